@@ -1,0 +1,85 @@
+// Package search finds translations: greedily, by beam, or by sampling, over any model that can take one decoder
+// step at a time.
+//
+// The Stepper is the boundary to the device. It offers whole passes (encode these sentences, advance these slots by
+// one token), never single tensor operations, so that a CPU, a GPU and a test's fake can each do a pass in their own
+// best way.
+package search
+
+// A Token is a piece's number in the target or source vocabulary.
+type Token = int32
+
+// NoToken stands for the empty history before the first target token.
+const NoToken Token = -1
+
+// A Source is one sentence as the encoder takes it.
+type Source struct {
+	Tokens     []Token // source pieces, end of sentence last
+	Candidates []Token // target pieces that may be generated, ascending (a shortlist); nil for the whole vocabulary
+}
+
+// A Context is an encoded sentence, held by the Stepper that encoded it until it is released.
+type Context int32
+
+// A Slot is a place in the decoder, holding the state of one hypothesis. Slots are numbered from 0.
+type Slot int32
+
+// Scored is a target token with its score.
+type Scored struct {
+	Token Token
+	Score float32
+}
+
+// A Stepper runs one model on one device for one worker. It is not safe for concurrent use.
+//
+// What a row gives depends on the sentence and its history only, bit for bit: never on the other sentences of the
+// call, on their number or on their order.
+//
+// The order of use is: Encode some sources; Begin a slot for each hypothesis that starts; then, again and again,
+// Step the active slots and ask for Best, Top or LogProbs of its rows, and Reorder where hypotheses replace each
+// other; Release a context when no slot needs it any more. A slot whose hypothesis has ended is simply not stepped
+// again, and may Begin anew.
+type Stepper interface {
+	// Slots is the number of slots, fixed when the Stepper was made.
+	Slots() int
+
+	// Vocabulary is the number of target tokens.
+	Vocabulary() int
+
+	// Encode runs the encoder over the sources as one batch and stores the handle of sources[i] in contexts[i].
+	// The Stepper does not keep sources[i].Tokens; it does keep sources[i].Candidates until Release.
+	Encode(sources []Source, contexts []Context)
+
+	// Release frees the memory of a context.
+	Release(context Context)
+
+	// Begin puts the decoder's initial state for the sentence into the slot.
+	Begin(slot Slot, context Context)
+
+	// Reorder gives dst[i] the state that src[i] had before the call, for all i at once. Every slot may stand in src
+	// any number of times, in dst once. Both slots belong to the same sentence.
+	Reorder(dst, src []Slot)
+
+	// Step advances slots[i] by token tokens[i] (NoToken at the start), for all i: row i of the answers below. If
+	// align is true, attention weights are kept for Attention. A slot stands in slots once.
+	Step(slots []Slot, tokens []Token, align bool)
+
+	// Best stores, for each of the given rows of the last Step, the allowed token with the highest unnormalised score
+	// (the softmax is skipped). Ties go to the smaller token. banned[i], if banned is not nil, lists tokens not
+	// allowed in rows[i], beside the model's own suppressed ones. A row with a NaN or an infinity gets a NaN score.
+	Best(rows []int32, banned [][]Token, out []Scored)
+
+	// Top stores, for each of the given rows, the k allowed tokens of highest log-probability, best first, in
+	// out[i*k:(i+1)*k]; ties go to the smaller token. The log-probabilities are normalised over all candidates,
+	// suppressed and banned ones included. Where fewer than k are allowed the rest is {NoToken, -Inf}. A row with a
+	// NaN or an infinity gets NaN scores.
+	Top(rows []int32, k int, banned [][]Token, out []Scored)
+
+	// LogProbs returns the log-probability of every candidate of a row, in the order of its Candidates (or of the
+	// vocabulary). Suppressed tokens hold -Inf. The slice is valid until the next call.
+	LogProbs(row int32) []float32
+
+	// Attention returns the weights of row's attention over the source tokens in the alignment head. It is valid
+	// until the next Step, which must have been asked to align.
+	Attention(row int32) []float32
+}
