@@ -1,0 +1,103 @@
+package kernels
+
+import "fmt"
+
+// Int8Rows is a table of n rows of k int8 weights, with a scale for each row: the output layer, of which a decoder step
+// needs only the rows on its shortlist.
+type Int8Rows struct {
+	N, K int
+
+	stride      int    // bytes from row to row: Int8Stride(K), padded with zeros
+	rows        []int8 // 64-byte aligned
+	corrections []int32
+	scales      []float32
+}
+
+// PackInt8Rows packs n×k row-major weights, in [-127, 127], with one scale per row. It panics if k exceeds MaxInt8K.
+func PackInt8Rows(n, k int, weights []int8, scales []float32) *Int8Rows {
+	if k < 0 || k > MaxInt8K || n < 0 {
+		panic(fmt.Sprintf("kernels: %d int8 rows of %d", n, k))
+	}
+	need(len(weights), n*k, "weights of int8 rows")
+	need(len(scales), n, "scales of int8 rows")
+	t := &Int8Rows{
+		N: n, K: k, stride: Int8Stride(k),
+		rows:        alignedInt8(n * Int8Stride(k)),
+		corrections: make([]int32, n),
+		scales:      append([]float32(nil), scales[:n]...),
+	}
+	for i := range n {
+		row := weights[i*k : (i+1)*k]
+		copy(t.rows[i*t.stride:], row)
+		for _, q := range row {
+			t.corrections[i] -= int8Zero * int32(q)
+		}
+	}
+	return t
+}
+
+// DotRowsInt8 multiplies one row of quantised activations with chosen rows of a table:
+// y[i] = (a-128)·row(ids[i])·aScale·scale + bias[ids[i]], with the bits of MulInt8 on the same weights.
+//
+// y: len(ids). a: at least Int8Stride(t.K) bytes. bias: t.N, or nil. An id outside of the table panics.
+func DotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
+	need(len(y), len(ids), "result of chosen rows")
+	need(len(a), t.stride, "activations for chosen rows")
+	if bias != nil {
+		need(len(bias), t.N, "bias of chosen rows")
+	}
+	checkIDs(ids, t.N)
+	dotRowsInt8(y[:len(ids)], a, aScale, t, ids, bias)
+}
+
+func dotRowsInt8Generic(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
+	for i, id := range ids {
+		row := t.rows[int(id)*t.stride:][:t.K]
+		sum := t.corrections[id]
+		for j, q := range row {
+			sum += int32(a[j]) * int32(q)
+		}
+		v := float32(float32(sum) * float32(aScale*t.scales[id]))
+		if bias != nil {
+			v += bias[id]
+		}
+		y[i] = v
+	}
+}
+
+// DotRowsFloat32 multiplies one row of activations with chosen rows of a row-major table: y[i] = x·row(ids[i]) + bias[ids[i]].
+//
+// y: len(ids). x: k. table: n×k. bias: one per row of the table, or nil. An id outside of the table panics.
+// The sum is striped, so that a result can differ in the last bits from MulFloat32 on the same weights: a model uses one
+// of the two, always.
+func DotRowsFloat32(y []float32, x []float32, table []float32, k int, ids []int32, bias []float32) {
+	need(len(y), len(ids), "result of chosen rows")
+	need(len(x), k, "activations for chosen rows")
+	n := 0
+	if k > 0 {
+		n = len(table) / k
+	}
+	if bias != nil {
+		need(len(bias), n, "bias of chosen rows")
+	}
+	checkIDs(ids, n)
+	dotRowsFloat32(y[:len(ids)], x[:k], table, k, ids, bias)
+}
+
+func dotRowsFloat32Generic(y []float32, x []float32, table []float32, k int, ids []int32, bias []float32) {
+	for i, id := range ids {
+		v := dotGeneric(x, table[int(id)*k:][:k])
+		if bias != nil {
+			v += bias[id]
+		}
+		y[i] = v
+	}
+}
+
+func checkIDs(ids []int32, n int) {
+	for _, id := range ids {
+		if uint(id) >= uint(n) {
+			panic(fmt.Sprintf("kernels: row %d of a table of %d", id, n))
+		}
+	}
+}
