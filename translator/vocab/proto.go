@@ -87,6 +87,11 @@ func parseModelProto(data string) (*modelProto, error) {
 		normalizer:   normalizerProto{dummyPrefix: true, removeExtraWhitespaces: true, escapeWhitespaces: true},
 		denormalizer: normalizerProto{dummyPrefix: true, removeExtraWhitespaces: true, escapeWhitespaces: true},
 	}
+	count, err := countPieces(data)
+	if err != nil {
+		return nil, err
+	}
+	m.pieces = make([]pieceProto, 0, count)
 	r := protoReader{data: data}
 	for !r.done() {
 		f, err := r.next()
@@ -114,10 +119,25 @@ func parseModelProto(data string) (*modelProto, error) {
 	return m, nil
 }
 
-func (m *modelProto) addPiece(r protoReader) error {
-	if len(m.pieces) == maxPieces {
-		return atByte(r.base, "more than %d pieces", maxPieces)
+func countPieces(data string) (int, error) {
+	count := 0
+	r := protoReader{data: data}
+	for !r.done() {
+		f, err := r.next()
+		if err != nil {
+			return 0, err
+		}
+		if f.number == 1 && f.wire == protowire.BytesType {
+			count++
+		}
+		if count > maxPieces {
+			return 0, atByte(f.offset, "more than %d pieces", maxPieces)
+		}
 	}
+	return count, nil
+}
+
+func (m *modelProto) addPiece(r protoReader) error {
 	p := pieceProto{kind: normalPiece, offset: r.base}
 	for !r.done() {
 		f, err := r.next()

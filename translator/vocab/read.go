@@ -21,7 +21,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("opening the vocabulary: %w", err)
 	}
 	defer file.Close()
-	data, err := readLimited(file)
+	data, err := readLimited(file, sizeOf(file))
 	if err != nil {
 		return nil, inFile(path, err)
 	}
@@ -53,20 +53,31 @@ func decompress(data []byte) ([]byte, error) {
 }
 
 func named(compression string, r io.Reader) ([]byte, error) {
-	data, err := readLimited(r)
+	data, err := readLimited(r, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", compression, err)
 	}
 	return data, nil
 }
 
-func readLimited(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if err != nil {
+// sizeOf returns the size of a regular file, and 0 for anything else.
+func sizeOf(file *os.File) int64 {
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
+}
+
+// readLimited reads r to its end. expected is its likely size, 0 if unknown.
+func readLimited(r io.Reader, expected int64) ([]byte, error) {
+	var buffer bytes.Buffer
+	buffer.Grow(int(min(expected, maxFile)) + bytes.MinRead)
+	if _, err := buffer.ReadFrom(io.LimitReader(r, maxFile+1)); err != nil {
 		return nil, err
 	}
-	if len(data) > maxFile {
+	if buffer.Len() > maxFile {
 		return nil, fmt.Errorf("more than %d MiB: this is not a vocabulary", maxFile>>20)
 	}
-	return data, nil
+	return buffer.Bytes(), nil
 }

@@ -96,20 +96,23 @@ type duplicateKey struct{ id int32 }
 
 func (d duplicateKey) Error() string { return fmt.Sprintf("key %d is already there", d.id) }
 
-// newTrie builds the trie of the given pieces, of which ids are the numbers to include. Keys are neither empty nor do
-// they hold a zero byte.
+// newTrie builds the trie of some of the pieces, those that ids names. They are neither empty nor hold a zero byte.
+// The order of ids changes.
 func newTrie(pieces []pieceProto, ids []int32) (*trie, error) {
 	b := trieBuilder{
 		trie:    &trie{nodes: make([]trieNode, 1, 4*len(ids)+1)},
 		pieces:  pieces,
-		scratch: make([]int32, len(ids)),
+		ids:     ids,
+		scratch: make([]uint64, 0, len(ids)),
 	}
-	b.pending = append(b.pending, pendingNode{node: 0, ids: append([]int32(nil), ids...)})
+	b.pending = append(b.pending, pendingNode{high: len(ids)})
 	for len(b.pending) > 0 {
 		last := len(b.pending) - 1
 		p := b.pending[last]
 		b.pending = b.pending[:last]
-		if err := b.expand(p); err != nil {
+		if p.high-p.low == 1 {
+			b.finish(p)
+		} else if err := b.expand(p); err != nil {
 			return nil, err
 		}
 	}
@@ -119,39 +122,60 @@ func newTrie(pieces []pieceProto, ids []int32) (*trie, error) {
 type trieBuilder struct {
 	trie    *trie
 	pieces  []pieceProto
+	ids     []int32
 	pending []pendingNode
-	scratch []int32
+	scratch []uint64
+	sorted  []uint64
 	labels  []byte
 }
 
-// A pendingNode awaits its children: ids are the pieces below it, all alike in their first depth bytes.
+// A pendingNode awaits its children: ids[low:high] are the pieces below it, all alike in their first depth bytes.
 type pendingNode struct {
-	node  uint32
-	depth int
-	ids   []int32
+	node      uint32
+	depth     int
+	low, high int
+}
+
+// finish gives the node the rest of the only piece below it.
+func (b *trieBuilder) finish(p pendingNode) {
+	id := b.ids[p.low]
+	piece := &b.pieces[id]
+	node := p.node
+	for _, label := range []byte(piece.text[p.depth:]) {
+		child := uint32(len(b.trie.nodes))
+		b.trie.nodes[node].first, b.trie.nodes[node].children = child, 1
+		b.trie.nodes = append(b.trie.nodes, trieNode{label: label})
+		node = child
+	}
+	b.trie.nodes[node].mark(id, piece)
+}
+
+func (n *trieNode) mark(id int32, piece *pieceProto) {
+	n.id, n.score, n.kind = id, piece.score, piece.kind
 }
 
 // expand ends the piece that ends at the node, and gives the node its children.
 func (b *trieBuilder) expand(p pendingNode) error {
-	ids, err := b.end(p)
-	if err != nil || len(ids) == 0 {
+	keys, err := b.label(p)
+	if err != nil {
 		return err
 	}
-	b.sortByLabel(ids, p.depth)
+	b.sort(keys)
+	low := p.high - len(keys)
 	first := uint32(len(b.trie.nodes))
 	firstPending := len(b.pending)
 	b.labels = b.labels[:0]
-	for low := 0; low < len(ids); {
-		label := b.pieces[ids[low]].text[p.depth]
-		high := low + 1
-		for high < len(ids) && b.pieces[ids[high]].text[p.depth] == label {
-			high++
+	for i, key := range keys {
+		b.ids[low+i] = int32(uint32(key))
+		label := byte(key >> 32)
+		if i > 0 && label == b.labels[len(b.labels)-1] {
+			b.pending[len(b.pending)-1].high++
+			continue
 		}
 		child := uint32(len(b.trie.nodes))
 		b.trie.nodes = append(b.trie.nodes, trieNode{label: label})
 		b.labels = append(b.labels, label)
-		b.pending = append(b.pending, pendingNode{child, p.depth + 1, ids[low:high]})
-		low = high
+		b.pending = append(b.pending, pendingNode{child, p.depth + 1, low + i, low + i + 1})
 	}
 	// The first child comes next, so that a path of single children lies in one piece of memory.
 	slices.Reverse(b.pending[firstPending:])
@@ -159,22 +183,23 @@ func (b *trieBuilder) expand(p pendingNode) error {
 	return nil
 }
 
-// end marks the node with the piece that ends there and returns the other ids.
-func (b *trieBuilder) end(p pendingNode) ([]int32, error) {
-	longer := p.ids[:0]
+// label marks the node with the piece that ends there. For each of the other pieces it returns a key to sort them by:
+// the byte that leads on from the node, and below it, in the low 32 bits, the id.
+func (b *trieBuilder) label(p pendingNode) ([]uint64, error) {
+	keys := b.scratch[:0]
 	node := &b.trie.nodes[p.node]
-	for _, id := range p.ids {
+	for _, id := range b.ids[p.low:p.high] {
 		piece := &b.pieces[id]
 		if len(piece.text) > p.depth {
-			longer = append(longer, id)
+			keys = append(keys, uint64(piece.text[p.depth])<<32|uint64(id))
 			continue
 		}
 		if node.kind != 0 {
 			return nil, duplicateKey{max(id, node.id)}
 		}
-		node.id, node.score, node.kind = id, piece.score, piece.kind
+		node.mark(id, piece)
 	}
-	return longer, nil
+	return keys, nil
 }
 
 // link makes the nodes from first, labelled b.labels, the children of node.
@@ -195,31 +220,30 @@ func (b *trieBuilder) link(node *trieNode, first uint32) {
 	b.trie.bushes = append(b.trie.bushes, bush)
 }
 
-// sortByLabel sorts ids by the byte at depth: few by insertion, many by counting.
-func (b *trieBuilder) sortByLabel(ids []int32, depth int) {
+// sort sorts keys by their labels: few by insertion, many by counting.
+func (b *trieBuilder) sort(keys []uint64) {
 	const few = 24
-	if len(ids) <= few {
-		for i := 1; i < len(ids); i++ {
-			for j := i; j > 0 && b.pieces[ids[j]].text[depth] < b.pieces[ids[j-1]].text[depth]; j-- {
-				ids[j], ids[j-1] = ids[j-1], ids[j]
+	if len(keys) <= few {
+		for i, key := range keys {
+			for ; i > 0 && keys[i-1] > key; i-- {
+				keys[i] = keys[i-1]
 			}
+			keys[i] = key
 		}
 		return
 	}
 	var start [257]int
-	for _, id := range ids {
-		start[int(b.pieces[id].text[depth])+1]++
+	for _, key := range keys {
+		start[key>>32+1]++
 	}
 	for c := 1; c < len(start); c++ {
 		start[c] += start[c-1]
 	}
-	sorted := b.scratch[:len(ids)]
-	for _, id := range ids {
-		c := b.pieces[id].text[depth]
-		sorted[start[c]] = id
-		start[c]++
+	b.sorted = append(b.sorted[:0], keys...)
+	for _, key := range b.sorted {
+		keys[start[key>>32]] = key
+		start[key>>32]++
 	}
-	copy(ids, sorted)
 }
 
 // prefixTrie builds a trie of plain strings.
