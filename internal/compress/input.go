@@ -3,7 +3,6 @@ package compress
 import (
 	"bufio"
 	"io"
-	"sync/atomic"
 )
 
 // input is a buffered stream that knows how far its reader is. It offers ReadByte since the decoders then take no
@@ -11,8 +10,8 @@ import (
 type input struct {
 	under    io.Reader
 	buffered *bufio.Reader
-	taken    atomic.Int64 // bytes read from under
-	err      error        // why under could not be read, other than io.EOF
+	taken    int64 // bytes read from under
+	err      error // why under could not be read, other than io.EOF
 }
 
 func newInput(r io.Reader) *input {
@@ -25,7 +24,7 @@ type counter struct{ *input }
 
 func (c counter) Read(p []byte) (int, error) {
 	n, err := c.under.Read(p)
-	c.taken.Add(int64(n))
+	c.taken += int64(n)
 	if err != nil && err != io.EOF {
 		c.err = err
 	}
@@ -36,4 +35,4 @@ func (in *input) Read(p []byte) (int, error) { return in.buffered.Read(p) }
 
 func (in *input) ReadByte() (byte, error) { return in.buffered.ReadByte() }
 
-func (in *input) offset() int64 { return in.taken.Load() - int64(in.buffered.Buffered()) }
+func (in *input) offset() int64 { return in.taken - int64(in.buffered.Buffered()) }

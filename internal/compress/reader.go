@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A Reader inflates a stream of any format. It is not safe for concurrent use, except for Consumed.
+// A Reader inflates a stream of any format.
 type Reader struct {
 	in     *input
 	format Format
@@ -157,10 +157,6 @@ func (r *Reader) located(err error) error {
 
 // Format tells how the stream is compressed.
 func (r *Reader) Format() Format { return r.format }
-
-// Consumed returns how many bytes of the underlying stream have been taken from it. It may be called from any
-// goroutine.
-func (r *Reader) Consumed() int64 { return r.in.taken.Load() }
 
 // Close releases what the decoder holds. It does not close the underlying stream.
 func (r *Reader) Close() error {

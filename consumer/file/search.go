@@ -1,0 +1,138 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// search finds the inputs that paths stand for.
+type search struct {
+	stdin   *os.File
+	exclude []string
+	found   []*input
+}
+
+func (s *search) add(ctx context.Context, path string) error {
+	if path == Stdin {
+		in, err := stdinInput(s.stdin)
+		if err == nil {
+			s.found = append(s.found, in)
+		}
+		return err
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?[") {
+		return s.addPattern(ctx, path)
+	}
+	if err != nil {
+		return err
+	}
+	return s.addFound(ctx, path, filepath.Base(path), info)
+}
+
+func (s *search) addPattern(ctx context.Context, pattern string) error {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return fmt.Errorf("pattern %q: %w", pattern, err)
+	}
+	if len(matches) == 0 {
+		return fmt.Errorf("no file matches %q", pattern)
+	}
+	base := patternBase(pattern)
+	for _, path := range matches {
+		relative, err := filepath.Rel(base, path)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if err := s.addFound(ctx, path, relative, info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patternBase returns the folder before the first part of the pattern that has a wildcard.
+func patternBase(pattern string) string {
+	base := filepath.Dir(pattern)
+	for strings.ContainsAny(base, "*?[") {
+		base = filepath.Dir(base)
+	}
+	return base
+}
+
+// addFound adds a file or the files of a folder. In the output folder they lie at relative, or below it, where the
+// path was found by a pattern; a folder given by itself is not repeated there.
+func (s *search) addFound(ctx context.Context, path, relative string, info fs.FileInfo) error {
+	if !info.IsDir() {
+		return s.addFile(path, relative, info)
+	}
+	if relative == filepath.Base(path) {
+		relative = ""
+	}
+	return filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if at == path {
+			return nil
+		}
+		hidden := strings.HasPrefix(entry.Name(), ".")
+		if entry.IsDir() {
+			if hidden || s.excluded(at) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if hidden {
+			return nil
+		}
+		info, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		below, err := filepath.Rel(path, at)
+		if err != nil {
+			return err
+		}
+		return s.addFile(at, filepath.Join(relative, below), info)
+	})
+}
+
+func (s *search) excluded(folder string) bool {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	for _, path := range s.exclude {
+		if other, err := os.Stat(path); err == nil && os.SameFile(info, other) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *search) addFile(path, relative string, info fs.FileInfo) error {
+	in := &input{path: path, relative: filepath.ToSlash(relative)}
+	if info.Mode().IsRegular() {
+		in.size = info.Size()
+	} else {
+		in.pipe = &pipe{}
+	}
+	s.found = append(s.found, in)
+	return nil
+}

@@ -1,0 +1,118 @@
+package recordio
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-mt/sluice/internal/job"
+)
+
+// tsv is the layout of tab-separated fields, without any quoting. Every row has as many fields as the first.
+type tsv struct {
+	options Options
+	columns int // fields of the first row; 0 before it
+	field   int
+	target  int    // a column of the input, or columns to append one
+	name    string // of the appended column
+}
+
+func newTSV(options Options) (*tsv, error) {
+	return &tsv{options: options}, options.Check()
+}
+
+func (t *tsv) needsFirst() bool { return true }
+
+func (t *tsv) absent() any { return unchanged("") }
+
+func (t *tsv) decode(row []byte, record *job.Record) error {
+	line := string(row)
+	if t.columns == 0 {
+		if err := t.begin(line); err != nil {
+			return err
+		}
+		if t.options.Header {
+			record.Carry = unchanged(t.header(line))
+			return nil
+		}
+	}
+	if n := strings.Count(line, "\t") + 1; n != t.columns {
+		record.Flags |= job.Unreadable
+		record.Err = fmt.Errorf("the row has %d fields, and the first row %d", n, t.columns)
+		record.Carry = unchanged(line)
+		return nil
+	}
+	at, end := fieldSpan(line, t.field)
+	var flags job.Flags
+	record.Text, flags = repair(line[at:end])
+	record.Flags |= flags
+	carried := splice{line: line, at: len(line), end: len(line), lead: "\t"}
+	if t.target < t.columns {
+		carried.at, carried.end = fieldSpan(line, t.target)
+		carried.lead = ""
+	}
+	record.Carry = carried
+	return nil
+}
+
+// begin learns from the first row how many columns there are, and which of them are meant.
+func (t *tsv) begin(line string) error {
+	names := strings.Split(line, "\t")
+	var err error
+	field, target := t.options.Field, t.options.Target
+	if field == "" {
+		field = "1"
+	}
+	if t.field, err = t.find(names, field); err != nil {
+		return err
+	}
+	t.target, t.name = len(names), defaultTarget
+	if target != "" {
+		if t.target, err = t.find(names, target); err != nil {
+			if _, numbered := columnNumber(target); numbered {
+				return err
+			}
+			t.target, t.name = len(names), target
+		}
+	}
+	t.columns = len(names)
+	return nil
+}
+
+// find returns the column of that name or number. The number after the last one is allowed for a target.
+func (t *tsv) find(names []string, wanted string) (int, error) {
+	if t.options.Header {
+		if i := slices.Index(names, wanted); i >= 0 {
+			return i, nil
+		}
+	}
+	i, numbered := columnNumber(wanted)
+	switch {
+	case numbered && i < len(names), numbered && i == len(names) && wanted == t.options.Target && wanted != t.options.Field:
+		return i, nil
+	case numbered:
+		return 0, fmt.Errorf("there is no column %s: the first row has %d", wanted, len(names))
+	default:
+		return 0, fmt.Errorf("there is no column %q in the header: it names %q", wanted, names)
+	}
+}
+
+// header is the first row of the output.
+func (t *tsv) header(line string) string {
+	if t.target < t.columns {
+		return line
+	}
+	return line + "\t" + t.name
+}
+
+// fieldSpan returns where the field lies in the line, which has it.
+func fieldSpan(line string, field int) (at, end int) {
+	for range field {
+		at += strings.IndexByte(line[at:], '\t') + 1
+	}
+	end = len(line)
+	if i := strings.IndexByte(line[at:], '\t'); i >= 0 {
+		end = at + i
+	}
+	return at, end
+}

@@ -1,0 +1,151 @@
+package file
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/sluice-mt/sluice/internal/job"
+)
+
+const checkpointVersion = 1
+
+// A checkpoint is what is known of an output that is not complete.
+type checkpoint struct {
+	Version  int               `json:"version"`
+	Position job.Position      `json:"position"`        // where the input continues
+	Length   int64             `json:"length"`          // bytes of the partial file that count
+	Replaces bool              `json:"replaces"`        // the output takes the place of one that was there before
+	Inode    uint64            `json:"inode,omitempty"` // of the file that will have the name
+	Input    json.RawMessage   `json:"input,omitempty"` // identity
+	MadeWith map[string]string `json:"made_with"`       // model and options
+}
+
+// maxCheckpoint bounds what is read of a checkpoint file.
+const maxCheckpoint = 16 << 20
+
+// loadCheckpoint returns nil if there is none. An empty file says only that the output was begun: the first checkpoint
+// is not synced, since there is nothing yet that it could save, and may lose its content with the machine.
+func loadCheckpoint(path string) (saved *checkpoint, began bool, err error) {
+	data, err := readBounded(path, maxCheckpoint)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if len(data) == 0 {
+		return nil, true, nil
+	}
+	if saved, err = parseCheckpoint(data); err != nil {
+		return nil, false, fmt.Errorf("%s: %w: begin afresh with --overwrite", path, err)
+	}
+	return saved, true, nil
+}
+
+func parseCheckpoint(data []byte) (*checkpoint, error) {
+	c := new(checkpoint)
+	if err := json.Unmarshal(data, c); err != nil {
+		return nil, fmt.Errorf("not a checkpoint: %w", err)
+	}
+	if c.Version != checkpointVersion {
+		return nil, fmt.Errorf("a checkpoint of version %d, and this program knows %d", c.Version, checkpointVersion)
+	}
+	if at := c.Position; c.Length < 0 || at.Record < 0 || at.Input < 0 || at.Offset < 0 {
+		return nil, errors.New("a checkpoint with negative numbers")
+	}
+	return c, nil
+}
+
+// save writes the checkpoint such that there is always a whole one. Without sync it survives a crash of the process,
+// not of the machine.
+func (c *checkpoint) save(path string, sync bool, step func(string)) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return writeWhole(path, append(data, '\n'), sync, step)
+}
+
+// A ChangedError says that an output cannot be continued, or passed over, because it was begun with something else.
+type ChangedError struct {
+	Output  string
+	Changes []string
+}
+
+// Error names every change.
+func (e *ChangedError) Error() string {
+	text := e.Output + " was begun under other circumstances"
+	for i, change := range e.Changes {
+		if i == 0 {
+			text += ": "
+		} else {
+			text += "; "
+		}
+		text += change
+	}
+	return text + ". Restore them to go on, or begin afresh with --overwrite"
+}
+
+// madeWithChanges says what differs between two sets of options.
+func madeWithChanges(old, now map[string]string) []string {
+	names := slices.Sorted(maps.Keys(now))
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		if _, both := now[name]; !both {
+			names = append(names, name)
+		}
+	}
+	var changes []string
+	for _, name := range names {
+		if old[name] != now[name] {
+			changes = append(changes, fmt.Sprintf("%s was %s and is now %s", name, shown(old[name]), shown(now[name])))
+		}
+	}
+	return changes
+}
+
+func shown(value string) string {
+	if value == "" {
+		return "not set"
+	}
+	return value
+}
+
+// changes compares what was stored with what is there now.
+func (s *Sink) changes(lane, output string, input json.RawMessage, madeWith map[string]string) error {
+	changes := madeWithChanges(madeWith, s.config.MadeWith)
+	if s.config.Input != nil && len(input) > 0 {
+		more, err := s.config.Input.Changes(lane, input)
+		if err != nil {
+			return fmt.Errorf("%s: %w", output, err)
+		}
+		changes = append(changes, more...)
+	}
+	if len(changes) > 0 {
+		return &ChangedError{Output: output, Changes: changes}
+	}
+	return nil
+}
+
+// identity returns the identity of the lane's input, nil if it has none.
+func (s *Sink) identity(lane string) (json.RawMessage, error) {
+	if s.config.Input == nil {
+		return nil, nil
+	}
+	return s.config.Input.Identity(lane)
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%s has %d bytes, more than it can have", path, info.Size())
+	}
+	return os.ReadFile(path)
+}

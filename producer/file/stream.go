@@ -1,0 +1,81 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/sluice-mt/sluice/internal/job"
+)
+
+// ErrClosedPipe is returned where the reader of standard output, or of another pipe, has gone. A process gets it
+// instead of being ended only if it ignores SIGPIPE.
+var ErrClosedPipe = errors.New("nobody reads the output any more")
+
+// streamWriter writes to something that cannot be taken back: standard output, a pipe, a device.
+type streamWriter struct {
+	name    string
+	out     io.Writer
+	encoder Encoder
+	buffer  []byte
+	at      job.Position
+	close   func() error
+}
+
+// openStream returns a writer if the path is not of a file, or of one that does not exist yet.
+func (s *Sink) openStream(path string) (*streamWriter, error) {
+	if path == Stdout {
+		return &streamWriter{name: "standard output", out: s.config.Stdout, encoder: s.config.Encoder, close: func() error { return nil }}, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return nil, nil
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder: name a file in it, or give it as the output folder", path)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &streamWriter{name: path, out: file, encoder: s.config.Encoder, close: file.Close}, nil
+}
+
+// Write writes the run at once, so that whoever reads does not wait.
+func (w *streamWriter) Write(_ context.Context, run []job.Output) error {
+	for i := range run {
+		var err error
+		if w.buffer, err = w.encoder.Append(w.buffer, &run[i]); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		if len(w.buffer) >= bufferSize || i == len(run)-1 {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		w.at = run[i].Record.End
+	}
+	return nil
+}
+
+func (w *streamWriter) flush() error {
+	_, err := w.out.Write(w.buffer)
+	w.buffer = w.buffer[:0]
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		return fmt.Errorf("%s: %w", w.name, ErrClosedPipe)
+	}
+	if err != nil {
+		return fmt.Errorf("writing to %s: %w", w.name, err)
+	}
+	return nil
+}
+
+// Commit returns the position after what was written: nothing is more durable than that here.
+func (w *streamWriter) Commit(context.Context) (job.Position, error) { return w.at, nil }
+
+func (w *streamWriter) Finish(context.Context) error { return nil }
+
+func (w *streamWriter) Close() error { return w.close() }
