@@ -20,9 +20,9 @@ type characterMap struct {
 	replacements string
 }
 
-// maxReplacement limits the length of a replacement, so that text cannot grow without bound. The longest one of
-// Unicode's compatibility decompositions has 33 bytes.
-const maxReplacement = 1 << 10
+// maxRule limits both sides of a rule, in bytes, so that neither time nor memory grow without bound. The longest
+// replacement among Unicode's compatibility decompositions has 33.
+const maxRule = 1 << 10
 
 // parseCharacterMap reads a character map that stands at offset in the file. It returns nil for an empty one.
 func parseCharacterMap(blob string, offset int) (*characterMap, error) {
@@ -45,9 +45,9 @@ func parseCharacterMap(blob string, offset int) (*characterMap, error) {
 	}
 	for start := 0; start < len(m.replacements); {
 		length := len(zeroTerminated(m.replacements[start:]))
-		if length > maxReplacement {
+		if length > maxRule {
 			return nil, atByte(offset+4+int(size)+start, "a normalisation rule has a replacement of %d bytes, more than %d",
-				length, maxReplacement)
+				length, maxRule)
 		}
 		start += length + 1
 	}
@@ -59,7 +59,7 @@ func parseCharacterMap(blob string, offset int) (*characterMap, error) {
 func (m *characterMap) longest(text string) (replacement string, length int) {
 	value := uint32(0)
 	at := childrenOf(0, m.units[0])
-	for i := 0; i < len(text); i++ {
+	for i := 0; i < min(len(text), maxRule); i++ {
 		at ^= uint32(text[i])
 		if at >= uint32(len(m.units)) {
 			break

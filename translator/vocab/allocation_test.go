@@ -1,0 +1,16 @@
+//go:build !race
+
+package vocab
+
+import "testing"
+
+// TestAllocations runs without the race detector only, under which pools drop what they hold.
+func TestAllocations(t *testing.T) {
+	for _, model := range ownModels {
+		v := mustOpen(t, model)
+		ids := make([]int32, 0, 1000)
+		if n := testing.AllocsPerRun(1000, func() { ids = v.Encode(sample, ids[:0]) }); n > 0 {
+			t.Errorf("%s: Encode allocates %v times", model, n)
+		}
+	}
+}
