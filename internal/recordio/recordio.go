@@ -95,6 +95,9 @@ func (o Options) Check() error {
 			return errors.New("plain text has no fields: say --format tsv, jsonl or parquet")
 		}
 	case TSV:
+		if strings.ContainsAny(o.Target, "\t\r\n") {
+			return fmt.Errorf("a column cannot have the name %q", o.Target)
+		}
 		if !o.Header {
 			return errors.Join(checkColumn(o.Field), checkColumn(o.Target))
 		}
