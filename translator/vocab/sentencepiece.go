@@ -252,23 +252,24 @@ func (s *sentencePiece) EncodePieces(text string) []string {
 	sc := s.borrow(text)
 	defer s.giveBack(sc)
 	pieces := make([]string, 0, len(sc.segments))
-	start, afterUnknown := 0, false
-	for _, seg := range sc.segments {
-		unknown := seg.id == s.unk
-		surface := sc.text[start:seg.end]
+	start := 0
+	for i := 0; i < len(sc.segments); i++ {
+		seg := sc.segments[i]
 		switch {
-		case !unknown:
+		case seg.id != s.unk:
 			pieces = append(pieces, s.pieces[seg.id])
 		case s.byteIDs != nil:
-			for _, c := range surface {
+			for _, c := range sc.text[start:seg.end] {
 				pieces = append(pieces, s.pieces[s.byteIDs[c]])
 			}
-		case afterUnknown:
-			pieces[len(pieces)-1] += string(surface)
 		default:
-			pieces = append(pieces, string(surface))
+			for i+1 < len(sc.segments) && sc.segments[i+1].id == s.unk {
+				i++
+			}
+			seg = sc.segments[i]
+			pieces = append(pieces, string(sc.text[start:seg.end]))
 		}
-		start, afterUnknown = seg.end, unknown
+		start = seg.end
 	}
 	return pieces
 }
