@@ -57,11 +57,7 @@ func dotRowsInt8Generic(y []float32, a []uint8, aScale float32, t *Int8Rows, ids
 		for j, q := range row {
 			sum += int32(a[j]) * int32(q)
 		}
-		v := float32(float32(sum) * float32(aScale*t.scales[id]))
-		if bias != nil {
-			v += bias[id]
-		}
-		y[i] = v
+		y[i] = float32(float32(sum)*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
 	}
 }
 
@@ -86,11 +82,7 @@ func DotRowsFloat32(y []float32, x []float32, table []float32, k int, ids []int3
 
 func dotRowsFloat32Generic(y []float32, x []float32, table []float32, k int, ids []int32, bias []float32) {
 	for i, id := range ids {
-		v := dotGeneric(x, table[int(id)*k:][:k])
-		if bias != nil {
-			v += bias[id]
-		}
-		y[i] = v
+		y[i] = dotGeneric(x, table[int(id)*k:][:k]) + biasAt(bias, int(id))
 	}
 }
 

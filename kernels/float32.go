@@ -49,6 +49,9 @@ func MulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Flo
 	if rows == 0 || w.N == 0 {
 		return
 	}
+	if w.K == 0 {
+		xStride = 0
+	}
 	mulFloat32(y, yStride, x, xStride, rows, w, bias, act)
 }
 
@@ -64,11 +67,7 @@ func mulFloat32Generic(y []float32, yStride int, x []float32, xStride, rows int,
 				}
 			}
 			for j := range min(float32Panel, w.N-first) {
-				v := sums[j]
-				if bias != nil {
-					v += bias[first+j]
-				}
-				out[first+j] = activate(v, act)
+				out[first+j] = activate(sums[j]+biasAt(bias, first+j), act)
 			}
 		}
 	}

@@ -103,10 +103,7 @@ func mulInt8Generic(y []float32, yStride int, a []uint8, aScales []float32, rows
 			first := p * int8Panel
 			for j := range min(int8Panel, w.N-first) {
 				v := float32(float32(sums[j]) * float32(aScales[r]*w.scales[first+j]))
-				if bias != nil {
-					v += bias[first+j]
-				}
-				out[first+j] = activate(v, act)
+				out[first+j] = activate(v+biasAt(bias, first+j), act)
 			}
 		}
 	}
@@ -125,6 +122,14 @@ func (w *Int8Matrix) mulPanel(sums *[int8Panel]int32, row []uint8, panel int) {
 			sums[j] += a0*int32(s[0]) + a1*int32(s[1]) + a2*int32(s[2]) + a3*int32(s[3])
 		}
 	}
+}
+
+// biasAt returns bias[i]; no bias is a bias of zeros (which matters to a result of -0).
+func biasAt(bias []float32, i int) float32 {
+	if bias == nil {
+		return 0
+	}
+	return bias[i]
 }
 
 func activate(v float32, act Activation) float32 {

@@ -5,7 +5,7 @@ import "math"
 // QuantizeRows quantises rows of k activations, each with its own scale = max|x|/127, to q + 128 where
 // q = round_half_even(x·(127/max|x|)).
 //
-// dst: rows of Int8Stride(k) bytes, the padding is left as it is. scales: one per row. A row of zeros, or of numbers so
+// dst: rows of Int8Stride(k) bytes; the bytes after the k-th of a row may be written too. scales: one per row. A row of zeros, or of numbers so
 // small (below 4e-37) that 127/max|x| overflows, becomes scale 0. A row that contains NaN or an infinity becomes zeros
 // with that scale, so that every product with it is NaN.
 func QuantizeRows(dst []uint8, scales []float32, x []float32, rows, k int) {

@@ -1,0 +1,97 @@
+package asm
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Row iterates over the n elements of a row, in blocks of 16 and a tail.
+type Row struct {
+	isa  ISA
+	n    reg.GPVirtual
+	full reg.GPVirtual // n in whole blocks
+	i    reg.GPVirtual // index of the block
+	tail Tail
+}
+
+// NewRow prepares loops over rows of n elements.
+func (a ISA) NewRow(n reg.GPVirtual) *Row {
+	r := &Row{isa: a, n: n, full: GP64(), i: GP64(), tail: a.Tail(n)}
+	MOVQ(n, r.full)
+	ANDQ(I8(-16), r.full)
+	return r
+}
+
+// Block is one block of a row: 16 elements, or the tail.
+type Block struct {
+	row  *Row
+	tail bool
+}
+
+// At is the memory of the block in the row that starts at p.
+func (b Block) At(p reg.Register) Mem { return Mem{Base: p, Index: b.row.i, Scale: 4} }
+
+// Index is the register that holds the index of the block's first element.
+func (b Block) Index() reg.GPVirtual { return b.row.i }
+
+// Load loads the block from the row at p.
+func (b Block) Load(p reg.Register) V {
+	if b.tail {
+		return b.row.tail.Load(b.At(p))
+	}
+	return b.row.isa.Load(b.At(p))
+}
+
+// Store stores the block to the row at p.
+func (b Block) Store(v V, p reg.Register) {
+	if b.tail {
+		b.row.tail.Store(v, b.At(p))
+		return
+	}
+	b.row.isa.Store(v, b.At(p))
+}
+
+// Keep returns v with zeros in the lanes that the row does not have.
+func (b Block) Keep(v V) V {
+	if b.tail {
+		return b.row.tail.Keep(v)
+	}
+	return v
+}
+
+var labels int
+
+// Unique returns a label that no other has.
+func Unique(name string) string {
+	labels++
+	return fmt.Sprintf("%s%d", name, labels)
+}
+
+// Each generates the loop: body for the whole blocks, then once more for the tail.
+func (r *Row) Each(body func(Block)) {
+	loop, tail, done := Unique("loop"), Unique("tail"), Unique("done")
+	XORQ(r.i, r.i)
+	CMPQ(r.i, r.full)
+	JGE(LabelRef(tail))
+	Label(loop)
+	body(Block{row: r})
+	ADDQ(Imm(16), r.i)
+	CMPQ(r.i, r.full)
+	JLT(LabelRef(loop))
+	Label(tail)
+	CMPQ(r.i, r.n)
+	JGE(LabelRef(done))
+	body(Block{row: r, tail: true})
+	Label(done)
+}
+
+// LoadOr loads the block with c in the lanes that the row does not have.
+func (b Block) LoadOr(p reg.Register, c Const) V {
+	if !b.tail {
+		return b.Load(p)
+	}
+	return b.row.tail.loadOr(b.At(p), c)
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+// chosen16 computes the sums of 16 rows of a table that ids choose. The addresses of the rows are kept on the stack,
+// since there are more of them than registers.
+//
+//	sums[j] = Σ_d a[d]·table[ids[j]][d], 64 bytes of each row at a time
+type chosen16 struct {
+	ids, table, stride reg.GPVirtual // stride: bytes from row to row
+	rows               Mem           // 16 addresses
+}
+
+func newChosen16() *chosen16 {
+	return &chosen16{ids: asm.Int("ids"), table: asm.Int("table"), stride: asm.Int("stride"), rows: AllocLocal(16 * 8)}
+}
+
+// addresses fills in the addresses of the next 16 rows. Of a last group, the missing ones are the last row again.
+func (c *chosen16) addresses(n reg.GPVirtual) {
+	last, index, address := GP64(), GP64(), GP64()
+	LEAQ(Mem{Base: n, Disp: -1}, last)
+	for j := range 16 {
+		MOVQ(U32(j), index)
+		CMPQ(index, last)
+		CMOVQGT(last, index)
+		MOVLQSX(Mem{Base: c.ids, Index: index, Scale: 4}, address)
+		IMULQ(c.stride, address)
+		ADDQ(c.table, address)
+		MOVQ(address, c.rows.Offset(8*j))
+	}
+}
+
+// each calls body with the memory of 64 bytes at offset d of each row.
+func (c *chosen16) each(d reg.GPVirtual, body func(j int, m Mem)) {
+	for j := range 16 {
+		row := GP64()
+		MOVQ(c.rows.Offset(8*j), row)
+		body(j, Mem{Base: row, Index: d, Scale: 1})
+	}
+}
+
+// zeros returns n registers of zeros.
+func zeros(n int) []reg.VecVirtual {
+	var v []reg.VecVirtual
+	for range n {
+		v = append(v, asm.AVX512.Zero()[0])
+	}
+	return v
+}
+
+// mask returns the mask of the first n lanes, all of them if n >= 16.
+func mask(n reg.GPVirtual) reg.OpmaskVirtual {
+	bits, count, k := GP32(), GP64(), K()
+	MOVQ(U32(16), count)
+	CMPQ(n, count)
+	CMOVQLT(n, count)
+	MOVL(U32(0xffffffff), bits)
+	BZHIL(count.As32(), bits, bits)
+	KMOVW(bits, k)
+	return k
+}
+
+// gather loads 32 bits at base + 4·ids for the lanes of the mask. (A gather clears its mask, so it works on a copy.)
+func gather(base reg.Register, ids reg.VecVirtual, lanes reg.OpmaskVirtual) reg.VecVirtual {
+	k, v := K(), asm.AVX512.Zero()[0]
+	KMOVW(lanes, k)
+	VPGATHERDD(Mem{Base: base, Index: ids, Scale: 4}, k, v)
+	return v
+}
+
+// groups generates a loop over n ids, 16 at a time: body computes the result of a group.
+func (c *chosen16) groups(body func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual) {
+	n, y := asm.Int("n"), asm.Int("y")
+	Label("group")
+	c.addresses(n)
+	lanes, ids := mask(n), ZMM()
+	VMOVDQU32_Z(Mem{Base: c.ids}, lanes, ids)
+	result := body(lanes, ids)
+	noBias := asm.Unique("noBias")
+	bias, biases := asm.Int("bias"), asm.AVX512.Zero()[0]
+	TESTQ(bias, bias)
+	JZ(LabelRef(noBias))
+	VMOVAPS(gather(bias, ids, lanes), biases)
+	Label(noBias)
+	VADDPS(biases, result, result) // zero too: it makes 0 of -0
+	VMOVUPS(result, lanes, Mem{Base: y})
+	ADDQ(U32(64), y)
+	ADDQ(U32(64), c.ids)
+	SUBQ(U32(16), n)
+	JG(LabelRef("group"))
+	VZEROUPPER()
+	RET()
+}
+
+// dotRowsInt8AVX512 computes y = float(Σ a·row + correction)·(aScale·scale) + bias.
+func dotRowsInt8AVX512() {
+	asm.Kernel("dotRowsInt8AVX512", "func(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, "+
+		"ids *int32, n int, bias *float32)",
+		"dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.")
+	c := newChosen16()
+	a := asm.Int("a")
+	c.groups(func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual {
+		sums, d := zeros(16), GP64()
+		XORQ(d, d)
+		Label("bytes")
+		activations := ZMM()
+		VMOVDQU32(Mem{Base: a, Index: d, Scale: 1}, activations)
+		c.each(d, func(j int, m Mem) { VPDPBUSD(m, activations, sums[j]) })
+		ADDQ(U32(64), d)
+		CMPQ(d, c.stride)
+		JLT(LabelRef("bytes"))
+		v := asm.SumEach(VPADDD, sums)[0]
+		VPADDD(gather(asm.Int("corrections"), ids, lanes), v, v)
+		VCVTDQ2PS(v, v)
+		scales := gather(asm.Int("scales"), ids, lanes)
+		VMULPS_BCST(asm.Addr("aScale"), scales, scales)
+		VMULPS(scales, v, v)
+		return v
+	})
+}
+
+// dotRowsFloat32AVX512 computes y = Σ x·row + bias with striped sums.
+func dotRowsFloat32AVX512() {
+	asm.Kernel("dotRowsFloat32AVX512", "func(y, x, table *float32, stride int, ids *int32, n int, bias *float32)",
+		"dotRowsFloat32AVX512 computes dotRowsFloat32Generic for n >= 1 ids. stride is in bytes: 4 times the elements of a row, of which there is one at least. bias may be nil.")
+	c := newChosen16()
+	x := asm.Int("x")
+	c.groups(func(reg.OpmaskVirtual, reg.VecVirtual) reg.VecVirtual {
+		sums := zeros(16)
+		dots(c.stride, x, sums, c.each)
+		return asm.SumEach(VADDPS, sums)[0]
+	})
+}
+
+// dots adds to each of the sums the product of x with a row, 16 elements at a time: bytes of x in all.
+func dots(bytes reg.GPVirtual, x reg.Register, sums []reg.VecVirtual, each func(d reg.GPVirtual, body func(j int, m Mem))) {
+	loop, tail, done := asm.Unique("loop"), asm.Unique("tail"), asm.Unique("done")
+	d, full := GP64(), GP64()
+	MOVQ(bytes, full)
+	ANDQ(I8(-64), full)
+	XORQ(d, d)
+	CMPQ(d, full)
+	JGE(LabelRef(tail))
+	Label(loop)
+	elements := ZMM()
+	VMOVUPS(Mem{Base: x, Index: d, Scale: 1}, elements)
+	each(d, func(j int, m Mem) { VFMADD231PS(m, elements, sums[j]) })
+	ADDQ(U32(64), d)
+	CMPQ(d, full)
+	JLT(LabelRef(loop))
+	Label(tail)
+	rest := GP64()
+	MOVQ(bytes, rest)
+	SUBQ(full, rest)
+	JZ(LabelRef(done))
+	SHRQ(Imm(2), rest)
+	k := mask(rest)
+	VMOVUPS_Z(Mem{Base: x, Index: d, Scale: 1}, k, elements)
+	each(d, func(j int, m Mem) { VFMADD231PS(m, elements, k, sums[j]) })
+	Label(done)
+}

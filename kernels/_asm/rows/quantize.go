@@ -1,0 +1,75 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+func quantize(isa asm.ISA) {
+	asm.Kernel("quantizeRows"+isa.String(), "func(dst *uint8, stride int, scales *float32, x *float32, rows, k int)",
+		"quantizeRows"+isa.String()+" computes quantizeRowsGeneric. rows and k are at least 1.",
+		"stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.")
+	dst, scales, x, rows := asm.Int("dst"), asm.Int("scales"), asm.Int("x"), asm.Int("rows")
+	row := isa.NewRow(asm.Int("k"))
+	limit, c127 := XMM(), XMM()
+	VMOVSS(asm.F(math.MaxFloat32).Mem(), limit)
+	VMOVSS(asm.F(127).Mem(), c127)
+	Label("row")
+	scale, multiplier := absMaximum(isa, row, x), XMM()
+	VDIVSS(scale, c127, multiplier)
+	VUCOMISS(scale, limit)
+	JCS(LabelRef("zeros")) // NaN or infinity: stays the scale
+	VDIVSS(c127, scale, scale)
+	VUCOMISS(multiplier, limit)
+	JCS(LabelRef("tiny"))
+	m := isa.Splat(multiplier)
+	row.Each(func(b asm.Block) { storeBytes(isa, isa.Mul(b.Load(x), m), b, dst) })
+	Label("next")
+	VMOVSS(scale, Mem{Base: scales})
+	ADDQ(Imm(4), scales)
+	nextQuantized(dst, x)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+	Label("tiny")
+	VXORPS(scale, scale, scale)
+	Label("zeros")
+	row.Each(func(b asm.Block) { storeBytes(isa, isa.Zero(), b, dst) })
+	JMP(LabelRef("next"))
+
+	asm.Kernel("quantizeRowsFixed"+isa.String(), "func(dst *uint8, stride int, x *float32, rows, k int, multiplier float32)",
+		"quantizeRowsFixed"+isa.String()+" computes quantizeRowsFixedGeneric. rows and k are at least 1.",
+		"stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.")
+	dst, x, rows = asm.Int("dst"), asm.Int("x"), asm.Int("rows")
+	row = isa.NewRow(asm.Int("k"))
+	m = isa.Splat(asm.Addr("multiplier"))
+	Label("row")
+	row.Each(func(b asm.Block) {
+		q := isa.KeepOrdered(isa.Mul(b.Load(x), m))
+		storeBytes(isa, isa.Max(isa.Min(q, asm.F(127)), asm.F(-127)), b, dst)
+	})
+	nextQuantized(dst, x)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// storeBytes stores the block as round(v) + 128, 16 bytes whether they all exist or not: rows of bytes are padded.
+func storeBytes(isa asm.ISA, v asm.V, b asm.Block, dst reg.GPVirtual) {
+	bytes := isa.Bytes(v)
+	VPXOR(asm.Bits(0x80808080).Mem(), bytes, bytes)
+	VMOVDQU(bytes, Mem{Base: dst, Index: b.Index(), Scale: 1})
+}
+
+func nextQuantized(dst, x reg.GPVirtual) {
+	elements := asm.Int("k")
+	LEAQ(Mem{Base: x, Index: elements, Scale: 4}, x)
+	ADDQ(asm.Addr("stride"), dst)
+}

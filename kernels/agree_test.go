@@ -1,0 +1,393 @@
+package kernels
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/sluice-mt/sluice/internal/cpu"
+	"github.com/sluice-mt/sluice/internal/cpu/cputest"
+)
+
+// These tests hold every implementation against the reference, bit by bit, on awkward shapes and numbers, in guarded
+// memory.
+
+// agree runs a kernel with the implementation under test and with the reference, and compares what it returns.
+// The kernel allocates its slices from the arena.
+func agree(t *testing.T, what string, kernel func(a *arena) []float32) {
+	t.Helper()
+	tested := &arena{t: t}
+	got := kernel(tested)
+	tested.check(what)
+	restore := cpu.Limit(cpu.Generic)
+	defer restore()
+	want := kernel(&arena{t: t})
+	for i := range want {
+		if !same(got[i], want[i]) {
+			t.Fatalf("%s: element %d of %d is %v (%x), the reference gives %v (%x)", what, i, len(want), got[i], got[i], want[i], want[i])
+		}
+	}
+}
+
+// awkward returns n numbers: normal ones, with special ones strewn in if wild is true.
+func awkward(r *rand.Rand, n int, wild bool) []float32 {
+	x := normals(r, n)
+	for i := range x {
+		switch {
+		case wild && r.IntN(8) == 0:
+			x[i] = special[r.IntN(len(special))]
+		case r.IntN(8) == 0:
+			x[i] = 0
+		case r.IntN(4) == 0:
+			x[i] *= 40
+		}
+	}
+	return x
+}
+
+// lengths are row lengths around the multiples of what implementations unroll.
+var lengths = []int{1, 2, 3, 4, 7, 8, 9, 12, 15, 16, 17, 20, 31, 32, 33, 47, 48, 63, 64, 65, 80, 100, 127, 128, 129, 255, 256, 257}
+
+func toFloat32[T scalar](s []T) []float32 {
+	f := make([]float32, len(s))
+	for i, v := range s {
+		f[i] = float32(v)
+	}
+	return f
+}
+
+func TestMulInt8Agrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		check := func(seed uint64, rows, k, n int) {
+			t.Helper()
+			r := source(seed)
+			w := PackInt8(k, n, int8s(r, k*n), awkward(r, n, seed%3 == 0))
+			a, aScales, bias := uint8s(r, rows*Int8Stride(k)), awkward(r, rows, seed%3 == 0), awkward(r, n, seed%3 == 0)
+			yStride := n + int(seed%2)*3
+			y := normals(r, span(rows, yStride, n))
+			for _, act := range []Activation{None, Rectified} {
+				for _, b := range [][]float32{bias, nil} {
+					agree(t, fmt.Sprintf("MulInt8 %d×%d×%d", rows, k, n), func(g *arena) []float32 {
+						out, gb := guard(g, y), b
+						if b != nil {
+							gb = guard(g, b)
+						}
+						MulInt8(out, yStride, guard(g, a), guard(g, aScales), rows, w, gb, act)
+						return out
+					})
+				}
+			}
+		}
+		for rows := range 71 {
+			check(uint64(rows), rows, 36, 70)
+		}
+		for i, k := range lengths {
+			check(uint64(i), 1+i%14, k, 33+i)
+			check(uint64(i), 13, 20, lengths[i])
+		}
+		check(1, 300, 1536, 64)
+	})
+}
+
+func TestMulInt8ExtremesAreExact(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		const k, n, rows = MaxInt8K, 3, 5
+		weights := make([]int8, k*n)
+		for i := range weights {
+			weights[i] = []int8{-127, 127, -1}[i%n]
+		}
+		a := make([]uint8, rows*k)
+		for i := range a {
+			a[i] = 255
+		}
+		y := make([]float32, rows*n)
+		MulInt8(y, n, a, []float32{1, 1, 1, 1, 1}, rows, PackInt8(k, n, weights, []float32{1, 1, 1}), nil, None)
+		for i, got := range y {
+			if want := []float32{-127 * 127 * k, 127 * 127 * k, -127 * k}[i%n]; got != want {
+				t.Errorf("element %d is %v, want %v", i, got, want)
+			}
+		}
+	})
+}
+
+func TestQuantizeAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, k := range lengths {
+			for _, wild := range []bool{false, true} {
+				r := source(uint64(seed))
+				rows, stride := seed%5+1, Int8Stride(k)
+				x := awkward(r, rows*k, wild)
+				agree(t, fmt.Sprintf("QuantizeRows %d×%d", rows, k), func(g *arena) []float32 {
+					dst, scales := guard(g, make([]uint8, rows*stride)), guard(g, make([]float32, rows))
+					QuantizeRows(dst, scales, guard(g, x), rows, k)
+					return append(withoutPadding(dst, stride, k), scales...)
+				})
+				agree(t, fmt.Sprintf("QuantizeRowsFixed %d×%d", rows, k), func(g *arena) []float32 {
+					dst := guard(g, make([]uint8, rows*stride))
+					QuantizeRowsFixed(dst, guard(g, x), rows, k, 31.7)
+					return withoutPadding(dst, stride, k)
+				})
+			}
+		}
+	})
+}
+
+// withoutPadding returns the k first bytes of each row as numbers.
+func withoutPadding(dst []uint8, stride, k int) []float32 {
+	var f []float32
+	for row := range slices.Chunk(dst, stride) {
+		f = append(f, toFloat32(row[:k])...)
+	}
+	return f
+}
+
+func TestMulFloat32Agrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		check := func(seed uint64, rows, k, n int) {
+			t.Helper()
+			r := source(seed)
+			wild := seed%3 == 0
+			w := PackFloat32(k, n, awkward(r, k*n, wild))
+			xStride, yStride := k+int(seed%3), n+int(seed%2)*3
+			x, y, bias := awkward(r, span(rows, xStride, k), wild), normals(r, span(rows, yStride, n)), awkward(r, n, wild)
+			for _, act := range []Activation{None, Rectified} {
+				for _, b := range [][]float32{bias, nil} {
+					agree(t, fmt.Sprintf("MulFloat32 %d×%d×%d", rows, k, n), func(g *arena) []float32 {
+						out, gb := guard(g, y), b
+						if b != nil {
+							gb = guard(g, b)
+						}
+						MulFloat32(out, yStride, guard(g, x), xStride, rows, w, gb, act)
+						return out
+					})
+				}
+			}
+		}
+		for rows := range 71 {
+			check(uint64(rows), rows, 13, 40)
+		}
+		for i, k := range lengths {
+			check(uint64(i), 1+i%14, k, 33+i)
+			check(uint64(i), 13, 5, lengths[i])
+		}
+		check(4, 2, 0, 5)
+	})
+}
+
+func TestDotRowsAgree(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, k := range lengths {
+			r := source(uint64(seed))
+			const n = 70
+			ids := make([]int32, seed*2+1)
+			for i := range ids {
+				ids[i] = int32(r.IntN(n))
+			}
+			wild := seed%3 == 0
+			weights, scales, bias := int8s(r, n*k), awkward(r, n, wild), awkward(r, n, wild)
+			a, table := uint8s(r, Int8Stride(k)), PackInt8Rows(n, k, weights, scales)
+			x, floats := awkward(r, k, wild), awkward(r, n*k, wild)
+			for _, b := range [][]float32{bias, nil} {
+				agree(t, fmt.Sprintf("DotRowsInt8 %d of %d", len(ids), k), func(g *arena) []float32 {
+					y := guard(g, make([]float32, len(ids)))
+					DotRowsInt8(y, guard(g, a), 0.3, table, guard(g, ids), guardOrNil(g, b))
+					return y
+				})
+				agree(t, fmt.Sprintf("DotRowsFloat32 %d of %d", len(ids), k), func(g *arena) []float32 {
+					y := guard(g, make([]float32, len(ids)))
+					DotRowsFloat32(y, guard(g, x), guard(g, floats), k, guard(g, ids), guardOrNil(g, b))
+					return y
+				})
+			}
+		}
+	})
+}
+
+func guardOrNil(g *arena, s []float32) []float32 {
+	if s == nil {
+		return nil
+	}
+	return guard(g, s)
+}
+
+func TestNormsAgree(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, n := range lengths {
+			for _, wild := range []bool{false, true} {
+				r := source(uint64(seed))
+				rows := seed % 4
+				x, residual := awkward(r, rows*n, wild), awkward(r, rows*n, wild)
+				scale, bias := awkward(r, n, wild), awkward(r, n, wild)
+				for variant := range 4 {
+					res, b := residual, bias
+					if variant&1 == 1 {
+						res = nil
+					}
+					if variant&2 == 2 {
+						b = nil
+					}
+					agree(t, fmt.Sprintf("LayerNorm %d×%d", rows, n), func(g *arena) []float32 {
+						dst := guard(g, x)
+						LayerNorm(dst, dst, guardOrNil(g, res), guard(g, scale), guardOrNil(g, b), rows, n, 1e-6)
+						return dst
+					})
+					agree(t, fmt.Sprintf("RMSNorm %d×%d", rows, n), func(g *arena) []float32 {
+						dst := guard(g, make([]float32, rows*n))
+						RMSNorm(dst, guard(g, x), guardOrNil(g, res), guard(g, scale), rows, n, 1e-6)
+						return dst
+					})
+				}
+			}
+		}
+	})
+}
+
+func TestSoftmaxAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, n := range lengths {
+			for _, wild := range []bool{false, true} {
+				r := source(uint64(seed))
+				rows, stride := seed%4, n+seed%3
+				x := awkward(r, span(rows, stride, n), wild)
+				agree(t, fmt.Sprintf("Softmax %d×%d", rows, n), func(g *arena) []float32 {
+					y := guard(g, x)
+					Softmax(y, rows, n, stride)
+					return y
+				})
+				agree(t, fmt.Sprintf("LogSoftmax %d", n), func(g *arena) []float32 {
+					y := guard(g, x)
+					LogSoftmax(y)
+					return y
+				})
+			}
+		}
+	})
+}
+
+func TestReductionsAgree(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, n := range append([]int{70_000}, lengths...) {
+			for _, wild := range []bool{false, true} {
+				x := awkward(source(uint64(seed)), n, wild)
+				agree(t, fmt.Sprintf("reductions of %d", n), func(g *arena) []float32 {
+					y := guard(g, x)
+					index, value := ArgMax(y)
+					return []float32{float32(index), value, AbsMax(y), maximum(y), expSum(y, 1)}
+				})
+			}
+		}
+	})
+}
+
+func TestElementwiseAgrees(t *testing.T) {
+	kernels := map[string]func(s [6][]float32){
+		"Add":         func(s [6][]float32) { Add(s[0], s[1], s[2]) },
+		"Scale":       func(s [6][]float32) { Scale(s[0], s[1], 1.7) },
+		"AddBias":     func(s [6][]float32) { AddBias(s[0], s[1], 1, len(s[0])) },
+		"ReLU":        func(s [6][]float32) { ReLU(s[0]) },
+		"Swish":       func(s [6][]float32) { Swish(s[0]) },
+		"GELU":        func(s [6][]float32) { GELU(s[0]) },
+		"GELUSigmoid": func(s [6][]float32) { GELUSigmoid(s[0]) },
+		"Sigmoid":     func(s [6][]float32) { Sigmoid(s[0]) },
+		"Tanh":        func(s [6][]float32) { Tanh(s[0]) },
+		"SSRU":        func(s [6][]float32) { SSRU(s[0], s[1], s[2], s[3]) },
+		"SSRU over f": func(s [6][]float32) { SSRU(s[0], s[1], s[1], s[3]) },
+		"SRU":         func(s [6][]float32) { SRU(s[0], s[1], s[2], s[3], s[4], s[5]) },
+		"Average":     func(s [6][]float32) { Average(s[0], s[1], 6) },
+		"GatedSum":    func(s [6][]float32) { GatedSum(s[0], s[1], s[2], s[3], s[4]) },
+		"Highway":     func(s [6][]float32) { Highway(s[0], s[1], s[2], s[3]) },
+		"Embed":       func(s [6][]float32) { Embed(s[0], s[1], 16, s[2]) },
+	}
+	cputest.Each(t, func(t *testing.T) {
+		for name, kernel := range kernels {
+			for seed, n := range append([]int{0, 70_001}, lengths...) {
+				r := source(uint64(seed))
+				var s [6][]float32
+				for i := range s {
+					s[i] = awkward(r, n, seed%2 == 1)
+				}
+				agree(t, fmt.Sprintf("%s of %d", name, n), func(g *arena) []float32 {
+					var c [6][]float32
+					for i := range c {
+						c[i] = guard(g, s[i])
+					}
+					kernel(c)
+					return slices.Concat(c[:]...)
+				})
+			}
+		}
+	})
+}
+
+func TestAttentionAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		check := func(seed uint64, heads, headDim, nq, nk int) {
+			t.Helper()
+			r := source(seed)
+			wild, width := seed%5 == 0, heads*headDim
+			s := Attention{Heads: heads, HeadDim: headDim, Scale: 0.2, QStride: width + 1, KStride: width + int(seed%3), VStride: width, OutStride: width + 2}
+			q, k, v := awkward(r, span(nq, s.QStride, width), wild), awkward(r, span(nk, s.KStride, width), wild), awkward(r, span(nk, s.VStride, width), wild)
+			out := normals(r, span(nq, s.OutStride, width))
+			rows := make([]int32, nk)
+			for i := range rows {
+				rows[i] = int32(r.IntN(nk))
+			}
+			scratch := normals(r, s.ScratchLen(nk))
+			agree(t, fmt.Sprintf("attention of %d over %d, %d heads of %d", nq, nk, heads, headDim), func(g *arena) []float32 {
+				o := guard(g, out)
+				s.Run(o, guard(g, q), guard(g, k), guard(g, v), nq, nk, guard(g, scratch))
+				return o
+			})
+			if nq == 0 {
+				return
+			}
+			agree(t, fmt.Sprintf("attention over %d rows, %d heads of %d", nk, heads, headDim), func(g *arena) []float32 {
+				o := guard(g, out[:width])
+				s.RunRows(o, guard(g, q), guard(g, k), guard(g, v), guard(g, rows), guard(g, scratch))
+				return o
+			})
+			agree(t, fmt.Sprintf("weights over %d, head of %d", nk, headDim), func(g *arena) []float32 {
+				w := guard(g, out[:min(nk, len(out))])
+				if len(w) == nk {
+					s.Weights(w, guard(g, q), guard(g, k), nk, heads-1)
+				}
+				return w
+			})
+		}
+		for i, headDim := range lengths {
+			check(uint64(i), i%4+1, headDim, i%6, i+1)
+		}
+		for nk := range 70 {
+			check(uint64(nk), 2, 32, nk%14, nk)
+		}
+		check(3, 8, 32, 40, 40)
+		check(3, 4, 64, 19, 33)
+	})
+}
+
+func TestRowsDoNotDependOnTheirNumber(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(77)
+		const rows, k, n = 61, 100, 50
+		a, aScales := uint8s(r, rows*Int8Stride(k)), normals(r, rows)
+		w, wf := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackFloat32(k, n, normals(r, k*n))
+		x := normals(r, rows*k)
+		all, allFloat := make([]float32, rows*n), make([]float32, rows*n)
+		MulInt8(all, n, a, aScales, rows, w, nil, None)
+		MulFloat32(allFloat, n, x, k, rows, wf, nil, None)
+		for part := 1; part < rows; part++ {
+			for first := 0; first+part <= rows; first += part {
+				y := make([]float32, part*n)
+				MulInt8(y, n, a[first*Int8Stride(k):], aScales[first:], part, w, nil, None)
+				if !slices.Equal(y, all[first*n:(first+part)*n]) {
+					t.Fatalf("int8: rows %d to %d differ alone", first, first+part)
+				}
+				MulFloat32(y, n, x[first*k:], k, part, wf, nil, None)
+				if !slices.Equal(y, allFloat[first*n:(first+part)*n]) {
+					t.Fatalf("float32: rows %d to %d differ alone", first, first+part)
+				}
+			}
+		}
+	})
+}

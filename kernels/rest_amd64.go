@@ -1,0 +1,14 @@
+//go:build !purego
+
+package kernels
+
+// Without assembly every kernel is its reference.
+
+func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Float32Matrix, bias []float32, act Activation) {
+	mulFloat32Generic(y, yStride, x, xStride, rows, w, bias, act)
+}
+
+func argMax(x []float32) int { return argMaxGeneric(x) }
+
+// int8Burst does about n int8 multiply-accumulates and returns how many.
+func int8Burst(n int) int { return int8BurstGeneric(n) }
