@@ -52,6 +52,15 @@ func (in *input) release(file *os.File) error {
 	return file.Close()
 }
 
+// unchanged compares a file with what was known of it.
+func (in *input) unchanged(info fs.FileInfo) error {
+	known := in.known.Load()
+	if known != nil && (info.Size() != known.Size || info.ModTime().UnixNano() != known.ModTime) {
+		return fmt.Errorf("%s was changed while it was in use", in.path)
+	}
+	return nil
+}
+
 // stream is the inflated bytes of an input. It is a recordio.Stream.
 type stream struct {
 	in      *input
@@ -94,7 +103,7 @@ func (s *stream) open() error {
 	s.file, s.counted.in = file, file
 	s.close = func() error { return s.in.release(file) }
 	if s.opened, err = file.Stat(); err == nil {
-		err = s.unchanged(s.opened)
+		err = s.in.unchanged(s.opened)
 	}
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
@@ -103,15 +112,6 @@ func (s *stream) open() error {
 		s.close()
 	}
 	return err
-}
-
-// unchanged compares a file with what was known of it.
-func (s *stream) unchanged(info fs.FileInfo) error {
-	known := s.in.known.Load()
-	if known != nil && (info.Size() != known.Size || info.ModTime().UnixNano() != known.ModTime) {
-		return fmt.Errorf("%s was changed while it was in use", s.in.path)
-	}
-	return nil
 }
 
 func (s *stream) Read(p []byte) (int, error) {

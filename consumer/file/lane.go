@@ -79,6 +79,9 @@ func (l *lane) readInput(in *input, at job.Position) (job.Position, error) {
 
 // open returns a decoder of an input at a position, and what is to be closed.
 func (l *lane) open(in *input, at job.Position) (recordio.Decoder, io.Closer, error) {
+	if l.records.Format == recordio.Parquet {
+		return l.openParquet(in, at)
+	}
 	stream, err := newStream(in, &l.done, &l.closing)
 	if err != nil {
 		return nil, nil, err

@@ -79,14 +79,14 @@ func newAssembler(options Options, source *parquet.File, spool io.Reader, out io
 	for _, pair := range source.Metadata().KeyValueMetadata {
 		metadata[pair.Key] = pair.Value
 	}
-	if there, ok := schema.Lookup(name); ok {
-		if there.MaxRepetitionLevel > 0 || there.Node.Type().Kind() != parquet.ByteArray {
+	if there, ok := lookUp(schema, name); ok {
+		if !holdsTexts(there) {
 			return nil, fmt.Errorf("the column %s cannot hold translations: it is not of texts, one a row", name)
 		}
-		a.replace, a.column, a.optional = true, there.ColumnIndex, there.MaxDefinitionLevel > 0
+		a.replace, a.column, a.optional = true, there.ColumnIndex, there.Node.Optional()
 	} else {
-		if slices.ContainsFunc(source.Root().Columns(), func(c *parquet.Column) bool { return c.Name() == name }) {
-			return nil, fmt.Errorf("the column %s cannot hold translations: it has columns of its own", name)
+		if group, _, _ := strings.Cut(name, "."); source.Root().Column(group) != nil {
+			return nil, fmt.Errorf("the column %s cannot hold translations: %s has columns of its own, and none can be added", name, group)
 		}
 		schema = parquet.NewSchema(schema.Name(), widen(source.Root(), name))
 		delete(metadata, "ARROW:schema")
@@ -97,6 +97,15 @@ func newAssembler(options Options, source *parquet.File, spool io.Reader, out io
 	config.CreatedBy = "sluice"
 	a.writer = parquet.NewGenericWriter[any](out, config)
 	return a, nil
+}
+
+// holdsTexts says whether any row may have a text in the column. A column in a group that may be missing may not.
+func holdsTexts(column parquet.LeafColumn) bool {
+	levels := 0
+	if column.Node.Optional() {
+		levels = 1
+	}
+	return column.Node.Type().Kind() == parquet.ByteArray && column.MaxRepetitionLevel == 0 && column.MaxDefinitionLevel == levels
 }
 
 func (a *assembler) run(ctx context.Context, source *parquet.File) error {

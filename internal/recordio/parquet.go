@@ -1,6 +1,7 @@
 package recordio
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,19 @@ func NewParquetDecoder(options Options, name string, file io.ReaderAt, size int6
 	return d, nil
 }
 
+// openParquet reads the footer. Its length, which stands before the last four bytes, is checked here because the
+// library allocates what it says. A page may still ask for up to 2 GiB, which a damaged file does not fill.
 func openParquet(name string, file io.ReaderAt, size int64) (*parquet.File, error) {
+	var tail [8]byte
+	if size < 12 {
+		return nil, fmt.Errorf("%s: not a Parquet file: it has %d bytes", name, size)
+	}
+	if _, err := file.ReadAt(tail[:], size-8); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if footer := int64(binary.LittleEndian.Uint32(tail[:])); footer > size-12 {
+		return nil, fmt.Errorf("%s: not a Parquet file, or a damaged one: a footer of %d bytes in a file of %d", name, footer, size)
+	}
 	opened, err := parquet.OpenFile(file, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, fmt.Errorf("%s: not a Parquet file, or a damaged one: %w", name, err)
@@ -70,10 +83,7 @@ func textColumn(file *parquet.File, field string) (parquet.LeafColumn, error) {
 	if field == "" {
 		field = defaultJSON
 	}
-	column, ok := file.Schema().Lookup(strings.Split(field, ".")...)
-	if !ok {
-		column, ok = file.Schema().Lookup(field)
-	}
+	column, ok := lookUp(file.Schema(), field)
 	if !ok {
 		var names []string
 		for _, path := range file.Schema().Columns() {
@@ -86,6 +96,15 @@ func textColumn(file *parquet.File, field string) (parquet.LeafColumn, error) {
 		return column, fmt.Errorf("the column %s is not of texts, one a row", field)
 	}
 	return column, nil
+}
+
+// lookUp finds a column by its path joined by dots, or by a name that has dots in it.
+func lookUp(schema *parquet.Schema, name string) (parquet.LeafColumn, bool) {
+	column, ok := schema.Lookup(strings.Split(name, ".")...)
+	if !ok {
+		column, ok = schema.Lookup(name)
+	}
+	return column, ok
 }
 
 // seek goes to a row, counted from the first of the file.

@@ -320,8 +320,8 @@ func TestJSONL(t *testing.T) {
 func TestJSONTextThatIsNotUnicode(t *testing.T) {
 	for line, want := range map[string]string{
 		"{\"text\":\"a\xffb\",\"x\":\"\xff\"}": "a\ufffdb",
-		`{"text":"a\ud800b"}`:                   "a\ufffdb",
-		"{\"text\":\"\\t\xff\"}":                "\t\ufffd",
+		`{"text":"a\ud800b"}`:                  "a\ufffdb",
+		"{\"text\":\"\\t\xff\"}":               "\t\ufffd",
 	} {
 		record := mustDecode(t, Options{Format: JSONL}, line)[0]
 		if record.Text != want || record.Flags != job.InvalidText {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/sluice-mt/sluice/consumer"
 	source "github.com/sluice-mt/sluice/consumer/file"
 	"github.com/sluice-mt/sluice/internal/compress"
@@ -45,6 +47,9 @@ func (c *copyJob) run(ctx context.Context) error {
 		Encoder:  recordio.NewEncoder(c.records),
 		Input:    from,
 		MadeWith: map[string]string{"model": "upper case"},
+	}
+	if c.records.Format == recordio.Parquet {
+		config.Assemble = recordio.AssembleParquet(c.records, func(string) string { return c.input })
 	}
 	if c.change != nil {
 		c.change(&config)
@@ -177,33 +182,62 @@ var shapes = []shape{
 	{"xz", recordio.Options{}, "in.txt.xz", "out.txt.xz"},
 	{"tsv", recordio.Options{Format: recordio.TSV}, "in.tsv", "out.tsv"},
 	{"jsonl", recordio.Options{Format: recordio.JSONL}, "in.jsonl", "out.jsonl"},
+	{"parquet", recordio.Options{Format: recordio.Parquet}, "in.parquet", "out.parquet"},
 }
 
 // write puts an input of n records of that shape into the folder.
 func (s shape) write(t testing.TB, folder string, n int) string {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
-	var data bytes.Buffer
-	for i := range n {
-		words := make([]string, random.IntN(20))
+	path := filepath.Join(folder, s.input)
+	lines := make([]string, n)
+	for i := range lines {
+		words := make([]string, random.IntN(s.words()))
 		for j := range words {
-			words[j] = fmt.Sprintf("word%d", random.IntN(1000))
+			words[j] = fmt.Sprintf("word%d", random.IntN(100000))
 		}
-		text := strings.Join(words, " ")
+		lines[i] = strings.Join(words, " ")
+	}
+	if s.records.Format == recordio.Parquet {
+		writeParquet(t, path, lines)
+		return path
+	}
+	for i, text := range lines {
 		switch {
 		case i%97 == 5 && s.records.Format != recordio.Text:
-			data.WriteString("not a row or an object\n")
+			lines[i] = "not a row or an object"
 		case s.records.Format == recordio.TSV:
-			fmt.Fprintf(&data, "%s\t%d\n", text, i)
+			lines[i] = fmt.Sprintf("%s\t%d", text, i)
 		case s.records.Format == recordio.JSONL:
-			fmt.Fprintf(&data, "{\"id\":%d,\"text\":%q}\n", i, text)
-		default:
-			data.WriteString(text + "\n")
+			lines[i] = fmt.Sprintf(`{"id":%d,"text":%q}`, i, text)
 		}
 	}
-	path := filepath.Join(folder, s.input)
-	writeCompressed(t, path, data.Bytes())
+	writeCompressed(t, path, []byte(strings.Join(lines, "\n")+"\n"))
 	return path
+}
+
+// words bounds the words of a line. Frames end after so many bytes, so for outputs of frames there must be more.
+func (s shape) words() int {
+	if compress.BySuffix(s.output) != compress.Plain || s.records.Format == recordio.Parquet {
+		return 60
+	}
+	return 20
+}
+
+func writeParquet(t testing.TB, path string, texts []string) {
+	t.Helper()
+	type row struct {
+		Number int64  `parquet:"number"`
+		Text   string `parquet:"text,optional"`
+		Also   string `parquet:"also,dict"`
+	}
+	rows := make([]row, len(texts))
+	for i, text := range texts {
+		rows[i] = row{int64(i), text, fmt.Sprint(i % 10)}
+	}
+	if err := parquet.WriteFile(path, rows, parquet.MaxRowsPerRowGroup(5000)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func writeCompressed(t testing.TB, path string, data []byte) {
@@ -276,7 +310,7 @@ func TestAJobThatIsKilledAtRandomGivesTheSameBytes(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
 			n := kills(t)
-			input := s.write(t, t.TempDir(), 30000)
+			input := s.write(t, t.TempDir(), 20000)
 			want := undisturbed(t, s, input)
 			folder := t.TempDir()
 			output := filepath.Join(folder, s.output)
