@@ -23,12 +23,16 @@ func float32Name(l cpu.Level) string { return l.String() }
 // Int8Peak measures for about the time d how many int8 multiply-accumulates per second one core can do at most: the best
 // instruction that the CPU has for it, on registers alone. Products are measured against it.
 func Int8Peak(d time.Duration) float64 {
-	const batch = 1 << 16
-	best := 0.0
-	for start := time.Now(); time.Since(start) < d; {
+	burst, best := 1<<16, 0.0
+	for start := time.Now(); best == 0 || time.Since(start) < d; {
 		begin := time.Now()
-		macs := int8Burst(batch)
-		best = max(best, float64(macs)/time.Since(begin).Seconds())
+		done := int8Burst(burst)
+		took := time.Since(begin)
+		if took < 20*time.Microsecond {
+			burst *= 2 // long enough to be measured, short enough not to be interrupted
+			continue
+		}
+		best = max(best, float64(done)/took.Seconds())
 	}
 	return best
 }

@@ -9,6 +9,3 @@ func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Flo
 }
 
 func argMax(x []float32) int { return argMaxGeneric(x) }
-
-// int8Burst does about n int8 multiply-accumulates and returns how many.
-func int8Burst(n int) int { return int8BurstGeneric(n) }

@@ -1,0 +1,45 @@
+// Command peak generates the loops that measure what a core can do at most.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+func main() {
+	ConstraintExpr("!purego")
+
+	// 24 sums are what the products have; 4 registers each for the operands, which all stay zero.
+	asm.Kernel("int8BurstAVX512", "func(turns int)", "int8BurstAVX512 does 24 independent VPDPBUSD of 64 bytes in each turn.")
+	turns := asm.Int("turns")
+	for _, z := range asm.Z {
+		VPXORD(z, z, z)
+	}
+	Label("turn")
+	for i := range 24 {
+		VPDPBUSD(asm.Z[24+i%4], asm.Z[28+i%4], asm.Z[i])
+	}
+	DECQ(turns)
+	JNZ(LabelRef("turn"))
+	VZEROUPPER()
+	RET()
+
+	asm.Kernel("int8BurstAVX2", "func(turns int)", "int8BurstAVX2 does 12 independent VPMADDWD of 16 words, and as many additions, in each turn.")
+	turns = asm.Int("turns")
+	for _, y := range asm.Y {
+		VPXOR(y, y, y)
+	}
+	Label("turn")
+	for i := range 12 {
+		product := asm.Y[12+i%2]
+		VPMADDWD(asm.Y[14], asm.Y[15], product)
+		VPADDD(product, asm.Y[i], asm.Y[i])
+	}
+	DECQ(turns)
+	JNZ(LabelRef("turn"))
+	VZEROUPPER()
+	RET()
+	Generate()
+}

@@ -1,0 +1,150 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// The benchmarks use the shapes of a student with d = 256, ffn = 1536, a vocabulary of 32,000 and heads of 32.
+
+// best runs op for the time of the benchmark and returns the seconds of its fastest run. (On a machine that others use
+// too, the fastest of many short runs is what the kernel can do.) Short operations are timed in batches.
+func best(b *testing.B, op func()) float64 {
+	batch, fastest := 1, time.Duration(math.MaxInt64)
+	for b.Loop() {
+		begin := time.Now()
+		for range batch {
+			op()
+		}
+		took := time.Since(begin)
+		if took < 5*time.Microsecond {
+			batch *= 2
+			fastest = math.MaxInt64
+			continue
+		}
+		fastest = min(fastest, took)
+	}
+	return fastest.Seconds() / float64(batch)
+}
+
+// reportMACs reports int8 or float32 multiply-accumulates per second, and how many percent of the int8 ceiling they are.
+// The ceiling is measured beside each benchmark, since clocks wander.
+func reportMACs(b *testing.B, macs int, op func()) {
+	seconds := best(b, op)
+	rate := float64(macs) / seconds
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(seconds*1e9, "best-ns")
+	b.ReportMetric(rate/1e9, "GMAC/s")
+	b.ReportMetric(100*rate/Int8Peak(10*time.Millisecond), "%peak")
+}
+
+func BenchmarkMulInt8(b *testing.B) {
+	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}, {256, 32000}} {
+		for _, rows := range []int{1, 2, 4, 8, 16, 32, 64, 256} {
+			k, n := shape[0], shape[1]
+			if n == 32000 && rows > 32 {
+				continue
+			}
+			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
+				r := source(1)
+				w := PackInt8(k, n, int8s(r, k*n), normals(r, n))
+				a, aScales, bias, y := uint8s(r, rows*k), normals(r, rows), normals(r, n), make([]float32, rows*n)
+				reportMACs(b, rows*k*n, func() { MulInt8(y, n, a, aScales, rows, w, bias, Rectified) })
+			})
+		}
+	}
+}
+
+func BenchmarkMulFloat32(b *testing.B) {
+	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}} {
+		for _, rows := range []int{1, 4, 16, 64} {
+			k, n := shape[0], shape[1]
+			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
+				r := source(1)
+				w, x, bias, y := PackFloat32(k, n, normals(r, k*n)), normals(r, rows*k), normals(r, n), make([]float32, rows*n)
+				reportMACs(b, rows*k*n, func() { MulFloat32(y, n, x, k, rows, w, bias, None) })
+			})
+		}
+	}
+}
+
+func BenchmarkDotRows(b *testing.B) {
+	const n, k = 32000, 256
+	r := source(1)
+	weights, floats := int8s(r, n*k), normals(r, n*k)
+	table := PackInt8Rows(n, k, weights, normals(r, n))
+	a, x, bias := uint8s(r, k), normals(r, k), normals(r, n)
+	for _, chosen := range []int{100, 400, 2000} {
+		ids, y := make([]int32, chosen), make([]float32, chosen)
+		for i := range ids {
+			ids[i] = int32(r.IntN(n))
+		}
+		b.Run(fmt.Sprintf("int8/%d", chosen), func(b *testing.B) {
+			reportMACs(b, chosen*k, func() { DotRowsInt8(y, a, 0.1, table, ids, bias) })
+		})
+		b.Run(fmt.Sprintf("float32/%d", chosen), func(b *testing.B) {
+			reportMACs(b, chosen*k, func() { DotRowsFloat32(y, x, floats, k, ids, bias) })
+		})
+	}
+}
+
+func BenchmarkAttention(b *testing.B) {
+	s := Attention{Heads: 8, HeadDim: 32, Scale: 0.17, QStride: 256, KStride: 256, VStride: 256, OutStride: 256}
+	r := source(1)
+	for _, nk := range []int{5, 10, 20, 30, 60} {
+		q, k, v, out, scratch := normals(r, nk*256), normals(r, nk*256), normals(r, nk*256), make([]float32, nk*256), make([]float32, s.ScratchLen(nk))
+		for _, nq := range []int{1, nk} {
+			b.Run(fmt.Sprintf("queries=%d/keys=%d", nq, nk), func(b *testing.B) {
+				reportMACs(b, 2*nq*nk*256, func() { s.Run(out, q, k, v, nq, nk, scratch) })
+			})
+		}
+		rows := make([]int32, nk)
+		for i := range rows {
+			rows[i] = int32(r.IntN(nk))
+		}
+		b.Run(fmt.Sprintf("rows/keys=%d", nk), func(b *testing.B) {
+			reportMACs(b, 2*nk*256, func() { s.RunRows(out, q, k, v, rows, scratch) })
+		})
+	}
+}
+
+func BenchmarkRows(b *testing.B) {
+	const rows, d, ffn, vocabulary = 64, 256, 1536, 32000
+	r := source(1)
+	x, y, z, w := normals(r, rows*ffn), normals(r, rows*ffn), normals(r, rows*ffn), normals(r, rows*ffn)
+	bytes, scales := make([]uint8, rows*ffn), make([]float32, rows)
+	logits := normals(r, vocabulary)
+	for _, c := range []struct {
+		name string
+		n    int
+		run  func()
+	}{
+		{"QuantizeRows/256", rows * d, func() { QuantizeRows(bytes, scales, x, rows, d) }},
+		{"QuantizeRows/1536", rows * ffn, func() { QuantizeRows(bytes, scales, x, rows, ffn) }},
+		{"QuantizeRowsFixed/256", rows * d, func() { QuantizeRowsFixed(bytes, x, rows, d, 20) }},
+		{"LayerNorm", rows * d, func() { LayerNorm(y, x, z, w, w, rows, d, 1e-6) }},
+		{"RMSNorm", rows * d, func() { RMSNorm(y, x, z, w, rows, d, 1e-6) }},
+		{"Softmax/32", rows * d, func() { Softmax(y, rows*d/32, 32, 32) }},
+		{"Softmax/32000", vocabulary, func() { Softmax(logits, 1, vocabulary, vocabulary) }},
+		{"LogSoftmax/32000", vocabulary, func() { LogSoftmax(logits) }},
+		{"ArgMax/32000", vocabulary, func() { ArgMax(logits) }},
+		{"AbsMax/256", d, func() { AbsMax(x[:d]) }},
+		{"Add", rows * d, func() { Add(y[:rows*d], x, z) }},
+		{"ReLU", rows * ffn, func() { ReLU(y) }},
+		{"Sigmoid", rows * d, func() { Sigmoid(y[:rows*d]) }},
+		{"Tanh", rows * d, func() { Tanh(y[:rows*d]) }},
+		{"Swish", rows * d, func() { Swish(y[:rows*d]) }},
+		{"GELU", rows * d, func() { GELU(y[:rows*d]) }},
+		{"SSRU", rows * d, func() { SSRU(y[:rows*d], z, w, x) }},
+		{"Highway", rows * d, func() { Highway(y[:rows*d], z, w, x) }},
+		{"Embed/256", d, func() { Embed(y[:d], x, 16, z) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			seconds := best(b, c.run)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(seconds*1e9/float64(c.n), "best-ns/element")
+		})
+	}
+}
