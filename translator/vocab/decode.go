@@ -1,41 +1,44 @@
 package vocab
 
 import (
+	"strings"
 	"unicode/utf8"
 )
 
 // Decode implements Vocabulary.
 func (s *sentencePiece) Decode(ids []int32) string {
-	text := s.appendText(nil, ids)
+	sc := s.pool.Get().(*scratch)
+	defer s.giveBack(sc)
+	s.join(sc, ids)
+	text := string(sc.text)
 	if s.denormalizer != nil {
-		text = s.denormalizer.append(nil, string(text))
+		text = string(s.denormalizer.append(sc.text[:0], text))
 	}
-	return Clean(string(text))
+	return Clean(text)
 }
 
-// appendText joins the pieces: it appends to dst what the original's decoder gives before denormalisation.
-func (s *sentencePiece) appendText(dst []byte, ids []int32) []byte {
-	var run []byte
+// join puts the text of the pieces into sc.text, as the original's decoder gives it before denormalisation.
+func (s *sentencePiece) join(sc *scratch, ids []int32) {
+	text, run := sc.text[:0], sc.run[:0]
 	atStart := true // no space has been dropped and no text given yet
 	droppedSpace := false
 	for _, id := range ids {
 		if id < 0 || int(id) >= len(s.pieces) {
 			continue
 		}
-		piece := s.pieces[id]
 		if s.kinds[id] == bytePiece {
-			c, _ := byteOf(piece)
+			c, _ := byteOf(s.pieces[id])
 			run = append(run, c)
 			continue
 		}
-		dst = appendBytes(dst, run)
+		text = appendBytes(text, run)
 		run = run[:0]
-		if droppedSpace || len(dst) > 0 {
+		if droppedSpace || len(text) > 0 {
 			atStart = false
 		}
-		dst, droppedSpace = s.appendPiece(dst, id, atStart)
+		text, droppedSpace = s.appendPiece(text, id, atStart)
 	}
-	return appendBytes(dst, run)
+	sc.text, sc.run = appendBytes(text, run), run
 }
 
 // appendPiece appends the text of one piece that is not a byte. At the start of the text a piece loses the space it
@@ -50,21 +53,19 @@ func (s *sentencePiece) appendPiece(dst []byte, id int32, atStart bool) (_ []byt
 		return append(dst, s.unkSurface...), false
 	}
 	n := s.normalizer
-	if atStart && (n.prefixSpace || n.suffixSpace || n.squeeze) && len(piece) >= len(spaceSymbol) &&
-		piece[:len(spaceSymbol)] == spaceSymbol {
+	if atStart && (n.prefixSpace || n.suffixSpace || n.squeeze) && strings.HasPrefix(piece, spaceSymbol) {
 		piece = piece[len(spaceSymbol):]
 		droppedSpace = !n.squeeze
 	}
-	for i := 0; i < len(piece); {
-		if piece[i] == spaceSymbol[0] && len(piece)-i >= len(spaceSymbol) && piece[i:i+len(spaceSymbol)] == spaceSymbol {
-			dst = append(dst, ' ')
-			i += len(spaceSymbol)
-			continue
+	for {
+		before, after, found := strings.Cut(piece, spaceSymbol)
+		dst = append(dst, before...)
+		if !found {
+			return dst, droppedSpace
 		}
-		dst = append(dst, piece[i])
-		i++
+		dst = append(dst, ' ')
+		piece = after
 	}
-	return dst, droppedSpace
 }
 
 // appendBytes appends a run of byte pieces: characters where the bytes form one, U+FFFD for each byte that is part of

@@ -2,6 +2,7 @@ package vocab
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -38,6 +39,26 @@ func FuzzPlain(f *testing.F) {
 				continue
 			}
 			checkIDs(t, v, text)
+		}
+	})
+}
+
+// FuzzLines: YAML read line by line gives what the YAML reader gives.
+func FuzzLines(f *testing.F) {
+	f.Add("</s>: 0\n\"<unk>\": 1\nthe: 2\n\": \": 3\n")
+	f.Add("a: 1\n\"b c\": 2")
+	f.Add("größe: 5\n日本: 12\nnull: 7\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		byLine, err := lineEntries(text)
+		if byLine == nil && err == nil {
+			return
+		}
+		byReader, readerErr := yamlEntries([]byte(text))
+		if (err == nil) != (readerErr == nil) {
+			t.Fatalf("%q: line by line %v, read as YAML %v", text, err, readerErr)
+		}
+		if err == nil && !slices.Equal(byLine.tokens, byReader.tokens) {
+			t.Errorf("%q: line by line %q, read as YAML %q", text, byLine.tokens, byReader.tokens)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -37,11 +39,60 @@ func parseMap(data []byte, fingerprint string) (Vocabulary, error) {
 }
 
 func mapEntries(data []byte) (*plainEntries, error) {
+	if entries, err := lineEntries(string(data)); entries != nil || err != nil {
+		return entries, err
+	}
 	if json.Valid(data) {
 		return jsonEntries(data)
 	}
 	return yamlEntries(data)
 }
+
+// lineEntries reads YAML of the form in which Marian writes vocabularies, one token and its id on each line. It does
+// so many times faster than a YAML reader, in a fraction of the memory. For any other form it returns nil.
+func lineEntries(text string) (*plainEntries, error) {
+	var entries plainEntries
+	line := 0
+	for entry := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		line++
+		token, id, ok := cutEntry(entry)
+		if !ok {
+			return nil, nil
+		}
+		if err := entries.addParsed(token, id); err != nil {
+			return nil, atLine(line, "%w", err)
+		}
+	}
+	return &entries, nil
+}
+
+// cutEntry cuts a line such as
+//
+//	"</s>": 0
+//	farmer: 17
+//
+// into its token and its id. It leaves all that has a special meaning in YAML to the YAML reader: escapes, comments,
+// whatever is neither a letter nor a digit outside quotes.
+func cutEntry(line string) (token, id string, ok bool) {
+	const longest = 1000 // YAML knows longer ones, but only if they are marked as such
+	i := strings.LastIndex(line, ": ")
+	if i < 1 || i > longest {
+		return "", "", false
+	}
+	token, id = line[:i], line[i+2:]
+	if len(id) > 9 || id == "" || id[0] == '0' && id != "0" || strings.Trim(id, "0123456789") != "" {
+		return "", "", false
+	}
+	if len(token) > 2 && token[0] == '"' && token[len(token)-1] == '"' {
+		token = token[1 : len(token)-1]
+		return token, id, utf8.ValidString(token) && !strings.ContainsFunc(token, needsEscape)
+	}
+	return token, id, utf8.ValidString(token) && !strings.ContainsFunc(token, needsQuotes)
+}
+
+func needsEscape(r rune) bool { return r == '"' || r == '\\' || !unicode.IsPrint(r) }
+
+func needsQuotes(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
 // jsonEntries reads a JSON object. JSON is YAML as well, but only a JSON reader joins \ud83d\ude00 to one character.
 func jsonEntries(data []byte) (*plainEntries, error) {
@@ -76,8 +127,15 @@ func jsonEntries(data []byte) (*plainEntries, error) {
 	return &entries, nil
 }
 
+// maxYAML limits what is given to the YAML reader, which needs more than a hundred times the memory of its input.
+const maxYAML = 2 << 20
+
 // yamlEntries reads a YAML mapping.
 func yamlEntries(data []byte) (*plainEntries, error) {
+	if len(data) > maxYAML {
+		return nil, fmt.Errorf("more than %d MiB of YAML that is not a token and its id on each line: write it so, or as JSON",
+			maxYAML>>20)
+	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		return nil, fmt.Errorf("this is not YAML: %w", err)

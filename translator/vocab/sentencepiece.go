@@ -31,7 +31,7 @@ type scratch struct {
 	text     []byte // normalised
 	segments []segment
 	lattice  []latticeNode
-	path     []segment
+	run      []byte // of byte pieces
 	symbols  []symbol
 	agenda   []symbolPair
 	splits   map[int32]int // length of the left part of a merged, unused piece
@@ -216,7 +216,7 @@ func (s *sentencePiece) borrow(text string) *scratch {
 	return sc
 }
 
-// maxPooled limits the text whose scratch memory is kept for other calls.
+// maxPooled limits, in bytes, the text whose scratch memory is kept for other calls.
 const maxPooled = 1 << 18
 
 func (s *sentencePiece) giveBack(sc *scratch) {

@@ -1,5 +1,10 @@
 package vocab
 
+import (
+	"math"
+	"slices"
+)
+
 // unigram segments text by a unigram language model: of all ways to cut the text into pieces it finds the one whose
 // scores (log-probabilities) have the highest sum, by a Viterbi search over the bytes of the text.
 //
@@ -20,7 +25,7 @@ const smallestScore = 0x1p-126
 
 func newUnigram(found *trie, pieces []pieceProto, unk int32) *unigram {
 	u := &unigram{found: found, unk: unk}
-	lowest, highest := float32(maxFloat32), float32(smallestScore)
+	lowest, highest := float32(math.MaxFloat32), float32(smallestScore)
 	userDefined := false
 	for i := range pieces {
 		switch pieces[i].kind {
@@ -43,8 +48,6 @@ func newUnigram(found *trie, pieces []pieceProto, unk int32) *unigram {
 	}
 	return u
 }
-
-const maxFloat32 = 0x1p127 * (1 + (1 - 0x1p-23))
 
 // A latticeNode is a place in the text, with the best way to get there.
 type latticeNode struct {
@@ -125,10 +128,7 @@ func (s *scratch) decide(window, end int) {
 	for at := int32(end - window); at > 0; at = s.lattice[at].start {
 		s.segments = append(s.segments, segment{end: window + int(at), id: s.lattice[at].id})
 	}
-	way := s.segments[first:]
-	for i, j := 0, len(way)-1; i < j; i, j = i+1, j-1 {
-		way[i], way[j] = way[j], way[i]
-	}
+	slices.Reverse(s.segments[first:])
 	s.lattice[0] = latticeNode{score: s.lattice[end-window].score, start: unreached}
 	s.lattice = s.lattice[:1]
 }
