@@ -60,7 +60,7 @@ func corpusLines(t *testing.T, f func(lines []string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chunk := lineChunk{f: f, perFile: 500}
+	chunk := lineChunk{f: f, perFile: 400}
 	switch {
 	case allLines():
 		chunk.perFile = 1 << 40

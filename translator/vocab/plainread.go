@@ -127,7 +127,7 @@ func jsonEntries(data []byte) (*plainEntries, error) {
 	return &entries, nil
 }
 
-// maxYAML limits what is given to the YAML reader, which needs more than a hundred times the memory of its input.
+// maxYAML limits what is given to the YAML reader, to which a list of short words costs 200 times its size.
 const maxYAML = 2 << 20
 
 // yamlEntries reads a YAML mapping.
