@@ -277,7 +277,7 @@ func compareDecoding(t *testing.T, model string) {
 // trainedModels are options of spm_train, each for a model that differs from the others in one thing.
 var trainedModels = map[string]string{
 	"user-defined symbols":  "--user_defined_symbols=the,▁farmer,<br>,__tag__,日本語,👩,New_York,a▁b",
-	"user-defined, bpe":     "--model_type=bpe --user_defined_symbols=the,▁farmer,<br>,__tag__,日本語,👩",
+	"user-defined, bpe":     "--model_type=bpe --user_defined_symbols=the,▁farmer,<br>,__tag__,日本語,👩,New_York,d▁a",
 	"control symbols":       "--control_symbols=<2de>,farmer",
 	"split digits":          "--split_digits",
 	"no dummy prefix":       "--add_dummy_prefix=false",

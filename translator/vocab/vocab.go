@@ -20,7 +20,8 @@ import (
 // A Vocabulary maps text to piece numbers (ids, counted from 0) and back.
 type Vocabulary interface {
 	// Encode appends the ids of the pieces of text to dst and returns the extended slice. The end of sentence is NOT
-	// appended: a caller that needs it appends EOS() itself.
+	// appended: a caller that needs it appends EOS() itself. Time grows in proportion to the length of text, and so
+	// does scratch memory, to some tens of bytes for each byte: text of any length should be split beforehand.
 	Encode(text string, dst []int32) []int32
 
 	// EncodePieces returns the pieces of text as strings, one for each id that Encode gives. Where the vocabulary has

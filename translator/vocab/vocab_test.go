@@ -243,7 +243,7 @@ func TestLongLines(t *testing.T) {
 		models = append(models, train(t, options))
 	}
 	models = append(models, sharedtest.Path(t, "models/ende-tiny/vocab.spm"))
-	length := 1 << 20
+	length := 1 << 19
 	if testing.Short() {
 		length = 1 << 17
 	}
