@@ -5,8 +5,8 @@ import "fmt"
 // Attention is scaled dot-product attention with several heads: softmax(q·kᵀ·Scale)·v, head by head.
 //
 // Rows of queries, keys, values and results hold the heads side by side (Heads·HeadDim elements); the strides are the
-// elements from row to row. Each score is a striped dot product with FMA, then multiplied by Scale; a result is one
-// FMA chain Σ e^(score-max)·v in the order of the keys, times 1/Σe^(score-max) (a striped sum).
+// elements from row to row. Each score is a striped dot product with FMA, then multiplied by Scale; the weights are the
+// Softmax of the scores; a result is one FMA chain Σ weight·v in the order of the keys.
 type Attention struct {
 	Heads, HeadDim                       int
 	Scale                                float32
@@ -14,7 +14,7 @@ type Attention struct {
 }
 
 // ScratchLen returns how many elements of scratch Run and RunRows need for nk keys.
-func (s Attention) ScratchLen(nk int) int { return roundUp(nk, 16) * (s.HeadDim + 16) }
+func (s Attention) ScratchLen(nk int) int { return roundUp(nk, 16)*(s.Heads+s.HeadDim+8) + 16 }
 
 // Run computes the attention of nq queries over nk keys and values. Without keys the result is zero.
 //
@@ -94,11 +94,10 @@ func attendGeneric(s *Attention, out, q, k, v []float32, nq, nk int, scratch []f
 			attentionScoresGeneric(scores, q[i*s.QStride+first:][:s.HeadDim], k[first:], s.KStride, s.Scale)
 			result := out[i*s.OutStride+first:][:s.HeadDim]
 			clear(result)
-			inverse := 1 / expGeneric(scores, scores, maxGeneric(scores))
-			for j, e := range scores {
-				addScaled(result, e, v[j*s.VStride+first:])
+			softmaxGeneric(scores, 1, nk, nk)
+			for j, weight := range scores {
+				addScaled(result, weight, v[j*s.VStride+first:])
 			}
-			scaleGeneric(result, result, inverse)
 		}
 	}
 }
@@ -112,11 +111,10 @@ func attendRowsGeneric(s *Attention, out, q, k, v []float32, rows []int32, scrat
 		}
 		result := out[first:][:s.HeadDim]
 		clear(result)
-		inverse := 1 / expGeneric(scores, scores, maxGeneric(scores))
+		softmaxGeneric(scores, 1, len(rows), len(rows))
 		for j, row := range rows {
 			addScaled(result, scores[j], v[int(row)*s.VStride+first:])
 		}
-		scaleGeneric(result, result, inverse)
 	}
 }
 
@@ -127,10 +125,10 @@ func attentionScoresGeneric(scores, query, keys []float32, stride int, factor fl
 	}
 }
 
-// addScaled adds e·v to sums, fused.
-func addScaled(sums []float32, e float32, v []float32) {
+// addScaled adds weight·v to sums, fused.
+func addScaled(sums []float32, weight float32, v []float32) {
 	v = v[:len(sums)]
 	for d := range sums {
-		sums[d] = fma32(e, v[d], sums[d])
+		sums[d] = fma32(weight, v[d], sums[d])
 	}
 }

@@ -4,350 +4,6 @@
 
 #include "textflag.h"
 
-// func attendAVX512(out *float32, q *float32, k *float32, v *float32, kOffsets *int32, vOffsets *int32, scores *float32, nk int, heads int, headDim int, scale float32)
-// Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
-TEXT ·attendAVX512(SB), NOSPLIT, $0-84
-	MOVQ q+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ v+24(FP), DX
-	MOVQ out+0(FP), BX
-	MOVQ scores+48(FP), SI
-	MOVQ headDim+72(FP), DI
-	SHLQ $0x02, DI
-
-head:
-	VBROADCASTSS const_ff800000<>+0(SB), Z0
-	MOVQ         kOffsets+32(FP), R8
-	MOVQ         nk+56(FP), R9
-	MOVQ         SI, R10
-
-group1:
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	MOVQ   DI, R12
-	ANDQ   $-64, R12
-	XORQ   R11, R11
-	CMPQ   R11, R12
-	JGE    tail3
-
-loop2:
-	VMOVUPS     (AX)(R11*1), Z17
-	LEAQ        (CX)(R11*1), R13
-	MOVL        (R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z1
-	MOVL        4(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z2
-	MOVL        8(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z3
-	MOVL        12(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z4
-	MOVL        16(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z5
-	MOVL        20(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z6
-	MOVL        24(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z7
-	MOVL        28(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z8
-	MOVL        32(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z9
-	MOVL        36(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z10
-	MOVL        40(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z11
-	MOVL        44(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z12
-	MOVL        48(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z13
-	MOVL        52(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z14
-	MOVL        56(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z15
-	MOVL        60(R8), R14
-	VFMADD231PS (R13)(R14*4), Z17, Z16
-	ADDQ        $0x00000040, R11
-	CMPQ        R11, R12
-	JLT         loop2
-
-tail3:
-	MOVQ        DI, R13
-	SUBQ        R12, R13
-	JZ          done4
-	SHRQ        $0x02, R13
-	MOVQ        $0x00000010, R12
-	CMPQ        R13, R12
-	CMOVQLT     R13, R12
-	MOVL        $0xffffffff, R13
-	BZHIL       R12, R13, R13
-	KMOVW       R13, K1
-	VMOVUPS.Z   (AX)(R11*1), K1, Z17
-	LEAQ        (CX)(R11*1), R11
-	MOVL        (R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z1
-	MOVL        4(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z2
-	MOVL        8(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z3
-	MOVL        12(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z4
-	MOVL        16(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z5
-	MOVL        20(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z6
-	MOVL        24(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z7
-	MOVL        28(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z8
-	MOVL        32(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z9
-	MOVL        36(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z10
-	MOVL        40(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z11
-	MOVL        44(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z12
-	MOVL        48(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z13
-	MOVL        52(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z14
-	MOVL        56(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z15
-	MOVL        60(R8), R12
-	VFMADD231PS (R11)(R12*4), Z17, K1, Z16
-
-done4:
-	VINSERTF64X4  $0x01, Y5, Z1, Z17
-	VSHUFF64X2    $0xee, Z5, Z1, Z26
-	VADDPS        Z26, Z17, Z17
-	VINSERTF64X4  $0x01, Y13, Z9, Z26
-	VSHUFF64X2    $0xee, Z13, Z9, Z27
-	VADDPS        Z27, Z26, Z26
-	VSHUFF32X4    $0x88, Z26, Z17, Z27
-	VSHUFF32X4    $0xdd, Z26, Z17, Z17
-	VADDPS        Z17, Z27, Z27
-	VINSERTF64X4  $0x01, Y6, Z2, Z17
-	VSHUFF64X2    $0xee, Z6, Z2, Z26
-	VADDPS        Z26, Z17, Z17
-	VINSERTF64X4  $0x01, Y14, Z10, Z26
-	VSHUFF64X2    $0xee, Z14, Z10, Z28
-	VADDPS        Z28, Z26, Z26
-	VSHUFF32X4    $0x88, Z26, Z17, Z28
-	VSHUFF32X4    $0xdd, Z26, Z17, Z17
-	VADDPS        Z17, Z28, Z28
-	VINSERTF64X4  $0x01, Y7, Z3, Z17
-	VSHUFF64X2    $0xee, Z7, Z3, Z26
-	VADDPS        Z26, Z17, Z17
-	VINSERTF64X4  $0x01, Y15, Z11, Z26
-	VSHUFF64X2    $0xee, Z15, Z11, Z29
-	VADDPS        Z29, Z26, Z26
-	VSHUFF32X4    $0x88, Z26, Z17, Z29
-	VSHUFF32X4    $0xdd, Z26, Z17, Z17
-	VADDPS        Z17, Z29, Z29
-	VINSERTF64X4  $0x01, Y8, Z4, Z17
-	VSHUFF64X2    $0xee, Z8, Z4, Z26
-	VADDPS        Z26, Z17, Z17
-	VINSERTF64X4  $0x01, Y16, Z12, Z26
-	VSHUFF64X2    $0xee, Z16, Z12, Z30
-	VADDPS        Z30, Z26, Z26
-	VSHUFF32X4    $0x88, Z26, Z17, Z30
-	VSHUFF32X4    $0xdd, Z26, Z17, Z17
-	VADDPS        Z17, Z30, Z30
-	VUNPCKLPD     Z28, Z27, Z17
-	VUNPCKHPD     Z28, Z27, Z26
-	VADDPS        Z26, Z17, Z17
-	VUNPCKLPD     Z30, Z29, Z26
-	VUNPCKHPD     Z30, Z29, Z27
-	VADDPS        Z27, Z26, Z26
-	VSHUFPS       $0x88, Z26, Z17, Z27
-	VSHUFPS       $0xdd, Z26, Z17, Z17
-	VADDPS        Z17, Z27, Z27
-	VMULPS.BCST   scale+80(FP), Z27, Z27
-	VBROADCASTSS  const_ff800000<>+0(SB), Z17
-	MOVQ          $0x00000010, R12
-	CMPQ          R9, R12
-	CMOVQLT       R9, R12
-	MOVL          $0xffffffff, R11
-	BZHIL         R12, R11, R11
-	KMOVW         R11, K1
-	VMOVAPS       Z27, K1, Z17
-	VMOVUPS       Z17, (R10)
-	VMAXPS        Z0, Z17, Z0
-	ADDQ          $0x00000040, R8
-	ADDQ          $0x00000040, R10
-	SUBQ          $0x00000010, R9
-	JG            group1
-	VEXTRACTF64X4 $0x01, Z0, Y17
-	VMAXPS        Y17, Y0, Y17
-	VEXTRACTF32X4 $0x01, Y17, X0
-	VMAXPS        X0, X17, X0
-	VPERMILPS     $0x4e, X0, X17
-	VMAXPS        X17, X0, X0
-	VPERMILPS     $0xb1, X0, X17
-	VMAXPS        X17, X0, X0
-	VBROADCASTSS  X0, Z0
-	VPXORD        Z18, Z18, Z18
-	MOVQ          nk+56(FP), R9
-	MOVQ          SI, R8
-
-weights5:
-	VMOVUPS       (R8), Z17
-	VSUBPS        Z0, Z17, Z17
-	VBROADCASTSS  const_42b20000<>+0(SB), Z26
-	VMINPS        Z17, Z26, Z17
-	VMULPS.BCST   const_3fb8aa3b<>+0(SB), Z17, Z26
-	VRNDSCALEPS   $0x08, Z26, Z26
-	VMULPS.BCST   const_3f318000<>+0(SB), Z26, Z27
-	VSUBPS        Z27, Z17, Z27
-	VMULPS.BCST   const_b95e8083<>+0(SB), Z26, Z28
-	VSUBPS        Z28, Z27, Z27
-	VMULPS.BCST   const_39506967<>+0(SB), Z27, Z28
-	VADDPS.BCST   const_3ab743ce<>+0(SB), Z28, Z28
-	VMULPS        Z27, Z28, Z28
-	VADDPS.BCST   const_3c088908<>+0(SB), Z28, Z28
-	VMULPS        Z27, Z28, Z28
-	VADDPS.BCST   const_3d2aa9c1<>+0(SB), Z28, Z28
-	VMULPS        Z27, Z28, Z28
-	VADDPS.BCST   const_3e2aaaaa<>+0(SB), Z28, Z28
-	VMULPS        Z27, Z28, Z28
-	VADDPS.BCST   const_3f000000<>+0(SB), Z28, Z28
-	VMULPS        Z27, Z27, Z29
-	VMULPS        Z29, Z28, Z28
-	VADDPS        Z27, Z28, Z27
-	VADDPS.BCST   const_3f800000<>+0(SB), Z27, Z27
-	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z17, K1
-	VSCALEFPS.Z   Z26, Z27, K1, Z17
-	VMOVUPS       Z17, (R8)
-	VADDPS        Z17, Z18, Z18
-	ADDQ          $0x00000040, R8
-	SUBQ          $0x00000010, R9
-	JG            weights5
-	VEXTRACTF64X4 $0x01, Z18, Y0
-	VADDPS        Y0, Y18, Y0
-	VEXTRACTF32X4 $0x01, Y0, X17
-	VADDPS        X17, X0, X17
-	VPERMILPS     $0x4e, X17, X0
-	VADDPS        X0, X17, X17
-	VPERMILPS     $0xb1, X17, X0
-	VADDPS        X0, X17, X17
-	VMOVSS        const_3f800000<>+0(SB), X0
-	VDIVSS        X17, X0, X17
-	VBROADCASTSS  X17, Z0
-	XORQ          R8, R8
-	MOVQ          DI, R9
-
-values7:
-	CMPQ   R9, $0x00000100
-	JLT    narrower8
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	MOVQ   vOffsets+40(FP), R11
-	LEAQ   (DX)(R8*1), R10
-	XORQ   R12, R12
-
-keys9:
-	MOVL         (R11)(R12*4), R13
-	VBROADCASTSS (SI)(R12*4), Z17
-	VFMADD231PS  (R10)(R13*4), Z17, Z19
-	VFMADD231PS  64(R10)(R13*4), Z17, Z20
-	VFMADD231PS  128(R10)(R13*4), Z17, Z21
-	VFMADD231PS  192(R10)(R13*4), Z17, Z22
-	INCQ         R12
-	CMPQ         R12, nk+56(FP)
-	JLT          keys9
-	VMULPS       Z0, Z19, Z19
-	VMOVUPS      Z19, (BX)(R8*1)
-	VMULPS       Z0, Z20, Z20
-	VMOVUPS      Z20, 64(BX)(R8*1)
-	VMULPS       Z0, Z21, Z21
-	VMOVUPS      Z21, 128(BX)(R8*1)
-	VMULPS       Z0, Z22, Z22
-	VMOVUPS      Z22, 192(BX)(R8*1)
-	ADDQ         $0x00000100, R8
-	SUBQ         $0x00000100, R9
-	JMP          values7
-
-narrower8:
-values10:
-	CMPQ   R9, $0x00000080
-	JLT    narrower11
-	VPXORD Z23, Z23, Z23
-	VPXORD Z24, Z24, Z24
-	MOVQ   vOffsets+40(FP), R11
-	LEAQ   (DX)(R8*1), R10
-	XORQ   R12, R12
-
-keys12:
-	MOVL         (R11)(R12*4), R13
-	VBROADCASTSS (SI)(R12*4), Z17
-	VFMADD231PS  (R10)(R13*4), Z17, Z23
-	VFMADD231PS  64(R10)(R13*4), Z17, Z24
-	INCQ         R12
-	CMPQ         R12, nk+56(FP)
-	JLT          keys12
-	VMULPS       Z0, Z23, Z23
-	VMOVUPS      Z23, (BX)(R8*1)
-	VMULPS       Z0, Z24, Z24
-	VMOVUPS      Z24, 64(BX)(R8*1)
-	ADDQ         $0x00000080, R8
-	SUBQ         $0x00000080, R9
-	JMP          values10
-
-narrower11:
-values13:
-	CMPQ    R9, $0x00000000
-	JLE     valuesDone6
-	VPXORD  Z25, Z25, Z25
-	MOVQ    vOffsets+40(FP), R11
-	LEAQ    (DX)(R8*1), R10
-	MOVQ    R9, R12
-	SHRQ    $0x02, R12
-	MOVQ    $0x00000010, R13
-	CMPQ    R12, R13
-	CMOVQLT R12, R13
-	MOVL    $0xffffffff, R12
-	BZHIL   R13, R12, R12
-	KMOVW   R12, K1
-	XORQ    R12, R12
-
-keys15:
-	MOVL         (R11)(R12*4), R13
-	VBROADCASTSS (SI)(R12*4), Z17
-	VFMADD231PS  (R10)(R13*4), Z17, K1, Z25
-	INCQ         R12
-	CMPQ         R12, nk+56(FP)
-	JLT          keys15
-	VMULPS       Z0, Z25, Z25
-	VMOVUPS      Z25, K1, (BX)(R8*1)
-	ADDQ         $0x00000040, R8
-	SUBQ         $0x00000040, R9
-	JMP          values13
-
-valuesDone6:
-	ADDQ DI, AX
-	ADDQ DI, CX
-	ADDQ DI, DX
-	ADDQ DI, BX
-	DECQ heads+64(FP)
-	JNZ  head
-	VZEROUPPER
-	RET
-
 DATA const_ff800000<>+0(SB)/4, $0xff800000
 DATA const_ff800000<>+4(SB)/4, $0xff800000
 DATA const_ff800000<>+8(SB)/4, $0xff800000
@@ -357,6 +13,497 @@ DATA const_ff800000<>+20(SB)/4, $0xff800000
 DATA const_ff800000<>+24(SB)/4, $0xff800000
 DATA const_ff800000<>+28(SB)/4, $0xff800000
 GLOBL const_ff800000<>(SB), RODATA|NOPTR, $32
+
+// func attendAVX512(out *float32, q *float32, k *float32, v *float32, kOffsets *int32, vOffsets *int32, scores *float32, pitch int, nk int, heads int, headDim int, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+TEXT ·attendAVX512(SB), NOSPLIT, $8-92
+	MOVQ q+8(FP), AX
+	MOVQ k+16(FP), CX
+	MOVQ scores+48(FP), DX
+	MOVQ headDim+80(FP), BX
+	SHLQ $0x02, BX
+	MOVQ heads+72(FP), SI
+	MOVQ SI, (SP)
+
+head:
+	MOVQ kOffsets+32(FP), SI
+	MOVQ nk+64(FP), DI
+
+group:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   BX, R9
+	ANDQ   $-64, R9
+	XORQ   R8, R8
+	CMPQ   R8, R9
+	JGE    tail2
+
+loop1:
+	VMOVUPS     (AX)(R8*1), Z16
+	LEAQ        (CX)(R8*1), R10
+	MOVL        (SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z0
+	MOVL        4(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z1
+	MOVL        8(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z2
+	MOVL        12(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z3
+	MOVL        16(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z4
+	MOVL        20(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z5
+	MOVL        24(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z6
+	MOVL        28(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z7
+	MOVL        32(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z8
+	MOVL        36(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z9
+	MOVL        40(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z10
+	MOVL        44(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z11
+	MOVL        48(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z12
+	MOVL        52(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z13
+	MOVL        56(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z14
+	MOVL        60(SI), R11
+	VFMADD231PS (R10)(R11*4), Z16, Z15
+	ADDQ        $0x00000040, R8
+	CMPQ        R8, R9
+	JLT         loop1
+
+tail2:
+	MOVQ        BX, R10
+	SUBQ        R9, R10
+	JZ          done3
+	SHRQ        $0x02, R10
+	MOVQ        $0x00000010, R9
+	CMPQ        R10, R9
+	CMOVQLT     R10, R9
+	MOVL        $0xffffffff, R10
+	BZHIL       R9, R10, R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (AX)(R8*1), K1, Z16
+	LEAQ        (CX)(R8*1), R8
+	MOVL        (SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z0
+	MOVL        4(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z1
+	MOVL        8(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z2
+	MOVL        12(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z3
+	MOVL        16(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z4
+	MOVL        20(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z5
+	MOVL        24(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z6
+	MOVL        28(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z7
+	MOVL        32(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z8
+	MOVL        36(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z9
+	MOVL        40(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z10
+	MOVL        44(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z11
+	MOVL        48(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z12
+	MOVL        52(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z13
+	MOVL        56(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z14
+	MOVL        60(SI), R9
+	VFMADD231PS (R8)(R9*4), Z16, K1, Z15
+
+done3:
+	VINSERTF64X4 $0x01, Y4, Z0, Z16
+	VSHUFF64X2   $0xee, Z4, Z0, Z0
+	VADDPS       Z0, Z16, Z16
+	VINSERTF64X4 $0x01, Y12, Z8, Z0
+	VSHUFF64X2   $0xee, Z12, Z8, Z4
+	VADDPS       Z4, Z0, Z0
+	VSHUFF32X4   $0x88, Z0, Z16, Z4
+	VSHUFF32X4   $0xdd, Z0, Z16, Z0
+	VADDPS       Z0, Z4, Z4
+	VINSERTF64X4 $0x01, Y5, Z1, Z0
+	VSHUFF64X2   $0xee, Z5, Z1, Z1
+	VADDPS       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y13, Z9, Z1
+	VSHUFF64X2   $0xee, Z13, Z9, Z5
+	VADDPS       Z5, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z0, Z5
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VADDPS       Z0, Z5, Z5
+	VINSERTF64X4 $0x01, Y6, Z2, Z0
+	VSHUFF64X2   $0xee, Z6, Z2, Z1
+	VADDPS       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y14, Z10, Z1
+	VSHUFF64X2   $0xee, Z14, Z10, Z2
+	VADDPS       Z2, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z0, Z2
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VADDPS       Z0, Z2, Z2
+	VINSERTF64X4 $0x01, Y7, Z3, Z0
+	VSHUFF64X2   $0xee, Z7, Z3, Z1
+	VADDPS       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y15, Z11, Z1
+	VSHUFF64X2   $0xee, Z15, Z11, Z3
+	VADDPS       Z3, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z0, Z3
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VADDPS       Z0, Z3, Z3
+	VUNPCKLPD    Z5, Z4, Z0
+	VUNPCKHPD    Z5, Z4, Z1
+	VADDPS       Z1, Z0, Z0
+	VUNPCKLPD    Z3, Z2, Z1
+	VUNPCKHPD    Z3, Z2, Z2
+	VADDPS       Z2, Z1, Z1
+	VSHUFPS      $0x88, Z1, Z0, Z2
+	VSHUFPS      $0xdd, Z1, Z0, Z0
+	VADDPS       Z0, Z2, Z2
+	MOVQ         $0x00000010, R9
+	CMPQ         DI, R9
+	CMOVQLT      DI, R9
+	MOVL         $0xffffffff, R8
+	BZHIL        R9, R8, R8
+	KMOVW        R8, K1
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VMULPS.BCST  scale+88(FP), Z2, K1, Z0
+	VMOVUPS      Z0, (DX)
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, DI
+	JG           group
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	DECQ         (SP)
+	JNZ          head
+	MOVQ         heads+72(FP), AX
+	MOVQ         scores+48(FP), CX
+	MOVQ         pitch+56(FP), DX
+
+softmax4:
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	MOVQ         DX, BX
+	MOVQ         CX, SI
+
+block5:
+	VMOVUPS       (SI), Z2
+	VMAXPS        Z0, Z2, Z0
+	ADDQ          $0x00000040, SI
+	SUBQ          $0x00000010, BX
+	JNZ           block5
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VMAXPS        Y2, Y0, Y2
+	VEXTRACTF32X4 $0x01, Y2, X0
+	VMAXPS        X0, X2, X0
+	VPERMILPS     $0x4e, X0, X2
+	VMAXPS        X2, X0, X0
+	VPERMILPS     $0xb1, X0, X2
+	VMAXPS        X2, X0, X0
+	VBROADCASTSS  X0, Z0
+	MOVQ          DX, BX
+	MOVQ          CX, SI
+
+block6:
+	VMOVUPS       (SI), Z2
+	VSUBPS        Z0, Z2, Z2
+	VBROADCASTSS  const_42b20000<>+0(SB), Z3
+	VMINPS        Z2, Z3, Z2
+	VMULPS.BCST   const_3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS   $0x08, Z3, Z3
+	VMULPS.BCST   const_3f318000<>+0(SB), Z3, Z4
+	VSUBPS        Z4, Z2, Z4
+	VMULPS.BCST   const_b95e8083<>+0(SB), Z3, Z5
+	VSUBPS        Z5, Z4, Z4
+	VMULPS.BCST   const_39506967<>+0(SB), Z4, Z5
+	VADDPS.BCST   const_3ab743ce<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3c088908<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3d2aa9c1<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3e2aaaaa<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3f000000<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z4, Z6
+	VMULPS        Z6, Z5, Z5
+	VADDPS        Z4, Z5, Z4
+	VADDPS.BCST   const_3f800000<>+0(SB), Z4, Z4
+	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z2, K1
+	VSCALEFPS.Z   Z3, Z4, K1, Z2
+	VMOVUPS       Z2, (SI)
+	VADDPS        Z2, Z1, Z1
+	ADDQ          $0x00000040, SI
+	SUBQ          $0x00000010, BX
+	JNZ           block6
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSS        const_3f800000<>+0(SB), X0
+	VDIVSS        X1, X0, X1
+	VBROADCASTSS  X1, Z0
+	MOVQ          DX, BX
+	MOVQ          CX, SI
+
+block7:
+	VMOVUPS (SI), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (SI)
+	ADDQ    $0x00000040, SI
+	SUBQ    $0x00000010, BX
+	JNZ     block7
+	MOVQ    SI, CX
+	DECQ    AX
+	JNZ     softmax4
+	MOVQ    v+24(FP), AX
+	MOVQ    out+0(FP), CX
+	MOVQ    scores+48(FP), DX
+	MOVQ    headDim+80(FP), BX
+	MOVQ    pitch+56(FP), SI
+	SHLQ    $0x02, BX
+	SHLQ    $0x02, SI
+	CMPQ    BX, $0x00000080
+	JNE     noHeadsOf32
+
+headsOf32:
+	CMPQ   heads+72(FP), $0x00000004
+	JLT    noHeadsOf32
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   vOffsets+40(FP), DI
+	MOVQ   nk+64(FP), R8
+	MOVQ   DX, R9
+	LEAQ   (SI)(SI*2), R10
+
+keys8:
+	MOVL         (DI), R11
+	VBROADCASTSS (R9), Z8
+	VFMADD231PS  (AX)(R11*4), Z8, Z0
+	VFMADD231PS  64(AX)(R11*4), Z8, Z1
+	VBROADCASTSS (R9)(SI*1), Z8
+	VFMADD231PS  128(AX)(R11*4), Z8, Z2
+	VFMADD231PS  192(AX)(R11*4), Z8, Z3
+	VBROADCASTSS (R9)(SI*2), Z8
+	VFMADD231PS  256(AX)(R11*4), Z8, Z4
+	VFMADD231PS  320(AX)(R11*4), Z8, Z5
+	VBROADCASTSS (R9)(R10*1), Z8
+	VFMADD231PS  384(AX)(R11*4), Z8, Z6
+	VFMADD231PS  448(AX)(R11*4), Z8, Z7
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R9
+	DECQ         R8
+	JNZ          keys8
+	VMOVUPS      Z0, (CX)
+	VMOVUPS      Z1, 64(CX)
+	VMOVUPS      Z2, 128(CX)
+	VMOVUPS      Z3, 192(CX)
+	VMOVUPS      Z4, 256(CX)
+	VMOVUPS      Z5, 320(CX)
+	VMOVUPS      Z6, 384(CX)
+	VMOVUPS      Z7, 448(CX)
+	ADDQ         SI, DX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	SUBQ         $0x00000004, heads+72(FP)
+	JMP          headsOf32
+
+noHeadsOf32:
+	CMPQ BX, $0x00000100
+	JNE  noHeadsOf64
+
+headsOf64:
+	CMPQ   heads+72(FP), $0x00000002
+	JLT    noHeadsOf64
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   vOffsets+40(FP), DI
+	MOVQ   nk+64(FP), R8
+	MOVQ   DX, R9
+	LEAQ   (SI)(SI*2), R10
+
+keys9:
+	MOVL         (DI), R10
+	VBROADCASTSS (R9), Z8
+	VFMADD231PS  (AX)(R10*4), Z8, Z0
+	VFMADD231PS  64(AX)(R10*4), Z8, Z1
+	VFMADD231PS  128(AX)(R10*4), Z8, Z2
+	VFMADD231PS  192(AX)(R10*4), Z8, Z3
+	VBROADCASTSS (R9)(SI*1), Z8
+	VFMADD231PS  256(AX)(R10*4), Z8, Z4
+	VFMADD231PS  320(AX)(R10*4), Z8, Z5
+	VFMADD231PS  384(AX)(R10*4), Z8, Z6
+	VFMADD231PS  448(AX)(R10*4), Z8, Z7
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R9
+	DECQ         R8
+	JNZ          keys9
+	VMOVUPS      Z0, (CX)
+	VMOVUPS      Z1, 64(CX)
+	VMOVUPS      Z2, 128(CX)
+	VMOVUPS      Z3, 192(CX)
+	VMOVUPS      Z4, 256(CX)
+	VMOVUPS      Z5, 320(CX)
+	VMOVUPS      Z6, 384(CX)
+	VMOVUPS      Z7, 448(CX)
+	ADDQ         SI, DX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	ADDQ         BX, AX
+	ADDQ         BX, CX
+	SUBQ         $0x00000002, heads+72(FP)
+	JMP          headsOf64
+
+noHeadsOf64:
+	CMPQ heads+72(FP), $0x00000000
+	JEQ  done
+
+values:
+	XORQ DI, DI
+	MOVQ BX, R8
+
+columns11:
+	CMPQ   R8, $0x00000100
+	JLT    narrower12
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   vOffsets+40(FP), R10
+	LEAQ   (AX)(DI*1), R9
+	XORQ   R11, R11
+
+keys13:
+	MOVL         (R10)(R11*4), R12
+	VBROADCASTSS (DX)(R11*4), Z4
+	VFMADD231PS  (R9)(R12*4), Z4, Z0
+	VFMADD231PS  64(R9)(R12*4), Z4, Z1
+	VFMADD231PS  128(R9)(R12*4), Z4, Z2
+	VFMADD231PS  192(R9)(R12*4), Z4, Z3
+	INCQ         R11
+	CMPQ         R11, nk+64(FP)
+	JLT          keys13
+	VMOVUPS      Z0, (CX)(DI*1)
+	VMOVUPS      Z1, 64(CX)(DI*1)
+	VMOVUPS      Z2, 128(CX)(DI*1)
+	VMOVUPS      Z3, 192(CX)(DI*1)
+	ADDQ         $0x00000100, DI
+	SUBQ         $0x00000100, R8
+	JMP          columns11
+
+narrower12:
+columns14:
+	CMPQ   R8, $0x00000080
+	JLT    narrower15
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   vOffsets+40(FP), R10
+	LEAQ   (AX)(DI*1), R9
+	XORQ   R11, R11
+
+keys16:
+	MOVL         (R10)(R11*4), R12
+	VBROADCASTSS (DX)(R11*4), Z2
+	VFMADD231PS  (R9)(R12*4), Z2, Z0
+	VFMADD231PS  64(R9)(R12*4), Z2, Z1
+	INCQ         R11
+	CMPQ         R11, nk+64(FP)
+	JLT          keys16
+	VMOVUPS      Z0, (CX)(DI*1)
+	VMOVUPS      Z1, 64(CX)(DI*1)
+	ADDQ         $0x00000080, DI
+	SUBQ         $0x00000080, R8
+	JMP          columns14
+
+narrower15:
+columns17:
+	CMPQ    R8, $0x00000000
+	JLE     headDone10
+	VXORPS  Z0, Z0, Z0
+	MOVQ    vOffsets+40(FP), R10
+	LEAQ    (AX)(DI*1), R9
+	MOVQ    R8, R11
+	SHRQ    $0x02, R11
+	MOVQ    $0x00000010, R12
+	CMPQ    R11, R12
+	CMOVQLT R11, R12
+	MOVL    $0xffffffff, R11
+	BZHIL   R12, R11, R11
+	KMOVW   R11, K1
+	XORQ    R11, R11
+
+keys19:
+	MOVL         (R10)(R11*4), R12
+	VBROADCASTSS (DX)(R11*4), Z1
+	VFMADD231PS  (R9)(R12*4), Z1, K1, Z0
+	INCQ         R11
+	CMPQ         R11, nk+64(FP)
+	JLT          keys19
+	VMOVUPS      Z0, K1, (CX)(DI*1)
+	ADDQ         $0x00000040, DI
+	SUBQ         $0x00000040, R8
+	JMP          columns17
+
+headDone10:
+	ADDQ SI, DX
+	ADDQ BX, AX
+	ADDQ BX, CX
+	SUBQ $0x00000001, heads+72(FP)
+	JNZ  values
+
+done:
+	VZEROUPPER
+	RET
 
 DATA const_42b20000<>+0(SB)/4, $0x42b20000
 DATA const_42b20000<>+4(SB)/4, $0x42b20000
@@ -478,8 +625,1186 @@ DATA const_c2aeac4f<>+24(SB)/4, $0xc2aeac4f
 DATA const_c2aeac4f<>+28(SB)/4, $0xc2aeac4f
 GLOBL const_c2aeac4f<>(SB), RODATA|NOPTR, $32
 
+// func transposeKeysAVX512(t *float32, k *float32, offsets *int32, pitch int, headDim int)
+// Requires: AVX, AVX512F
+TEXT ·transposeKeysAVX512(SB), NOSPLIT, $0-40
+	MOVQ t+0(FP), AX
+	MOVQ k+8(FP), CX
+	MOVQ offsets+16(FP), DX
+	MOVQ pitch+24(FP), BX
+	MOVQ pitch+24(FP), SI
+	SHLQ $0x02, BX
+
+group:
+	MOVQ headDim+32(FP), DI
+	MOVQ CX, R8
+	MOVQ AX, R9
+	LEAQ (BX)(BX*2), R10
+
+elements:
+	MOVL         (DX), R11
+	VMOVUPS      (R8)(R11*4), X0
+	MOVL         16(DX), R11
+	VINSERTF32X4 $0x01, (R8)(R11*4), Z0, Z0
+	MOVL         32(DX), R11
+	VINSERTF32X4 $0x02, (R8)(R11*4), Z0, Z0
+	MOVL         48(DX), R11
+	VINSERTF32X4 $0x03, (R8)(R11*4), Z0, Z0
+	MOVL         4(DX), R11
+	VMOVUPS      (R8)(R11*4), X1
+	MOVL         20(DX), R11
+	VINSERTF32X4 $0x01, (R8)(R11*4), Z1, Z1
+	MOVL         36(DX), R11
+	VINSERTF32X4 $0x02, (R8)(R11*4), Z1, Z1
+	MOVL         52(DX), R11
+	VINSERTF32X4 $0x03, (R8)(R11*4), Z1, Z1
+	MOVL         8(DX), R11
+	VMOVUPS      (R8)(R11*4), X2
+	MOVL         24(DX), R11
+	VINSERTF32X4 $0x01, (R8)(R11*4), Z2, Z2
+	MOVL         40(DX), R11
+	VINSERTF32X4 $0x02, (R8)(R11*4), Z2, Z2
+	MOVL         56(DX), R11
+	VINSERTF32X4 $0x03, (R8)(R11*4), Z2, Z2
+	MOVL         12(DX), R11
+	VMOVUPS      (R8)(R11*4), X3
+	MOVL         28(DX), R11
+	VINSERTF32X4 $0x01, (R8)(R11*4), Z3, Z3
+	MOVL         44(DX), R11
+	VINSERTF32X4 $0x02, (R8)(R11*4), Z3, Z3
+	MOVL         60(DX), R11
+	VINSERTF32X4 $0x03, (R8)(R11*4), Z3, Z3
+	VUNPCKLPS    Z1, Z0, Z4
+	VUNPCKHPS    Z1, Z0, Z5
+	VUNPCKLPS    Z3, Z2, Z6
+	VUNPCKHPS    Z3, Z2, Z7
+	VUNPCKLPD    Z6, Z4, Z8
+	VMOVUPS      Z8, (R9)
+	VUNPCKHPD    Z6, Z4, Z4
+	VMOVUPS      Z4, (R9)(BX*1)
+	VUNPCKLPD    Z7, Z5, Z4
+	VMOVUPS      Z4, (R9)(BX*2)
+	VUNPCKHPD    Z7, Z5, Z4
+	VMOVUPS      Z4, (R9)(R10*1)
+	ADDQ         $0x10, R8
+	LEAQ         (R9)(BX*4), R9
+	SUBQ         $0x04, DI
+	JNZ          elements
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, SI
+	JNZ          group
+	VZEROUPPER
+	RET
+
+// func attendTiles32AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+TEXT ·attendTiles32AVX512(SB), NOSPLIT, $0-92
+tile:
+	MOVQ    pitch+64(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    qStride+24(FP), CX
+	MOVQ    q+16(FP), DX
+	LEAQ    (DX)(CX*1), BX
+	CMPQ    nq+72(FP), $0x00000001
+	CMOVQLE DX, BX
+	LEAQ    (BX)(CX*1), SI
+	CMPQ    nq+72(FP), $0x00000002
+	CMOVQLE BX, SI
+	LEAQ    (SI)(CX*1), CX
+	CMPQ    nq+72(FP), $0x00000003
+	CMOVQLE SI, CX
+	MOVQ    t+32(FP), DI
+	MOVQ    scores+56(FP), R8
+	MOVQ    nk+80(FP), R9
+	LEAQ    (AX)(AX*2), R10
+
+group20:
+	IMUL3Q           $0x00000000, AX, R11
+	VMOVUPS          (DI)(R11*1), Z0
+	VMULPS.BCST      (DX), Z0, Z1
+	VMULPS.BCST      (BX), Z0, Z2
+	VMULPS.BCST      (SI), Z0, Z3
+	VMULPS.BCST      (CX), Z0, Z0
+	IMUL3Q           $0x00000010, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VFMADD231PS.BCST 64(DX), Z4, Z1
+	VFMADD231PS.BCST 64(BX), Z4, Z2
+	VFMADD231PS.BCST 64(SI), Z4, Z3
+	VFMADD231PS.BCST 64(CX), Z4, Z0
+	IMUL3Q           $0x00000008, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      32(DX), Z4, Z5
+	VMULPS.BCST      32(BX), Z4, Z6
+	VMULPS.BCST      32(SI), Z4, Z7
+	VMULPS.BCST      32(CX), Z4, Z4
+	IMUL3Q           $0x00000018, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 96(DX), Z8, Z5
+	VFMADD231PS.BCST 96(BX), Z8, Z6
+	VFMADD231PS.BCST 96(SI), Z8, Z7
+	VFMADD231PS.BCST 96(CX), Z8, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	IMUL3Q           $0x00000004, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      16(DX), Z4, Z5
+	VMULPS.BCST      16(BX), Z4, Z6
+	VMULPS.BCST      16(SI), Z4, Z7
+	VMULPS.BCST      16(CX), Z4, Z4
+	IMUL3Q           $0x00000014, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 80(DX), Z8, Z5
+	VFMADD231PS.BCST 80(BX), Z8, Z6
+	VFMADD231PS.BCST 80(SI), Z8, Z7
+	VFMADD231PS.BCST 80(CX), Z8, Z4
+	IMUL3Q           $0x0000000c, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      48(DX), Z8, Z9
+	VMULPS.BCST      48(BX), Z8, Z10
+	VMULPS.BCST      48(SI), Z8, Z11
+	VMULPS.BCST      48(CX), Z8, Z8
+	IMUL3Q           $0x0000001c, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 112(DX), Z12, Z9
+	VFMADD231PS.BCST 112(BX), Z12, Z10
+	VFMADD231PS.BCST 112(SI), Z12, Z11
+	VFMADD231PS.BCST 112(CX), Z12, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	IMUL3Q           $0x00000002, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      8(DX), Z4, Z5
+	VMULPS.BCST      8(BX), Z4, Z6
+	VMULPS.BCST      8(SI), Z4, Z7
+	VMULPS.BCST      8(CX), Z4, Z4
+	IMUL3Q           $0x00000012, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 72(DX), Z8, Z5
+	VFMADD231PS.BCST 72(BX), Z8, Z6
+	VFMADD231PS.BCST 72(SI), Z8, Z7
+	VFMADD231PS.BCST 72(CX), Z8, Z4
+	IMUL3Q           $0x0000000a, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      40(DX), Z8, Z9
+	VMULPS.BCST      40(BX), Z8, Z10
+	VMULPS.BCST      40(SI), Z8, Z11
+	VMULPS.BCST      40(CX), Z8, Z8
+	IMUL3Q           $0x0000001a, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 104(DX), Z12, Z9
+	VFMADD231PS.BCST 104(BX), Z12, Z10
+	VFMADD231PS.BCST 104(SI), Z12, Z11
+	VFMADD231PS.BCST 104(CX), Z12, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	IMUL3Q           $0x00000006, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      24(DX), Z8, Z9
+	VMULPS.BCST      24(BX), Z8, Z10
+	VMULPS.BCST      24(SI), Z8, Z11
+	VMULPS.BCST      24(CX), Z8, Z8
+	IMUL3Q           $0x00000016, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 88(DX), Z12, Z9
+	VFMADD231PS.BCST 88(BX), Z12, Z10
+	VFMADD231PS.BCST 88(SI), Z12, Z11
+	VFMADD231PS.BCST 88(CX), Z12, Z8
+	IMUL3Q           $0x0000000e, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      56(DX), Z12, Z13
+	VMULPS.BCST      56(BX), Z12, Z14
+	VMULPS.BCST      56(SI), Z12, Z15
+	VMULPS.BCST      56(CX), Z12, Z12
+	IMUL3Q           $0x0000001e, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 120(DX), Z16, Z13
+	VFMADD231PS.BCST 120(BX), Z16, Z14
+	VFMADD231PS.BCST 120(SI), Z16, Z15
+	VFMADD231PS.BCST 120(CX), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	IMUL3Q           $0x00000001, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      4(DX), Z4, Z5
+	VMULPS.BCST      4(BX), Z4, Z6
+	VMULPS.BCST      4(SI), Z4, Z7
+	VMULPS.BCST      4(CX), Z4, Z4
+	IMUL3Q           $0x00000011, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 68(DX), Z8, Z5
+	VFMADD231PS.BCST 68(BX), Z8, Z6
+	VFMADD231PS.BCST 68(SI), Z8, Z7
+	VFMADD231PS.BCST 68(CX), Z8, Z4
+	IMUL3Q           $0x00000009, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      36(DX), Z8, Z9
+	VMULPS.BCST      36(BX), Z8, Z10
+	VMULPS.BCST      36(SI), Z8, Z11
+	VMULPS.BCST      36(CX), Z8, Z8
+	IMUL3Q           $0x00000019, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 100(DX), Z12, Z9
+	VFMADD231PS.BCST 100(BX), Z12, Z10
+	VFMADD231PS.BCST 100(SI), Z12, Z11
+	VFMADD231PS.BCST 100(CX), Z12, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	IMUL3Q           $0x00000005, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      20(DX), Z8, Z9
+	VMULPS.BCST      20(BX), Z8, Z10
+	VMULPS.BCST      20(SI), Z8, Z11
+	VMULPS.BCST      20(CX), Z8, Z8
+	IMUL3Q           $0x00000015, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 84(DX), Z12, Z9
+	VFMADD231PS.BCST 84(BX), Z12, Z10
+	VFMADD231PS.BCST 84(SI), Z12, Z11
+	VFMADD231PS.BCST 84(CX), Z12, Z8
+	IMUL3Q           $0x0000000d, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      52(DX), Z12, Z13
+	VMULPS.BCST      52(BX), Z12, Z14
+	VMULPS.BCST      52(SI), Z12, Z15
+	VMULPS.BCST      52(CX), Z12, Z12
+	IMUL3Q           $0x0000001d, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 116(DX), Z16, Z13
+	VFMADD231PS.BCST 116(BX), Z16, Z14
+	VFMADD231PS.BCST 116(SI), Z16, Z15
+	VFMADD231PS.BCST 116(CX), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	IMUL3Q           $0x00000003, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      12(DX), Z8, Z9
+	VMULPS.BCST      12(BX), Z8, Z10
+	VMULPS.BCST      12(SI), Z8, Z11
+	VMULPS.BCST      12(CX), Z8, Z8
+	IMUL3Q           $0x00000013, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 76(DX), Z12, Z9
+	VFMADD231PS.BCST 76(BX), Z12, Z10
+	VFMADD231PS.BCST 76(SI), Z12, Z11
+	VFMADD231PS.BCST 76(CX), Z12, Z8
+	IMUL3Q           $0x0000000b, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      44(DX), Z12, Z13
+	VMULPS.BCST      44(BX), Z12, Z14
+	VMULPS.BCST      44(SI), Z12, Z15
+	VMULPS.BCST      44(CX), Z12, Z12
+	IMUL3Q           $0x0000001b, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 108(DX), Z16, Z13
+	VFMADD231PS.BCST 108(BX), Z16, Z14
+	VFMADD231PS.BCST 108(SI), Z16, Z15
+	VFMADD231PS.BCST 108(CX), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	IMUL3Q           $0x00000007, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      28(DX), Z12, Z13
+	VMULPS.BCST      28(BX), Z12, Z14
+	VMULPS.BCST      28(SI), Z12, Z15
+	VMULPS.BCST      28(CX), Z12, Z12
+	IMUL3Q           $0x00000017, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 92(DX), Z16, Z13
+	VFMADD231PS.BCST 92(BX), Z16, Z14
+	VFMADD231PS.BCST 92(SI), Z16, Z15
+	VFMADD231PS.BCST 92(CX), Z16, Z12
+	IMUL3Q           $0x0000000f, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VMULPS.BCST      60(DX), Z16, Z17
+	VMULPS.BCST      60(BX), Z16, Z18
+	VMULPS.BCST      60(SI), Z16, Z19
+	VMULPS.BCST      60(CX), Z16, Z16
+	IMUL3Q           $0x0000001f, AX, R11
+	VMOVUPS          (DI)(R11*1), Z20
+	VFMADD231PS.BCST 124(DX), Z20, Z17
+	VFMADD231PS.BCST 124(BX), Z20, Z18
+	VFMADD231PS.BCST 124(SI), Z20, Z19
+	VFMADD231PS.BCST 124(CX), Z20, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	MOVQ             $0x00000010, R12
+	CMPQ             R9, R12
+	CMOVQLT          R9, R12
+	MOVL             $0xffffffff, R11
+	BZHIL            R12, R11, R11
+	KMOVW            R11, K1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z4
+	VMULPS.BCST      scale+88(FP), Z1, K1, Z4
+	VMOVUPS          Z4, (R8)
+	VBROADCASTSS     const_ff800000<>+0(SB), Z1
+	VMULPS.BCST      scale+88(FP), Z2, K1, Z1
+	VMOVUPS          Z1, (R8)(AX*1)
+	VBROADCASTSS     const_ff800000<>+0(SB), Z1
+	VMULPS.BCST      scale+88(FP), Z3, K1, Z1
+	VMOVUPS          Z1, (R8)(AX*2)
+	VBROADCASTSS     const_ff800000<>+0(SB), Z1
+	VMULPS.BCST      scale+88(FP), Z0, K1, Z1
+	VMOVUPS          Z1, (R8)(R10*1)
+	ADDQ             $0x00000040, DI
+	ADDQ             $0x00000040, R8
+	SUBQ             $0x00000010, R9
+	JG               group20
+	MOVQ             $0x00000004, CX
+	MOVQ             scores+56(FP), DX
+	MOVQ             pitch+64(FP), BX
+
+softmax21:
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	MOVQ         BX, SI
+	MOVQ         DX, DI
+
+block22:
+	VMOVUPS       (DI), Z2
+	VMAXPS        Z0, Z2, Z0
+	ADDQ          $0x00000040, DI
+	SUBQ          $0x00000010, SI
+	JNZ           block22
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VMAXPS        Y2, Y0, Y2
+	VEXTRACTF32X4 $0x01, Y2, X0
+	VMAXPS        X0, X2, X0
+	VPERMILPS     $0x4e, X0, X2
+	VMAXPS        X2, X0, X0
+	VPERMILPS     $0xb1, X0, X2
+	VMAXPS        X2, X0, X0
+	VBROADCASTSS  X0, Z0
+	MOVQ          BX, SI
+	MOVQ          DX, DI
+
+block23:
+	VMOVUPS       (DI), Z2
+	VSUBPS        Z0, Z2, Z2
+	VBROADCASTSS  const_42b20000<>+0(SB), Z3
+	VMINPS        Z2, Z3, Z2
+	VMULPS.BCST   const_3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS   $0x08, Z3, Z3
+	VMULPS.BCST   const_3f318000<>+0(SB), Z3, Z4
+	VSUBPS        Z4, Z2, Z4
+	VMULPS.BCST   const_b95e8083<>+0(SB), Z3, Z5
+	VSUBPS        Z5, Z4, Z4
+	VMULPS.BCST   const_39506967<>+0(SB), Z4, Z5
+	VADDPS.BCST   const_3ab743ce<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3c088908<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3d2aa9c1<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3e2aaaaa<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3f000000<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z4, Z6
+	VMULPS        Z6, Z5, Z5
+	VADDPS        Z4, Z5, Z4
+	VADDPS.BCST   const_3f800000<>+0(SB), Z4, Z4
+	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z2, K1
+	VSCALEFPS.Z   Z3, Z4, K1, Z2
+	VMOVUPS       Z2, (DI)
+	VADDPS        Z2, Z1, Z1
+	ADDQ          $0x00000040, DI
+	SUBQ          $0x00000010, SI
+	JNZ           block23
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSS        const_3f800000<>+0(SB), X0
+	VDIVSS        X1, X0, X1
+	VBROADCASTSS  X1, Z0
+	MOVQ          BX, SI
+	MOVQ          DX, DI
+
+block24:
+	VMOVUPS (DI), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (DI)
+	ADDQ    $0x00000040, DI
+	SUBQ    $0x00000010, SI
+	JNZ     block24
+	MOVQ    DI, DX
+	DECQ    CX
+	JNZ     softmax21
+	MOVQ    outStride+8(FP), CX
+	MOVQ    out+0(FP), DX
+	LEAQ    (DX)(CX*1), BX
+	CMPQ    nq+72(FP), $0x00000001
+	CMOVQLE DX, BX
+	LEAQ    (BX)(CX*1), SI
+	CMPQ    nq+72(FP), $0x00000002
+	CMOVQLE BX, SI
+	LEAQ    (SI)(CX*1), CX
+	CMPQ    nq+72(FP), $0x00000003
+	CMOVQLE SI, CX
+	MOVQ    v+40(FP), DI
+	MOVQ    vStride+48(FP), R8
+	MOVQ    scores+56(FP), R9
+	MOVQ    nk+80(FP), R10
+	LEAQ    (AX)(AX*2), R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+
+keys25:
+	VMOVUPS      (DI), Z8
+	VMOVUPS      64(DI), Z9
+	VBROADCASTSS (R9), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS (R9)(AX*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (R9)(AX*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (R9)(R11*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $0x04, R9
+	ADDQ         R8, DI
+	DECQ         R10
+	JNZ          keys25
+	VMOVUPS      Z0, (DX)
+	VMOVUPS      Z1, 64(DX)
+	VMOVUPS      Z2, (BX)
+	VMOVUPS      Z3, 64(BX)
+	VMOVUPS      Z4, (SI)
+	VMOVUPS      Z5, 64(SI)
+	VMOVUPS      Z6, (CX)
+	VMOVUPS      Z7, 64(CX)
+	MOVQ         qStride+24(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, q+16(FP)
+	MOVQ         outStride+8(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, out+0(FP)
+	SUBQ         $0x04, nq+72(FP)
+	JG           tile
+	VZEROUPPER
+	RET
+
+// func attendTiles64AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+TEXT ·attendTiles64AVX512(SB), NOSPLIT, $0-92
+tile:
+	MOVQ    pitch+64(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    qStride+24(FP), CX
+	MOVQ    q+16(FP), DX
+	LEAQ    (DX)(CX*1), BX
+	CMPQ    nq+72(FP), $0x00000001
+	CMOVQLE DX, BX
+	LEAQ    (BX)(CX*1), SI
+	CMPQ    nq+72(FP), $0x00000002
+	CMOVQLE BX, SI
+	LEAQ    (SI)(CX*1), CX
+	CMPQ    nq+72(FP), $0x00000003
+	CMOVQLE SI, CX
+	MOVQ    t+32(FP), DI
+	MOVQ    scores+56(FP), R8
+	MOVQ    nk+80(FP), R9
+	LEAQ    (AX)(AX*2), R10
+
+group26:
+	IMUL3Q           $0x00000000, AX, R11
+	VMOVUPS          (DI)(R11*1), Z0
+	VMULPS.BCST      (DX), Z0, Z1
+	VMULPS.BCST      (BX), Z0, Z2
+	VMULPS.BCST      (SI), Z0, Z3
+	VMULPS.BCST      (CX), Z0, Z0
+	IMUL3Q           $0x00000010, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VFMADD231PS.BCST 64(DX), Z4, Z1
+	VFMADD231PS.BCST 64(BX), Z4, Z2
+	VFMADD231PS.BCST 64(SI), Z4, Z3
+	VFMADD231PS.BCST 64(CX), Z4, Z0
+	IMUL3Q           $0x00000020, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VFMADD231PS.BCST 128(DX), Z4, Z1
+	VFMADD231PS.BCST 128(BX), Z4, Z2
+	VFMADD231PS.BCST 128(SI), Z4, Z3
+	VFMADD231PS.BCST 128(CX), Z4, Z0
+	IMUL3Q           $0x00000030, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VFMADD231PS.BCST 192(DX), Z4, Z1
+	VFMADD231PS.BCST 192(BX), Z4, Z2
+	VFMADD231PS.BCST 192(SI), Z4, Z3
+	VFMADD231PS.BCST 192(CX), Z4, Z0
+	IMUL3Q           $0x00000008, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      32(DX), Z4, Z5
+	VMULPS.BCST      32(BX), Z4, Z6
+	VMULPS.BCST      32(SI), Z4, Z7
+	VMULPS.BCST      32(CX), Z4, Z4
+	IMUL3Q           $0x00000018, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 96(DX), Z8, Z5
+	VFMADD231PS.BCST 96(BX), Z8, Z6
+	VFMADD231PS.BCST 96(SI), Z8, Z7
+	VFMADD231PS.BCST 96(CX), Z8, Z4
+	IMUL3Q           $0x00000028, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 160(DX), Z8, Z5
+	VFMADD231PS.BCST 160(BX), Z8, Z6
+	VFMADD231PS.BCST 160(SI), Z8, Z7
+	VFMADD231PS.BCST 160(CX), Z8, Z4
+	IMUL3Q           $0x00000038, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 224(DX), Z8, Z5
+	VFMADD231PS.BCST 224(BX), Z8, Z6
+	VFMADD231PS.BCST 224(SI), Z8, Z7
+	VFMADD231PS.BCST 224(CX), Z8, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	IMUL3Q           $0x00000004, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      16(DX), Z4, Z5
+	VMULPS.BCST      16(BX), Z4, Z6
+	VMULPS.BCST      16(SI), Z4, Z7
+	VMULPS.BCST      16(CX), Z4, Z4
+	IMUL3Q           $0x00000014, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 80(DX), Z8, Z5
+	VFMADD231PS.BCST 80(BX), Z8, Z6
+	VFMADD231PS.BCST 80(SI), Z8, Z7
+	VFMADD231PS.BCST 80(CX), Z8, Z4
+	IMUL3Q           $0x00000024, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 144(DX), Z8, Z5
+	VFMADD231PS.BCST 144(BX), Z8, Z6
+	VFMADD231PS.BCST 144(SI), Z8, Z7
+	VFMADD231PS.BCST 144(CX), Z8, Z4
+	IMUL3Q           $0x00000034, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 208(DX), Z8, Z5
+	VFMADD231PS.BCST 208(BX), Z8, Z6
+	VFMADD231PS.BCST 208(SI), Z8, Z7
+	VFMADD231PS.BCST 208(CX), Z8, Z4
+	IMUL3Q           $0x0000000c, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      48(DX), Z8, Z9
+	VMULPS.BCST      48(BX), Z8, Z10
+	VMULPS.BCST      48(SI), Z8, Z11
+	VMULPS.BCST      48(CX), Z8, Z8
+	IMUL3Q           $0x0000001c, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 112(DX), Z12, Z9
+	VFMADD231PS.BCST 112(BX), Z12, Z10
+	VFMADD231PS.BCST 112(SI), Z12, Z11
+	VFMADD231PS.BCST 112(CX), Z12, Z8
+	IMUL3Q           $0x0000002c, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 176(DX), Z12, Z9
+	VFMADD231PS.BCST 176(BX), Z12, Z10
+	VFMADD231PS.BCST 176(SI), Z12, Z11
+	VFMADD231PS.BCST 176(CX), Z12, Z8
+	IMUL3Q           $0x0000003c, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 240(DX), Z12, Z9
+	VFMADD231PS.BCST 240(BX), Z12, Z10
+	VFMADD231PS.BCST 240(SI), Z12, Z11
+	VFMADD231PS.BCST 240(CX), Z12, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	IMUL3Q           $0x00000002, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      8(DX), Z4, Z5
+	VMULPS.BCST      8(BX), Z4, Z6
+	VMULPS.BCST      8(SI), Z4, Z7
+	VMULPS.BCST      8(CX), Z4, Z4
+	IMUL3Q           $0x00000012, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 72(DX), Z8, Z5
+	VFMADD231PS.BCST 72(BX), Z8, Z6
+	VFMADD231PS.BCST 72(SI), Z8, Z7
+	VFMADD231PS.BCST 72(CX), Z8, Z4
+	IMUL3Q           $0x00000022, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 136(DX), Z8, Z5
+	VFMADD231PS.BCST 136(BX), Z8, Z6
+	VFMADD231PS.BCST 136(SI), Z8, Z7
+	VFMADD231PS.BCST 136(CX), Z8, Z4
+	IMUL3Q           $0x00000032, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 200(DX), Z8, Z5
+	VFMADD231PS.BCST 200(BX), Z8, Z6
+	VFMADD231PS.BCST 200(SI), Z8, Z7
+	VFMADD231PS.BCST 200(CX), Z8, Z4
+	IMUL3Q           $0x0000000a, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      40(DX), Z8, Z9
+	VMULPS.BCST      40(BX), Z8, Z10
+	VMULPS.BCST      40(SI), Z8, Z11
+	VMULPS.BCST      40(CX), Z8, Z8
+	IMUL3Q           $0x0000001a, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 104(DX), Z12, Z9
+	VFMADD231PS.BCST 104(BX), Z12, Z10
+	VFMADD231PS.BCST 104(SI), Z12, Z11
+	VFMADD231PS.BCST 104(CX), Z12, Z8
+	IMUL3Q           $0x0000002a, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 168(DX), Z12, Z9
+	VFMADD231PS.BCST 168(BX), Z12, Z10
+	VFMADD231PS.BCST 168(SI), Z12, Z11
+	VFMADD231PS.BCST 168(CX), Z12, Z8
+	IMUL3Q           $0x0000003a, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 232(DX), Z12, Z9
+	VFMADD231PS.BCST 232(BX), Z12, Z10
+	VFMADD231PS.BCST 232(SI), Z12, Z11
+	VFMADD231PS.BCST 232(CX), Z12, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	IMUL3Q           $0x00000006, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      24(DX), Z8, Z9
+	VMULPS.BCST      24(BX), Z8, Z10
+	VMULPS.BCST      24(SI), Z8, Z11
+	VMULPS.BCST      24(CX), Z8, Z8
+	IMUL3Q           $0x00000016, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 88(DX), Z12, Z9
+	VFMADD231PS.BCST 88(BX), Z12, Z10
+	VFMADD231PS.BCST 88(SI), Z12, Z11
+	VFMADD231PS.BCST 88(CX), Z12, Z8
+	IMUL3Q           $0x00000026, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 152(DX), Z12, Z9
+	VFMADD231PS.BCST 152(BX), Z12, Z10
+	VFMADD231PS.BCST 152(SI), Z12, Z11
+	VFMADD231PS.BCST 152(CX), Z12, Z8
+	IMUL3Q           $0x00000036, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 216(DX), Z12, Z9
+	VFMADD231PS.BCST 216(BX), Z12, Z10
+	VFMADD231PS.BCST 216(SI), Z12, Z11
+	VFMADD231PS.BCST 216(CX), Z12, Z8
+	IMUL3Q           $0x0000000e, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      56(DX), Z12, Z13
+	VMULPS.BCST      56(BX), Z12, Z14
+	VMULPS.BCST      56(SI), Z12, Z15
+	VMULPS.BCST      56(CX), Z12, Z12
+	IMUL3Q           $0x0000001e, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 120(DX), Z16, Z13
+	VFMADD231PS.BCST 120(BX), Z16, Z14
+	VFMADD231PS.BCST 120(SI), Z16, Z15
+	VFMADD231PS.BCST 120(CX), Z16, Z12
+	IMUL3Q           $0x0000002e, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 184(DX), Z16, Z13
+	VFMADD231PS.BCST 184(BX), Z16, Z14
+	VFMADD231PS.BCST 184(SI), Z16, Z15
+	VFMADD231PS.BCST 184(CX), Z16, Z12
+	IMUL3Q           $0x0000003e, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 248(DX), Z16, Z13
+	VFMADD231PS.BCST 248(BX), Z16, Z14
+	VFMADD231PS.BCST 248(SI), Z16, Z15
+	VFMADD231PS.BCST 248(CX), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	IMUL3Q           $0x00000001, AX, R11
+	VMOVUPS          (DI)(R11*1), Z4
+	VMULPS.BCST      4(DX), Z4, Z5
+	VMULPS.BCST      4(BX), Z4, Z6
+	VMULPS.BCST      4(SI), Z4, Z7
+	VMULPS.BCST      4(CX), Z4, Z4
+	IMUL3Q           $0x00000011, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 68(DX), Z8, Z5
+	VFMADD231PS.BCST 68(BX), Z8, Z6
+	VFMADD231PS.BCST 68(SI), Z8, Z7
+	VFMADD231PS.BCST 68(CX), Z8, Z4
+	IMUL3Q           $0x00000021, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 132(DX), Z8, Z5
+	VFMADD231PS.BCST 132(BX), Z8, Z6
+	VFMADD231PS.BCST 132(SI), Z8, Z7
+	VFMADD231PS.BCST 132(CX), Z8, Z4
+	IMUL3Q           $0x00000031, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VFMADD231PS.BCST 196(DX), Z8, Z5
+	VFMADD231PS.BCST 196(BX), Z8, Z6
+	VFMADD231PS.BCST 196(SI), Z8, Z7
+	VFMADD231PS.BCST 196(CX), Z8, Z4
+	IMUL3Q           $0x00000009, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      36(DX), Z8, Z9
+	VMULPS.BCST      36(BX), Z8, Z10
+	VMULPS.BCST      36(SI), Z8, Z11
+	VMULPS.BCST      36(CX), Z8, Z8
+	IMUL3Q           $0x00000019, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 100(DX), Z12, Z9
+	VFMADD231PS.BCST 100(BX), Z12, Z10
+	VFMADD231PS.BCST 100(SI), Z12, Z11
+	VFMADD231PS.BCST 100(CX), Z12, Z8
+	IMUL3Q           $0x00000029, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 164(DX), Z12, Z9
+	VFMADD231PS.BCST 164(BX), Z12, Z10
+	VFMADD231PS.BCST 164(SI), Z12, Z11
+	VFMADD231PS.BCST 164(CX), Z12, Z8
+	IMUL3Q           $0x00000039, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 228(DX), Z12, Z9
+	VFMADD231PS.BCST 228(BX), Z12, Z10
+	VFMADD231PS.BCST 228(SI), Z12, Z11
+	VFMADD231PS.BCST 228(CX), Z12, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	IMUL3Q           $0x00000005, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      20(DX), Z8, Z9
+	VMULPS.BCST      20(BX), Z8, Z10
+	VMULPS.BCST      20(SI), Z8, Z11
+	VMULPS.BCST      20(CX), Z8, Z8
+	IMUL3Q           $0x00000015, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 84(DX), Z12, Z9
+	VFMADD231PS.BCST 84(BX), Z12, Z10
+	VFMADD231PS.BCST 84(SI), Z12, Z11
+	VFMADD231PS.BCST 84(CX), Z12, Z8
+	IMUL3Q           $0x00000025, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 148(DX), Z12, Z9
+	VFMADD231PS.BCST 148(BX), Z12, Z10
+	VFMADD231PS.BCST 148(SI), Z12, Z11
+	VFMADD231PS.BCST 148(CX), Z12, Z8
+	IMUL3Q           $0x00000035, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 212(DX), Z12, Z9
+	VFMADD231PS.BCST 212(BX), Z12, Z10
+	VFMADD231PS.BCST 212(SI), Z12, Z11
+	VFMADD231PS.BCST 212(CX), Z12, Z8
+	IMUL3Q           $0x0000000d, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      52(DX), Z12, Z13
+	VMULPS.BCST      52(BX), Z12, Z14
+	VMULPS.BCST      52(SI), Z12, Z15
+	VMULPS.BCST      52(CX), Z12, Z12
+	IMUL3Q           $0x0000001d, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 116(DX), Z16, Z13
+	VFMADD231PS.BCST 116(BX), Z16, Z14
+	VFMADD231PS.BCST 116(SI), Z16, Z15
+	VFMADD231PS.BCST 116(CX), Z16, Z12
+	IMUL3Q           $0x0000002d, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 180(DX), Z16, Z13
+	VFMADD231PS.BCST 180(BX), Z16, Z14
+	VFMADD231PS.BCST 180(SI), Z16, Z15
+	VFMADD231PS.BCST 180(CX), Z16, Z12
+	IMUL3Q           $0x0000003d, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 244(DX), Z16, Z13
+	VFMADD231PS.BCST 244(BX), Z16, Z14
+	VFMADD231PS.BCST 244(SI), Z16, Z15
+	VFMADD231PS.BCST 244(CX), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	IMUL3Q           $0x00000003, AX, R11
+	VMOVUPS          (DI)(R11*1), Z8
+	VMULPS.BCST      12(DX), Z8, Z9
+	VMULPS.BCST      12(BX), Z8, Z10
+	VMULPS.BCST      12(SI), Z8, Z11
+	VMULPS.BCST      12(CX), Z8, Z8
+	IMUL3Q           $0x00000013, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 76(DX), Z12, Z9
+	VFMADD231PS.BCST 76(BX), Z12, Z10
+	VFMADD231PS.BCST 76(SI), Z12, Z11
+	VFMADD231PS.BCST 76(CX), Z12, Z8
+	IMUL3Q           $0x00000023, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 140(DX), Z12, Z9
+	VFMADD231PS.BCST 140(BX), Z12, Z10
+	VFMADD231PS.BCST 140(SI), Z12, Z11
+	VFMADD231PS.BCST 140(CX), Z12, Z8
+	IMUL3Q           $0x00000033, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VFMADD231PS.BCST 204(DX), Z12, Z9
+	VFMADD231PS.BCST 204(BX), Z12, Z10
+	VFMADD231PS.BCST 204(SI), Z12, Z11
+	VFMADD231PS.BCST 204(CX), Z12, Z8
+	IMUL3Q           $0x0000000b, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      44(DX), Z12, Z13
+	VMULPS.BCST      44(BX), Z12, Z14
+	VMULPS.BCST      44(SI), Z12, Z15
+	VMULPS.BCST      44(CX), Z12, Z12
+	IMUL3Q           $0x0000001b, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 108(DX), Z16, Z13
+	VFMADD231PS.BCST 108(BX), Z16, Z14
+	VFMADD231PS.BCST 108(SI), Z16, Z15
+	VFMADD231PS.BCST 108(CX), Z16, Z12
+	IMUL3Q           $0x0000002b, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 172(DX), Z16, Z13
+	VFMADD231PS.BCST 172(BX), Z16, Z14
+	VFMADD231PS.BCST 172(SI), Z16, Z15
+	VFMADD231PS.BCST 172(CX), Z16, Z12
+	IMUL3Q           $0x0000003b, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 236(DX), Z16, Z13
+	VFMADD231PS.BCST 236(BX), Z16, Z14
+	VFMADD231PS.BCST 236(SI), Z16, Z15
+	VFMADD231PS.BCST 236(CX), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	IMUL3Q           $0x00000007, AX, R11
+	VMOVUPS          (DI)(R11*1), Z12
+	VMULPS.BCST      28(DX), Z12, Z13
+	VMULPS.BCST      28(BX), Z12, Z14
+	VMULPS.BCST      28(SI), Z12, Z15
+	VMULPS.BCST      28(CX), Z12, Z12
+	IMUL3Q           $0x00000017, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 92(DX), Z16, Z13
+	VFMADD231PS.BCST 92(BX), Z16, Z14
+	VFMADD231PS.BCST 92(SI), Z16, Z15
+	VFMADD231PS.BCST 92(CX), Z16, Z12
+	IMUL3Q           $0x00000027, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 156(DX), Z16, Z13
+	VFMADD231PS.BCST 156(BX), Z16, Z14
+	VFMADD231PS.BCST 156(SI), Z16, Z15
+	VFMADD231PS.BCST 156(CX), Z16, Z12
+	IMUL3Q           $0x00000037, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VFMADD231PS.BCST 220(DX), Z16, Z13
+	VFMADD231PS.BCST 220(BX), Z16, Z14
+	VFMADD231PS.BCST 220(SI), Z16, Z15
+	VFMADD231PS.BCST 220(CX), Z16, Z12
+	IMUL3Q           $0x0000000f, AX, R11
+	VMOVUPS          (DI)(R11*1), Z16
+	VMULPS.BCST      60(DX), Z16, Z17
+	VMULPS.BCST      60(BX), Z16, Z18
+	VMULPS.BCST      60(SI), Z16, Z19
+	VMULPS.BCST      60(CX), Z16, Z16
+	IMUL3Q           $0x0000001f, AX, R11
+	VMOVUPS          (DI)(R11*1), Z20
+	VFMADD231PS.BCST 124(DX), Z20, Z17
+	VFMADD231PS.BCST 124(BX), Z20, Z18
+	VFMADD231PS.BCST 124(SI), Z20, Z19
+	VFMADD231PS.BCST 124(CX), Z20, Z16
+	IMUL3Q           $0x0000002f, AX, R11
+	VMOVUPS          (DI)(R11*1), Z20
+	VFMADD231PS.BCST 188(DX), Z20, Z17
+	VFMADD231PS.BCST 188(BX), Z20, Z18
+	VFMADD231PS.BCST 188(SI), Z20, Z19
+	VFMADD231PS.BCST 188(CX), Z20, Z16
+	IMUL3Q           $0x0000003f, AX, R11
+	VMOVUPS          (DI)(R11*1), Z20
+	VFMADD231PS.BCST 252(DX), Z20, Z17
+	VFMADD231PS.BCST 252(BX), Z20, Z18
+	VFMADD231PS.BCST 252(SI), Z20, Z19
+	VFMADD231PS.BCST 252(CX), Z20, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z4, Z0, Z0
+	MOVQ             $0x00000010, R12
+	CMPQ             R9, R12
+	CMOVQLT          R9, R12
+	MOVL             $0xffffffff, R11
+	BZHIL            R12, R11, R11
+	KMOVW            R11, K1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z4
+	VMULPS.BCST      scale+88(FP), Z1, K1, Z4
+	VMOVUPS          Z4, (R8)
+	VBROADCASTSS     const_ff800000<>+0(SB), Z1
+	VMULPS.BCST      scale+88(FP), Z2, K1, Z1
+	VMOVUPS          Z1, (R8)(AX*1)
+	VBROADCASTSS     const_ff800000<>+0(SB), Z1
+	VMULPS.BCST      scale+88(FP), Z3, K1, Z1
+	VMOVUPS          Z1, (R8)(AX*2)
+	VBROADCASTSS     const_ff800000<>+0(SB), Z1
+	VMULPS.BCST      scale+88(FP), Z0, K1, Z1
+	VMOVUPS          Z1, (R8)(R10*1)
+	ADDQ             $0x00000040, DI
+	ADDQ             $0x00000040, R8
+	SUBQ             $0x00000010, R9
+	JG               group26
+	MOVQ             $0x00000004, CX
+	MOVQ             scores+56(FP), DX
+	MOVQ             pitch+64(FP), BX
+
+softmax27:
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	MOVQ         BX, SI
+	MOVQ         DX, DI
+
+block28:
+	VMOVUPS       (DI), Z2
+	VMAXPS        Z0, Z2, Z0
+	ADDQ          $0x00000040, DI
+	SUBQ          $0x00000010, SI
+	JNZ           block28
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VMAXPS        Y2, Y0, Y2
+	VEXTRACTF32X4 $0x01, Y2, X0
+	VMAXPS        X0, X2, X0
+	VPERMILPS     $0x4e, X0, X2
+	VMAXPS        X2, X0, X0
+	VPERMILPS     $0xb1, X0, X2
+	VMAXPS        X2, X0, X0
+	VBROADCASTSS  X0, Z0
+	MOVQ          BX, SI
+	MOVQ          DX, DI
+
+block29:
+	VMOVUPS       (DI), Z2
+	VSUBPS        Z0, Z2, Z2
+	VBROADCASTSS  const_42b20000<>+0(SB), Z3
+	VMINPS        Z2, Z3, Z2
+	VMULPS.BCST   const_3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS   $0x08, Z3, Z3
+	VMULPS.BCST   const_3f318000<>+0(SB), Z3, Z4
+	VSUBPS        Z4, Z2, Z4
+	VMULPS.BCST   const_b95e8083<>+0(SB), Z3, Z5
+	VSUBPS        Z5, Z4, Z4
+	VMULPS.BCST   const_39506967<>+0(SB), Z4, Z5
+	VADDPS.BCST   const_3ab743ce<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3c088908<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3d2aa9c1<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3e2aaaaa<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS.BCST   const_3f000000<>+0(SB), Z5, Z5
+	VMULPS        Z4, Z4, Z6
+	VMULPS        Z6, Z5, Z5
+	VADDPS        Z4, Z5, Z4
+	VADDPS.BCST   const_3f800000<>+0(SB), Z4, Z4
+	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z2, K1
+	VSCALEFPS.Z   Z3, Z4, K1, Z2
+	VMOVUPS       Z2, (DI)
+	VADDPS        Z2, Z1, Z1
+	ADDQ          $0x00000040, DI
+	SUBQ          $0x00000010, SI
+	JNZ           block29
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSS        const_3f800000<>+0(SB), X0
+	VDIVSS        X1, X0, X1
+	VBROADCASTSS  X1, Z0
+	MOVQ          BX, SI
+	MOVQ          DX, DI
+
+block30:
+	VMOVUPS (DI), Z1
+	VMULPS  Z0, Z1, Z1
+	VMOVUPS Z1, (DI)
+	ADDQ    $0x00000040, DI
+	SUBQ    $0x00000010, SI
+	JNZ     block30
+	MOVQ    DI, DX
+	DECQ    CX
+	JNZ     softmax27
+	MOVQ    outStride+8(FP), CX
+	MOVQ    out+0(FP), DX
+	LEAQ    (DX)(CX*1), BX
+	CMPQ    nq+72(FP), $0x00000001
+	CMOVQLE DX, BX
+	LEAQ    (BX)(CX*1), SI
+	CMPQ    nq+72(FP), $0x00000002
+	CMOVQLE BX, SI
+	LEAQ    (SI)(CX*1), CX
+	CMPQ    nq+72(FP), $0x00000003
+	CMOVQLE SI, CX
+	MOVQ    v+40(FP), DI
+	MOVQ    vStride+48(FP), R8
+	MOVQ    scores+56(FP), R9
+	MOVQ    nk+80(FP), R10
+	LEAQ    (AX)(AX*2), R11
+	VXORPS  Z0, Z0, Z0
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
+	VXORPS  Z3, Z3, Z3
+	VXORPS  Z4, Z4, Z4
+	VXORPS  Z5, Z5, Z5
+	VXORPS  Z6, Z6, Z6
+	VXORPS  Z7, Z7, Z7
+	VXORPS  Z8, Z8, Z8
+	VXORPS  Z9, Z9, Z9
+	VXORPS  Z10, Z10, Z10
+	VXORPS  Z11, Z11, Z11
+	VXORPS  Z12, Z12, Z12
+	VXORPS  Z13, Z13, Z13
+	VXORPS  Z14, Z14, Z14
+	VXORPS  Z15, Z15, Z15
+
+keys31:
+	VMOVUPS      (DI), Z16
+	VMOVUPS      64(DI), Z17
+	VMOVUPS      128(DI), Z18
+	VMOVUPS      192(DI), Z19
+	VBROADCASTSS (R9), Z20
+	VFMADD231PS  Z16, Z20, Z0
+	VFMADD231PS  Z17, Z20, Z1
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS (R9)(AX*1), Z20
+	VFMADD231PS  Z16, Z20, Z4
+	VFMADD231PS  Z17, Z20, Z5
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS (R9)(AX*2), Z20
+	VFMADD231PS  Z16, Z20, Z8
+	VFMADD231PS  Z17, Z20, Z9
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS (R9)(R11*1), Z20
+	VFMADD231PS  Z16, Z20, Z12
+	VFMADD231PS  Z17, Z20, Z13
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	ADDQ         $0x04, R9
+	ADDQ         R8, DI
+	DECQ         R10
+	JNZ          keys31
+	VMOVUPS      Z0, (DX)
+	VMOVUPS      Z1, 64(DX)
+	VMOVUPS      Z2, 128(DX)
+	VMOVUPS      Z3, 192(DX)
+	VMOVUPS      Z4, (BX)
+	VMOVUPS      Z5, 64(BX)
+	VMOVUPS      Z6, 128(BX)
+	VMOVUPS      Z7, 192(BX)
+	VMOVUPS      Z8, (SI)
+	VMOVUPS      Z9, 64(SI)
+	VMOVUPS      Z10, 128(SI)
+	VMOVUPS      Z11, 192(SI)
+	VMOVUPS      Z12, (CX)
+	VMOVUPS      Z13, 64(CX)
+	VMOVUPS      Z14, 128(CX)
+	VMOVUPS      Z15, 192(CX)
+	MOVQ         qStride+24(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, q+16(FP)
+	MOVQ         outStride+8(FP), AX
+	SHLQ         $0x02, AX
+	ADDQ         AX, out+0(FP)
+	SUBQ         $0x04, nq+72(FP)
+	JG           tile
+	VZEROUPPER
+	RET
+
 // func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, ids *int32, n int, bias *float32)
-// Requires: AVX, AVX512F, AVX512VNNI, BMI2, CMOV
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV
 TEXT ·dotRowsInt8AVX512(SB), NOSPLIT, $128-80
 	MOVQ ids+56(FP), AX
 	MOVQ table+24(FP), CX
@@ -609,22 +1934,22 @@ group:
 	BZHIL       R9, R8, R8
 	KMOVW       R8, K1
 	VMOVDQU32.Z (AX), K1, Z0
-	VPXORD      Z1, Z1, Z1
-	VPXORD      Z2, Z2, Z2
-	VPXORD      Z3, Z3, Z3
-	VPXORD      Z4, Z4, Z4
-	VPXORD      Z5, Z5, Z5
-	VPXORD      Z6, Z6, Z6
-	VPXORD      Z7, Z7, Z7
-	VPXORD      Z8, Z8, Z8
-	VPXORD      Z9, Z9, Z9
-	VPXORD      Z10, Z10, Z10
-	VPXORD      Z11, Z11, Z11
-	VPXORD      Z12, Z12, Z12
-	VPXORD      Z13, Z13, Z13
-	VPXORD      Z14, Z14, Z14
-	VPXORD      Z15, Z15, Z15
-	VPXORD      Z16, Z16, Z16
+	VXORPS      Z1, Z1, Z1
+	VXORPS      Z2, Z2, Z2
+	VXORPS      Z3, Z3, Z3
+	VXORPS      Z4, Z4, Z4
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VXORPS      Z15, Z15, Z15
+	VXORPS      Z16, Z16, Z16
 	XORQ        R8, R8
 
 bytes:
@@ -665,74 +1990,74 @@ bytes:
 	CMPQ         R8, DX
 	JLT          bytes
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
-	VSHUFF64X2   $0xee, Z5, Z1, Z22
-	VPADDD       Z22, Z17, Z17
-	VINSERTF64X4 $0x01, Y13, Z9, Z22
-	VSHUFF64X2   $0xee, Z13, Z9, Z23
-	VPADDD       Z23, Z22, Z22
-	VSHUFF32X4   $0x88, Z22, Z17, Z23
-	VSHUFF32X4   $0xdd, Z22, Z17, Z17
-	VPADDD       Z17, Z23, Z23
-	VINSERTF64X4 $0x01, Y6, Z2, Z17
-	VSHUFF64X2   $0xee, Z6, Z2, Z22
-	VPADDD       Z22, Z17, Z17
-	VINSERTF64X4 $0x01, Y14, Z10, Z22
-	VSHUFF64X2   $0xee, Z14, Z10, Z24
-	VPADDD       Z24, Z22, Z22
-	VSHUFF32X4   $0x88, Z22, Z17, Z24
-	VSHUFF32X4   $0xdd, Z22, Z17, Z17
-	VPADDD       Z17, Z24, Z24
-	VINSERTF64X4 $0x01, Y7, Z3, Z17
-	VSHUFF64X2   $0xee, Z7, Z3, Z22
-	VPADDD       Z22, Z17, Z17
-	VINSERTF64X4 $0x01, Y15, Z11, Z22
-	VSHUFF64X2   $0xee, Z15, Z11, Z25
-	VPADDD       Z25, Z22, Z22
-	VSHUFF32X4   $0x88, Z22, Z17, Z25
-	VSHUFF32X4   $0xdd, Z22, Z17, Z17
-	VPADDD       Z17, Z25, Z25
-	VINSERTF64X4 $0x01, Y8, Z4, Z17
-	VSHUFF64X2   $0xee, Z8, Z4, Z22
-	VPADDD       Z22, Z17, Z17
-	VINSERTF64X4 $0x01, Y16, Z12, Z22
-	VSHUFF64X2   $0xee, Z16, Z12, Z26
-	VPADDD       Z26, Z22, Z22
-	VSHUFF32X4   $0x88, Z22, Z17, Z26
-	VSHUFF32X4   $0xdd, Z22, Z17, Z17
-	VPADDD       Z17, Z26, Z26
-	VUNPCKLPD    Z24, Z23, Z17
-	VUNPCKHPD    Z24, Z23, Z22
-	VPADDD       Z22, Z17, Z17
-	VUNPCKLPD    Z26, Z25, Z22
-	VUNPCKHPD    Z26, Z25, Z23
-	VPADDD       Z23, Z22, Z22
-	VSHUFPS      $0x88, Z22, Z17, Z23
-	VSHUFPS      $0xdd, Z22, Z17, Z17
-	VPADDD       Z17, Z23, Z23
+	VSHUFF64X2   $0xee, Z5, Z1, Z1
+	VPADDD       Z1, Z17, Z17
+	VINSERTF64X4 $0x01, Y13, Z9, Z1
+	VSHUFF64X2   $0xee, Z13, Z9, Z5
+	VPADDD       Z5, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z17, Z5
+	VSHUFF32X4   $0xdd, Z1, Z17, Z1
+	VPADDD       Z1, Z5, Z5
+	VINSERTF64X4 $0x01, Y6, Z2, Z1
+	VSHUFF64X2   $0xee, Z6, Z2, Z2
+	VPADDD       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y14, Z10, Z2
+	VSHUFF64X2   $0xee, Z14, Z10, Z6
+	VPADDD       Z6, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z6
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VPADDD       Z1, Z6, Z6
+	VINSERTF64X4 $0x01, Y7, Z3, Z1
+	VSHUFF64X2   $0xee, Z7, Z3, Z2
+	VPADDD       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y15, Z11, Z2
+	VSHUFF64X2   $0xee, Z15, Z11, Z3
+	VPADDD       Z3, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z3
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VPADDD       Z1, Z3, Z3
+	VINSERTF64X4 $0x01, Y8, Z4, Z1
+	VSHUFF64X2   $0xee, Z8, Z4, Z2
+	VPADDD       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y16, Z12, Z2
+	VSHUFF64X2   $0xee, Z16, Z12, Z4
+	VPADDD       Z4, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z4
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VPADDD       Z1, Z4, Z4
+	VUNPCKLPD    Z6, Z5, Z1
+	VUNPCKHPD    Z6, Z5, Z2
+	VPADDD       Z2, Z1, Z1
+	VUNPCKLPD    Z4, Z3, Z2
+	VUNPCKHPD    Z4, Z3, Z3
+	VPADDD       Z3, Z2, Z2
+	VSHUFPS      $0x88, Z2, Z1, Z3
+	VSHUFPS      $0xdd, Z2, Z1, Z1
+	VPADDD       Z1, Z3, Z3
 	MOVQ         corrections+40(FP), R8
-	VPXORD       Z18, Z18, Z18
+	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
-	VPGATHERDD   (R8)(Z0*4), K2, Z18
-	VPADDD       Z18, Z23, Z23
-	VCVTDQ2PS    Z23, Z23
+	VPGATHERDD   (R8)(Z0*4), K2, Z1
+	VPADDD       Z1, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
 	MOVQ         scales+48(FP), R8
-	VPXORD       Z19, Z19, Z19
+	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
-	VPGATHERDD   (R8)(Z0*4), K2, Z19
-	VMULPS.BCST  aScale+16(FP), Z19, Z19
-	VMULPS       Z19, Z23, Z23
+	VPGATHERDD   (R8)(Z0*4), K2, Z1
+	VMULPS.BCST  aScale+16(FP), Z1, Z1
+	VMULPS       Z1, Z3, Z3
 	MOVQ         bias+72(FP), R8
-	VPXORD       Z20, Z20, Z20
+	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias16
-	VPXORD       Z21, Z21, Z21
+	JZ           noBias32
+	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
-	VPGATHERDD   (R8)(Z0*4), K2, Z21
-	VMOVAPS      Z21, Z20
+	VPGATHERDD   (R8)(Z0*4), K2, Z1
+	VMOVAPS      Z1, Z1
 
-noBias16:
-	VADDPS  Z20, Z23, Z23
-	VMOVUPS Z23, K1, (DI)
+noBias32:
+	VADDPS  Z1, Z3, Z3
+	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
 	ADDQ    $0x00000040, AX
 	SUBQ    $0x00000010, SI
@@ -741,7 +2066,7 @@ noBias16:
 	RET
 
 // func dotRowsFloat32AVX512(y *float32, x *float32, table *float32, stride int, ids *int32, n int, bias *float32)
-// Requires: AVX, AVX512F, BMI2, CMOV
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
 TEXT ·dotRowsFloat32AVX512(SB), NOSPLIT, $128-56
 	MOVQ ids+32(FP), AX
 	MOVQ table+16(FP), CX
@@ -871,29 +2196,29 @@ group:
 	BZHIL       R9, R8, R8
 	KMOVW       R8, K1
 	VMOVDQU32.Z (AX), K1, Z0
-	VPXORD      Z1, Z1, Z1
-	VPXORD      Z2, Z2, Z2
-	VPXORD      Z3, Z3, Z3
-	VPXORD      Z4, Z4, Z4
-	VPXORD      Z5, Z5, Z5
-	VPXORD      Z6, Z6, Z6
-	VPXORD      Z7, Z7, Z7
-	VPXORD      Z8, Z8, Z8
-	VPXORD      Z9, Z9, Z9
-	VPXORD      Z10, Z10, Z10
-	VPXORD      Z11, Z11, Z11
-	VPXORD      Z12, Z12, Z12
-	VPXORD      Z13, Z13, Z13
-	VPXORD      Z14, Z14, Z14
-	VPXORD      Z15, Z15, Z15
-	VPXORD      Z16, Z16, Z16
+	VXORPS      Z1, Z1, Z1
+	VXORPS      Z2, Z2, Z2
+	VXORPS      Z3, Z3, Z3
+	VXORPS      Z4, Z4, Z4
+	VXORPS      Z5, Z5, Z5
+	VXORPS      Z6, Z6, Z6
+	VXORPS      Z7, Z7, Z7
+	VXORPS      Z8, Z8, Z8
+	VXORPS      Z9, Z9, Z9
+	VXORPS      Z10, Z10, Z10
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VXORPS      Z15, Z15, Z15
+	VXORPS      Z16, Z16, Z16
 	MOVQ        DX, R9
 	ANDQ        $-64, R9
 	XORQ        R8, R8
 	CMPQ        R8, R9
-	JGE         tail18
+	JGE         tail34
 
-loop17:
+loop33:
 	VMOVUPS     (BX)(R8*1), Z17
 	MOVQ        (SP), R10
 	VFMADD231PS (R10)(R8*1), Z17, Z1
@@ -929,12 +2254,12 @@ loop17:
 	VFMADD231PS (R10)(R8*1), Z17, Z16
 	ADDQ        $0x00000040, R8
 	CMPQ        R8, R9
-	JLT         loop17
+	JLT         loop33
 
-tail18:
+tail34:
 	MOVQ        DX, R10
 	SUBQ        R9, R10
-	JZ          done19
+	JZ          done35
 	SHRQ        $0x02, R10
 	MOVQ        $0x00000010, R9
 	CMPQ        R10, R9
@@ -976,64 +2301,64 @@ tail18:
 	MOVQ        120(SP), R9
 	VFMADD231PS (R9)(R8*1), Z17, K2, Z16
 
-done19:
+done35:
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
-	VSHUFF64X2   $0xee, Z5, Z1, Z20
-	VADDPS       Z20, Z17, Z17
-	VINSERTF64X4 $0x01, Y13, Z9, Z20
-	VSHUFF64X2   $0xee, Z13, Z9, Z21
-	VADDPS       Z21, Z20, Z20
-	VSHUFF32X4   $0x88, Z20, Z17, Z21
-	VSHUFF32X4   $0xdd, Z20, Z17, Z17
-	VADDPS       Z17, Z21, Z21
-	VINSERTF64X4 $0x01, Y6, Z2, Z17
-	VSHUFF64X2   $0xee, Z6, Z2, Z20
-	VADDPS       Z20, Z17, Z17
-	VINSERTF64X4 $0x01, Y14, Z10, Z20
-	VSHUFF64X2   $0xee, Z14, Z10, Z22
-	VADDPS       Z22, Z20, Z20
-	VSHUFF32X4   $0x88, Z20, Z17, Z22
-	VSHUFF32X4   $0xdd, Z20, Z17, Z17
-	VADDPS       Z17, Z22, Z22
-	VINSERTF64X4 $0x01, Y7, Z3, Z17
-	VSHUFF64X2   $0xee, Z7, Z3, Z20
-	VADDPS       Z20, Z17, Z17
-	VINSERTF64X4 $0x01, Y15, Z11, Z20
-	VSHUFF64X2   $0xee, Z15, Z11, Z23
-	VADDPS       Z23, Z20, Z20
-	VSHUFF32X4   $0x88, Z20, Z17, Z23
-	VSHUFF32X4   $0xdd, Z20, Z17, Z17
-	VADDPS       Z17, Z23, Z23
-	VINSERTF64X4 $0x01, Y8, Z4, Z17
-	VSHUFF64X2   $0xee, Z8, Z4, Z20
-	VADDPS       Z20, Z17, Z17
-	VINSERTF64X4 $0x01, Y16, Z12, Z20
-	VSHUFF64X2   $0xee, Z16, Z12, Z24
-	VADDPS       Z24, Z20, Z20
-	VSHUFF32X4   $0x88, Z20, Z17, Z24
-	VSHUFF32X4   $0xdd, Z20, Z17, Z17
-	VADDPS       Z17, Z24, Z24
-	VUNPCKLPD    Z22, Z21, Z17
-	VUNPCKHPD    Z22, Z21, Z20
-	VADDPS       Z20, Z17, Z17
-	VUNPCKLPD    Z24, Z23, Z20
-	VUNPCKHPD    Z24, Z23, Z21
-	VADDPS       Z21, Z20, Z20
-	VSHUFPS      $0x88, Z20, Z17, Z21
-	VSHUFPS      $0xdd, Z20, Z17, Z17
-	VADDPS       Z17, Z21, Z21
+	VSHUFF64X2   $0xee, Z5, Z1, Z1
+	VADDPS       Z1, Z17, Z17
+	VINSERTF64X4 $0x01, Y13, Z9, Z1
+	VSHUFF64X2   $0xee, Z13, Z9, Z5
+	VADDPS       Z5, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z17, Z5
+	VSHUFF32X4   $0xdd, Z1, Z17, Z1
+	VADDPS       Z1, Z5, Z5
+	VINSERTF64X4 $0x01, Y6, Z2, Z1
+	VSHUFF64X2   $0xee, Z6, Z2, Z2
+	VADDPS       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y14, Z10, Z2
+	VSHUFF64X2   $0xee, Z14, Z10, Z6
+	VADDPS       Z6, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z6
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z6, Z6
+	VINSERTF64X4 $0x01, Y7, Z3, Z1
+	VSHUFF64X2   $0xee, Z7, Z3, Z2
+	VADDPS       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y15, Z11, Z2
+	VSHUFF64X2   $0xee, Z15, Z11, Z3
+	VADDPS       Z3, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z3
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z3, Z3
+	VINSERTF64X4 $0x01, Y8, Z4, Z1
+	VSHUFF64X2   $0xee, Z8, Z4, Z2
+	VADDPS       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y16, Z12, Z2
+	VSHUFF64X2   $0xee, Z16, Z12, Z4
+	VADDPS       Z4, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z4
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z4, Z4
+	VUNPCKLPD    Z6, Z5, Z1
+	VUNPCKHPD    Z6, Z5, Z2
+	VADDPS       Z2, Z1, Z1
+	VUNPCKLPD    Z4, Z3, Z2
+	VUNPCKHPD    Z4, Z3, Z3
+	VADDPS       Z3, Z2, Z2
+	VSHUFPS      $0x88, Z2, Z1, Z3
+	VSHUFPS      $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z3, Z3
 	MOVQ         bias+48(FP), R8
-	VPXORD       Z18, Z18, Z18
+	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias20
-	VPXORD       Z19, Z19, Z19
+	JZ           noBias36
+	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
-	VPGATHERDD   (R8)(Z0*4), K2, Z19
-	VMOVAPS      Z19, Z18
+	VPGATHERDD   (R8)(Z0*4), K2, Z1
+	VMOVAPS      Z1, Z1
 
-noBias20:
-	VADDPS  Z18, Z21, Z21
-	VMOVUPS Z21, K1, (DI)
+noBias36:
+	VADDPS  Z1, Z3, Z3
+	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
 	ADDQ    $0x00000040, AX
 	SUBQ    $0x00000010, SI

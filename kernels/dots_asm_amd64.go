@@ -5,10 +5,29 @@
 package kernels
 
 // attendAVX512 computes one query of attendGeneric. Key j starts at element kOffsets[j] of k, its value at vOffsets[j] of v.
-// nk, heads and headDim are at least 1. scores and kOffsets have nk elements rounded up to a multiple of 16, and all offsets are valid.
+// nk, heads and headDim are at least 1. pitch is nk rounded up to a multiple of 16. scores has pitch elements for each head,
+// kOffsets has pitch elements, all valid.
 //
 //go:noescape
-func attendAVX512(out *float32, q *float32, k *float32, v *float32, kOffsets *int32, vOffsets *int32, scores *float32, nk int, heads int, headDim int, scale float32)
+func attendAVX512(out *float32, q *float32, k *float32, v *float32, kOffsets *int32, vOffsets *int32, scores *float32, pitch int, nk int, heads int, headDim int, scale float32)
+
+// transposeKeysAVX512 stores element d of key j, which starts at element offsets[j] of k, at t[d·pitch+j].
+// pitch is a multiple of 16, headDim of 4.
+//
+//go:noescape
+func transposeKeysAVX512(t *float32, k *float32, offsets *int32, pitch int, headDim int)
+
+// attendTiles32AVX512 computes one head, of 32 elements, of attendGeneric for nq >= 1 queries.
+// t: keys from transposeKeysAVX512. scores: 4·pitch elements. Strides are in bytes, pitch is nk rounded up to a multiple of 16.
+//
+//go:noescape
+func attendTiles32AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
+
+// attendTiles64AVX512 computes one head, of 64 elements, of attendGeneric for nq >= 1 queries.
+// t: keys from transposeKeysAVX512. scores: 4·pitch elements. Strides are in bytes, pitch is nk rounded up to a multiple of 16.
+//
+//go:noescape
+func attendTiles64AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
 
 // dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.
 //

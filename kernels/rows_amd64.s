@@ -206,7 +206,7 @@ done15:
 	RET
 
 // func reluAVX512(x *float32, n int)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·reluAVX512(SB), NOSPLIT, $0-16
 	MOVQ  x+0(FP), AX
 	MOVQ  n+8(FP), CX
@@ -223,7 +223,7 @@ TEXT ·reluAVX512(SB), NOSPLIT, $0-16
 
 loop16:
 	VMOVUPS (AX)(BX*4), Z0
-	VPXORD  Z1, Z1, Z1
+	VXORPS  Z1, Z1, Z1
 	VMAXPS  Z0, Z1, Z0
 	VMOVUPS Z0, (AX)(BX*4)
 	ADDQ    $0x10, BX
@@ -234,8 +234,8 @@ tail17:
 	CMPQ      BX, CX
 	JGE       done18
 	VMOVUPS.Z (AX)(BX*4), K1, Z0
-	VPXORD    Z2, Z2, Z2
-	VMAXPS    Z0, Z2, Z0
+	VXORPS    Z1, Z1, Z1
+	VMAXPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (AX)(BX*4)
 
 done18:
@@ -765,7 +765,7 @@ done27:
 	RET
 
 // func geluAVX512(x *float32, n int)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·geluAVX512(SB), NOSPLIT, $0-16
 	MOVQ  x+0(FP), AX
 	MOVQ  n+8(FP), CX
@@ -785,50 +785,50 @@ loop28:
 	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z1
 	VMULPS.BCST  const_bf000000<>+0(SB), Z1, Z2
 	VMULPS       Z1, Z2, Z2
-	VBROADCASTSS const_42b20000<>+0(SB), Z7
-	VMINPS       Z2, Z7, Z2
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z7
-	VRNDSCALEPS  $0x08, Z7, Z7
-	VMULPS.BCST  const_3f318000<>+0(SB), Z7, Z8
-	VSUBPS       Z8, Z2, Z8
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z7, Z9
-	VSUBPS       Z9, Z8, Z8
-	VMULPS.BCST  const_39506967<>+0(SB), Z8, Z9
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VADDPS.BCST  const_3c088908<>+0(SB), Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VADDPS.BCST  const_3f000000<>+0(SB), Z9, Z9
-	VMULPS       Z8, Z8, Z10
-	VMULPS       Z10, Z9, Z9
-	VADDPS       Z8, Z9, Z8
-	VADDPS.BCST  const_3f800000<>+0(SB), Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z5
+	VMINPS       Z2, Z5, Z2
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z5
+	VRNDSCALEPS  $0x08, Z5, Z5
+	VMULPS.BCST  const_3f318000<>+0(SB), Z5, Z6
+	VSUBPS       Z6, Z2, Z6
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z5, Z7
+	VSUBPS       Z7, Z6, Z6
+	VMULPS.BCST  const_39506967<>+0(SB), Z6, Z7
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z7, Z7
+	VMULPS       Z6, Z7, Z7
+	VADDPS.BCST  const_3c088908<>+0(SB), Z7, Z7
+	VMULPS       Z6, Z7, Z7
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z7, Z7
+	VMULPS       Z6, Z7, Z7
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z7, Z7
+	VMULPS       Z6, Z7, Z7
+	VADDPS.BCST  const_3f000000<>+0(SB), Z7, Z7
+	VMULPS       Z6, Z6, Z8
+	VMULPS       Z8, Z7, Z7
+	VADDPS       Z6, Z7, Z6
+	VADDPS.BCST  const_3f800000<>+0(SB), Z6, Z6
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z  Z7, Z8, K2, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z7
+	VSCALEFPS.Z  Z5, Z6, K2, Z2
+	VBROADCASTSS const_3f800000<>+0(SB), Z5
 	VMULPS.BCST  const_3e6d3388<>+0(SB), Z1, Z1
 	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VDIVPS       Z1, Z7, Z1
-	VMULPS.BCST  const_3f07dc22<>+0(SB), Z1, Z7
-	VADDPS.BCST  const_bf3a00e3<>+0(SB), Z7, Z7
-	VMULPS       Z1, Z7, Z7
-	VADDPS.BCST  const_3f35f0e3<>+0(SB), Z7, Z7
-	VMULPS       Z1, Z7, Z7
-	VADDPS.BCST  const_be11a98e<>+0(SB), Z7, Z7
-	VMULPS       Z1, Z7, Z7
-	VADDPS.BCST  const_3e027906<>+0(SB), Z7, Z7
-	VMULPS       Z1, Z7, Z1
+	VDIVPS       Z1, Z5, Z1
+	VMULPS.BCST  const_3f07dc22<>+0(SB), Z1, Z5
+	VADDPS.BCST  const_bf3a00e3<>+0(SB), Z5, Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  const_3f35f0e3<>+0(SB), Z5, Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  const_be11a98e<>+0(SB), Z5, Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  const_3e027906<>+0(SB), Z5, Z5
+	VMULPS       Z1, Z5, Z1
 	VMULPS       Z2, Z1, Z1
-	VPXORD       Z3, Z3, Z3
-	VBROADCASTSS const_3f800000<>+0(SB), Z2
-	VSUBPS       Z1, Z2, Z2
-	VCMPPS       $0x01, Z3, Z0, K2
-	VBLENDMPS    Z1, Z2, K2, Z4
-	VMULPS       Z4, Z0, Z0
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const_3f800000<>+0(SB), Z5
+	VSUBPS       Z1, Z5, Z5
+	VCMPPS       $0x01, Z2, Z0, K2
+	VBLENDMPS    Z1, Z5, K2, Z3
+	VMULPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
@@ -845,26 +845,26 @@ tail29:
 	VMINPS       Z2, Z3, Z2
 	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z3
 	VRNDSCALEPS  $0x08, Z3, Z3
-	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS       Z4, Z2, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z7
-	VSUBPS       Z7, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z7
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z7, Z7
-	VMULPS       Z4, Z7, Z7
-	VADDPS.BCST  const_3c088908<>+0(SB), Z7, Z7
-	VMULPS       Z4, Z7, Z7
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z7, Z7
-	VMULPS       Z4, Z7, Z7
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z7, Z7
-	VMULPS       Z4, Z7, Z7
-	VADDPS.BCST  const_3f000000<>+0(SB), Z7, Z7
-	VMULPS       Z4, Z4, Z8
-	VMULPS       Z8, Z7, Z7
-	VADDPS       Z4, Z7, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
+	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z5
+	VSUBPS       Z5, Z2, Z5
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z6
+	VSUBPS       Z6, Z5, Z5
+	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
+	VMULPS       Z5, Z6, Z6
+	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
+	VMULPS       Z5, Z6, Z6
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
+	VMULPS       Z5, Z6, Z6
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
+	VMULPS       Z5, Z6, Z6
+	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
+	VMULPS       Z5, Z5, Z7
+	VMULPS       Z7, Z6, Z6
+	VADDPS       Z5, Z6, Z5
+	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z  Z3, Z4, K2, Z2
+	VSCALEFPS.Z  Z3, Z5, K2, Z2
 	VBROADCASTSS const_3f800000<>+0(SB), Z3
 	VMULPS.BCST  const_3e6d3388<>+0(SB), Z1, Z1
 	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
@@ -879,12 +879,12 @@ tail29:
 	VADDPS.BCST  const_3e027906<>+0(SB), Z3, Z3
 	VMULPS       Z1, Z3, Z1
 	VMULPS       Z2, Z1, Z1
-	VPXORD       Z5, Z5, Z5
-	VBROADCASTSS const_3f800000<>+0(SB), Z2
-	VSUBPS       Z1, Z2, Z2
-	VCMPPS       $0x01, Z5, Z0, K2
-	VBLENDMPS    Z1, Z2, K2, Z6
-	VMULPS       Z6, Z0, Z0
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const_3f800000<>+0(SB), Z3
+	VSUBPS       Z1, Z3, Z3
+	VCMPPS       $0x01, Z2, Z0, K2
+	VBLENDMPS    Z1, Z3, K2, Z4
+	VMULPS       Z4, Z0, Z0
 	VMOVUPS      Z0, K1, (AX)(BX*4)
 
 done30:
@@ -962,7 +962,7 @@ DATA const_3e027906<>+28(SB)/4, $0x3e027906
 GLOBL const_3e027906<>(SB), RODATA|NOPTR, $32
 
 // func ssruAVX512(c *float32, h *float32, f *float32, x *float32, n int)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·ssruAVX512(SB), NOSPLIT, $0-40
 	MOVQ  c+0(FP), AX
 	MOVQ  h+8(FP), CX
@@ -984,42 +984,42 @@ loop31:
 	VMOVUPS      (DX)(R8*4), Z0
 	VBROADCASTSS const_3f800000<>+0(SB), Z1
 	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z4
-	VMINPS       Z0, Z4, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMULPS.BCST  const_3f318000<>+0(SB), Z4, Z5
-	VSUBPS       Z5, Z0, Z5
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z4, Z6
-	VSUBPS       Z6, Z5, Z5
-	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z5, Z6, Z5
-	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
+	VBROADCASTSS const_42b20000<>+0(SB), Z2
+	VMINPS       Z0, Z2, Z0
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS  $0x08, Z2, Z2
+	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
+	VSUBPS       Z3, Z0, Z3
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
+	VSUBPS       Z4, Z3, Z3
+	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z3, Z5
+	VMULPS       Z5, Z4, Z4
+	VADDPS       Z3, Z4, Z3
+	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z4, Z5, K2, Z0
+	VSCALEFPS.Z  Z2, Z3, K2, Z0
 	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
 	VDIVPS       Z0, Z1, Z0
 	VMOVUPS      (AX)(R8*4), Z1
-	VMOVUPS      (BX)(R8*4), Z4
+	VMOVUPS      (BX)(R8*4), Z2
 	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z5
-	VSUBPS       Z0, Z5, Z0
-	VMULPS       Z4, Z0, Z0
+	VBROADCASTSS const_3f800000<>+0(SB), Z3
+	VSUBPS       Z0, Z3, Z0
+	VMULPS       Z2, Z0, Z0
 	VADDPS       Z0, Z1, Z0
 	VMOVUPS      Z0, (AX)(R8*4)
-	VPXORD       Z2, Z2, Z2
-	VMAXPS       Z0, Z2, Z0
+	VXORPS       Z1, Z1, Z1
+	VMAXPS       Z0, Z1, Z0
 	VMOVUPS      Z0, (CX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
@@ -1035,38 +1035,38 @@ tail32:
 	VMINPS       Z0, Z2, Z0
 	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
 	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z0, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
+	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
+	VSUBPS       Z3, Z0, Z3
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
+	VSUBPS       Z4, Z3, Z3
+	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
+	VMULPS       Z3, Z3, Z5
+	VMULPS       Z5, Z4, Z4
+	VADDPS       Z3, Z4, Z3
+	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z4, K2, Z0
+	VSCALEFPS.Z  Z2, Z3, K2, Z0
 	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
 	VDIVPS       Z0, Z1, Z0
 	VMOVUPS.Z    (AX)(R8*4), K1, Z1
 	VMOVUPS.Z    (BX)(R8*4), K1, Z2
 	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z4
-	VSUBPS       Z0, Z4, Z0
+	VBROADCASTSS const_3f800000<>+0(SB), Z3
+	VSUBPS       Z0, Z3, Z0
 	VMULPS       Z2, Z0, Z0
 	VADDPS       Z0, Z1, Z0
 	VMOVUPS      Z0, K1, (AX)(R8*4)
-	VPXORD       Z3, Z3, Z3
-	VMAXPS       Z0, Z3, Z0
+	VXORPS       Z1, Z1, Z1
+	VMAXPS       Z0, Z1, Z0
 	VMOVUPS      Z0, K1, (CX)(R8*4)
 
 done33:
@@ -1617,7 +1617,7 @@ done42:
 	RET
 
 // func layerNormAVX512(dst *float32, x *float32, residual *float32, scale *float32, bias *float32, rows int, n int, eps float32)
-// Requires: AVX, AVX512F, AVX512VL, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·layerNormAVX512(SB), NOSPLIT, $0-60
 	MOVQ       n+48(FP), AX
 	MOVQ       dst+0(FP), CX
@@ -1635,7 +1635,7 @@ TEXT ·layerNormAVX512(SB), NOSPLIT, $0-60
 	VCVTSI2SSQ AX, X0, X0
 
 row:
-	VPXORD Z1, Z1, Z1
+	VXORPS Z1, Z1, Z1
 	TESTQ  BX, BX
 	JZ     alone43
 	XORQ   R8, R8
@@ -1688,24 +1688,24 @@ done50:
 summed44:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
-	VEXTRACTF32X4 $0x01, Y2, X3
-	VADDPS        X3, X2, X3
-	VPERMILPS     $0x4e, X3, X2
-	VADDPS        X2, X3, X3
-	VPERMILPS     $0xb1, X3, X2
-	VADDPS        X2, X3, X3
-	VDIVSS        X0, X3, X3
-	VBROADCASTSS  X3, Z2
-	VPXORD        Z4, Z4, Z4
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VADDPS        X1, X2, X1
+	VPERMILPS     $0x4e, X1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VADDPS        X2, X1, X1
+	VDIVSS        X0, X1, X1
+	VBROADCASTSS  X1, Z1
+	VXORPS        Z2, Z2, Z2
 	XORQ          R8, R8
 	CMPQ          R8, DI
 	JGE           tail52
 
 loop51:
 	VMOVUPS (CX)(R8*4), Z3
-	VSUBPS  Z2, Z3, Z3
+	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z3, Z3, Z3
-	VADDPS  Z3, Z4, Z4
+	VADDPS  Z3, Z2, Z2
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
 	JLT     loop51
@@ -1714,26 +1714,26 @@ tail52:
 	CMPQ      R8, AX
 	JGE       done53
 	VMOVUPS.Z (CX)(R8*4), K1, Z3
-	VSUBPS    Z2, Z3, Z3
+	VSUBPS    Z1, Z3, Z3
 	VMULPS    Z3, Z3, Z3
 	VMOVAPS.Z Z3, K1, Z3
-	VADDPS    Z3, Z4, Z4
+	VADDPS    Z3, Z2, Z2
 
 done53:
-	VEXTRACTF64X4 $0x01, Z4, Y3
-	VADDPS        Y3, Y4, Y3
-	VEXTRACTF32X4 $0x01, Y3, X5
-	VADDPS        X5, X3, X5
-	VPERMILPS     $0x4e, X5, X3
-	VADDPS        X3, X5, X5
-	VPERMILPS     $0xb1, X5, X3
-	VADDPS        X3, X5, X5
-	VDIVSS        X0, X5, X5
-	VADDSS        eps+56(FP), X5, X5
-	VSQRTSS       X5, X5, X5
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y3
+	VEXTRACTF32X4 $0x01, Y3, X2
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VPERMILPS     $0xb1, X2, X3
+	VADDPS        X3, X2, X2
+	VDIVSS        X0, X2, X2
+	VADDSS        eps+56(FP), X2, X2
+	VSQRTSS       X2, X2, X2
 	VMOVSS        const_3f800000<>+0(SB), X3
-	VDIVSS        X5, X3, X5
-	VBROADCASTSS  X5, Z3
+	VDIVSS        X2, X3, X2
+	VBROADCASTSS  X2, Z2
 	MOVQ          bias+32(FP), R9
 	TESTQ         R9, R9
 	JZ            plain54
@@ -1742,14 +1742,14 @@ done53:
 	JGE           tail57
 
 loop56:
-	VMOVUPS (CX)(R8*4), Z5
-	VSUBPS  Z2, Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VMOVUPS (SI)(R8*4), Z6
-	VMULPS  Z6, Z5, Z5
-	VMOVUPS (R9)(R8*4), Z6
-	VADDPS  Z6, Z5, Z5
-	VMOVUPS Z5, (CX)(R8*4)
+	VMOVUPS (CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS (SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS (R9)(R8*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
 	JLT     loop56
@@ -1757,14 +1757,14 @@ loop56:
 tail57:
 	CMPQ      R8, AX
 	JGE       done58
-	VMOVUPS.Z (CX)(R8*4), K1, Z5
-	VSUBPS    Z2, Z5, Z2
-	VMULPS    Z3, Z2, Z2
-	VMOVUPS.Z (SI)(R8*4), K1, Z3
-	VMULPS    Z3, Z2, Z2
-	VMOVUPS.Z (R9)(R8*4), K1, Z3
-	VADDPS    Z3, Z2, Z2
-	VMOVUPS   Z2, K1, (CX)(R8*4)
+	VMOVUPS.Z (CX)(R8*4), K1, Z3
+	VSUBPS    Z1, Z3, Z1
+	VMULPS    Z2, Z1, Z1
+	VMOVUPS.Z (SI)(R8*4), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VMOVUPS.Z (R9)(R8*4), K1, Z2
+	VADDPS    Z2, Z1, Z1
+	VMOVUPS   Z1, K1, (CX)(R8*4)
 
 done58:
 	JMP normalised55
@@ -1775,12 +1775,12 @@ plain54:
 	JGE  tail60
 
 loop59:
-	VMOVUPS (CX)(R8*4), Z5
-	VSUBPS  Z2, Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VMOVUPS (SI)(R8*4), Z6
-	VMULPS  Z6, Z5, Z5
-	VMOVUPS Z5, (CX)(R8*4)
+	VMOVUPS (CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS (SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, (CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
 	JLT     loop59
@@ -1788,12 +1788,12 @@ loop59:
 tail60:
 	CMPQ      R8, AX
 	JGE       done61
-	VMOVUPS.Z (CX)(R8*4), K1, Z5
-	VSUBPS    Z2, Z5, Z2
-	VMULPS    Z3, Z2, Z2
-	VMOVUPS.Z (SI)(R8*4), K1, Z3
-	VMULPS    Z3, Z2, Z2
-	VMOVUPS   Z2, K1, (CX)(R8*4)
+	VMOVUPS.Z (CX)(R8*4), K1, Z3
+	VSUBPS    Z1, Z3, Z1
+	VMULPS    Z2, Z1, Z1
+	VMOVUPS.Z (SI)(R8*4), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VMOVUPS   Z1, K1, (CX)(R8*4)
 
 done61:
 normalised55:
@@ -1813,7 +1813,7 @@ return62:
 	RET
 
 // func rmsNormAVX512(dst *float32, x *float32, residual *float32, scale *float32, rows int, n int, eps float32)
-// Requires: AVX, AVX512F, AVX512VL, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·rmsNormAVX512(SB), NOSPLIT, $0-52
 	MOVQ       n+40(FP), AX
 	MOVQ       dst+0(FP), CX
@@ -1831,7 +1831,7 @@ TEXT ·rmsNormAVX512(SB), NOSPLIT, $0-52
 	VCVTSI2SSQ AX, X0, X0
 
 row:
-	VPXORD Z1, Z1, Z1
+	VXORPS Z1, Z1, Z1
 	TESTQ  BX, BX
 	JZ     alone63
 	XORQ   R8, R8
@@ -1888,28 +1888,28 @@ done70:
 summed64:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
-	VEXTRACTF32X4 $0x01, Y2, X3
-	VADDPS        X3, X2, X3
-	VPERMILPS     $0x4e, X3, X2
-	VADDPS        X2, X3, X3
-	VPERMILPS     $0xb1, X3, X2
-	VADDPS        X2, X3, X3
-	VDIVSS        X0, X3, X3
-	VADDSS        eps+48(FP), X3, X3
-	VSQRTSS       X3, X3, X3
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VADDPS        X1, X2, X1
+	VPERMILPS     $0x4e, X1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VADDPS        X2, X1, X1
+	VDIVSS        X0, X1, X1
+	VADDSS        eps+48(FP), X1, X1
+	VSQRTSS       X1, X1, X1
 	VMOVSS        const_3f800000<>+0(SB), X2
-	VDIVSS        X3, X2, X3
-	VBROADCASTSS  X3, Z2
+	VDIVSS        X1, X2, X1
+	VBROADCASTSS  X1, Z1
 	XORQ          R8, R8
 	CMPQ          R8, DI
 	JGE           tail72
 
 loop71:
-	VMOVUPS (CX)(R8*4), Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS (SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, (CX)(R8*4)
+	VMOVUPS (CX)(R8*4), Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS (SI)(R8*4), Z3
+	VMULPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
 	JLT     loop71
@@ -1917,11 +1917,11 @@ loop71:
 tail72:
 	CMPQ      R8, AX
 	JGE       done73
-	VMOVUPS.Z (CX)(R8*4), K1, Z3
-	VMULPS    Z2, Z3, Z2
-	VMOVUPS.Z (SI)(R8*4), K1, Z3
-	VMULPS    Z3, Z2, Z2
-	VMOVUPS   Z2, K1, (CX)(R8*4)
+	VMOVUPS.Z (CX)(R8*4), K1, Z2
+	VMULPS    Z1, Z2, Z1
+	VMOVUPS.Z (SI)(R8*4), K1, Z2
+	VMULPS    Z2, Z1, Z1
+	VMOVUPS   Z1, K1, (CX)(R8*4)
 
 done73:
 	DECQ  rows+32(FP)
@@ -1940,7 +1940,7 @@ return74:
 	RET
 
 // func quantizeRowsAVX512(dst *uint8, stride int, scales *float32, x *float32, rows int, k int)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, BMI2
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·quantizeRowsAVX512(SB), NOSPLIT, $0-48
 	MOVQ   dst+0(FP), AX
 	MOVQ   scales+16(FP), CX
@@ -1958,7 +1958,7 @@ TEXT ·quantizeRowsAVX512(SB), NOSPLIT, $0-48
 	VMOVSS const_42fe0000<>+0(SB), X1
 
 row:
-	VPXORD Z2, Z2, Z2
+	VXORPS Z2, Z2, Z2
 	XORQ   R8, R8
 	CMPQ   R8, DI
 	JGE    tail76
@@ -1981,16 +1981,16 @@ tail76:
 done77:
 	VEXTRACTF64X4 $0x01, Z2, Y3
 	VPMAXSD       Y3, Y2, Y3
-	VEXTRACTF32X4 $0x01, Y3, X6
-	VPMAXSD       X6, X3, X6
-	VPERMILPS     $0x4e, X6, X3
-	VPMAXSD       X3, X6, X6
-	VPERMILPS     $0xb1, X6, X3
-	VPMAXSD       X3, X6, X6
-	VDIVSS        X6, X1, X3
-	VUCOMISS      X6, X0
+	VEXTRACTF32X4 $0x01, Y3, X2
+	VPMAXSD       X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VPMAXSD       X3, X2, X2
+	VPERMILPS     $0xb1, X2, X3
+	VPMAXSD       X3, X2, X2
+	VDIVSS        X2, X1, X3
+	VUCOMISS      X2, X0
 	JCS           zeros
-	VDIVSS        X1, X6, X6
+	VDIVSS        X1, X2, X2
 	VUCOMISS      X3, X0
 	JCS           tiny
 	VBROADCASTSS  X3, Z3
@@ -1999,12 +1999,12 @@ done77:
 	JGE           tail79
 
 loop78:
-	VMOVUPS   (DX)(R8*4), Z7
-	VMULPS    Z3, Z7, Z7
-	VCVTPS2DQ Z7, Z7
-	VPMOVDB   Z7, X7
-	VPXOR     const_80808080<>+0(SB), X7, X7
-	VMOVDQU   X7, (AX)(R8*1)
+	VMOVUPS   (DX)(R8*4), Z4
+	VMULPS    Z3, Z4, Z4
+	VCVTPS2DQ Z4, Z4
+	VPMOVDB   Z4, X4
+	VPXOR     const_80808080<>+0(SB), X4, X4
+	VMOVDQU   X4, (AX)(R8*1)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
 	JLT       loop78
@@ -2012,8 +2012,8 @@ loop78:
 tail79:
 	CMPQ      R8, SI
 	JGE       done80
-	VMOVUPS.Z (DX)(R8*4), K1, Z7
-	VMULPS    Z3, Z7, Z3
+	VMOVUPS.Z (DX)(R8*4), K1, Z4
+	VMULPS    Z3, Z4, Z3
 	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
 	VPXOR     const_80808080<>+0(SB), X3, X3
@@ -2021,7 +2021,7 @@ tail79:
 
 done80:
 next:
-	VMOVSS X6, (CX)
+	VMOVSS X2, (CX)
 	ADDQ   $0x04, CX
 	MOVQ   k+40(FP), R8
 	LEAQ   (DX)(R8*4), DX
@@ -2032,7 +2032,7 @@ next:
 	RET
 
 tiny:
-	VXORPS X6, X6, X6
+	VXORPS X2, X2, X2
 
 zeros:
 	XORQ R8, R8
@@ -2040,8 +2040,8 @@ zeros:
 	JGE  tail82
 
 loop81:
-	VPXORD    Z4, Z4, Z4
-	VCVTPS2DQ Z4, Z3
+	VXORPS    Z3, Z3, Z3
+	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
 	VPXOR     const_80808080<>+0(SB), X3, X3
 	VMOVDQU   X3, (AX)(R8*1)
@@ -2052,8 +2052,8 @@ loop81:
 tail82:
 	CMPQ      R8, SI
 	JGE       done83
-	VPXORD    Z5, Z5, Z5
-	VCVTPS2DQ Z5, Z3
+	VXORPS    Z3, Z3, Z3
+	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
 	VPXOR     const_80808080<>+0(SB), X3, X3
 	VMOVDQU   X3, (AX)(R8*1)
@@ -2161,7 +2161,7 @@ DATA const_c2fe0000<>+28(SB)/4, $0xc2fe0000
 GLOBL const_c2fe0000<>(SB), RODATA|NOPTR, $32
 
 // func softmaxAVX512(x *float32, rows int, n int, stride int)
-// Requires: AVX, AVX512F, AVX512VL, BMI2
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·softmaxAVX512(SB), NOSPLIT, $0-32
 	MOVQ  x+0(FP), AX
 	MOVQ  rows+8(FP), CX
@@ -2204,20 +2204,20 @@ done89:
 	VPERMILPS     $0xb1, X0, X1
 	VMAXPS        X1, X0, X0
 	VBROADCASTSS  X0, Z0
-	VPXORD        Z2, Z2, Z2
+	VXORPS        Z1, Z1, Z1
 	XORQ          SI, SI
 	CMPQ          SI, BX
 	JGE           tail91
 
 loop90:
-	VMOVUPS      (AX)(SI*4), Z1
-	VSUBPS       Z0, Z1, Z1
+	VMOVUPS      (AX)(SI*4), Z2
+	VSUBPS       Z0, Z2, Z2
 	VBROADCASTSS const_42b20000<>+0(SB), Z3
-	VMINPS       Z1, Z3, Z1
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z1, Z3
+	VMINPS       Z2, Z3, Z2
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z3
 	VRNDSCALEPS  $0x08, Z3, Z3
 	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS       Z4, Z1, Z4
+	VSUBPS       Z4, Z2, Z4
 	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z5
 	VSUBPS       Z5, Z4, Z4
 	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
@@ -2234,10 +2234,10 @@ loop90:
 	VMULPS       Z6, Z5, Z5
 	VADDPS       Z4, Z5, Z4
 	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z1, K2
-	VSCALEFPS.Z  Z3, Z4, K2, Z1
-	VMOVUPS      Z1, (AX)(SI*4)
-	VADDPS       Z1, Z2, Z2
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
+	VSCALEFPS.Z  Z3, Z4, K2, Z2
+	VMOVUPS      Z2, (AX)(SI*4)
+	VADDPS       Z2, Z1, Z1
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
 	JLT          loop90
@@ -2245,15 +2245,15 @@ loop90:
 tail91:
 	CMPQ         SI, DX
 	JGE          done92
-	VMOVUPS.Z    (AX)(SI*4), K1, Z1
-	VSUBPS       Z0, Z1, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z1
-	VMINPS       Z0, Z1, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z1
-	VRNDSCALEPS  $0x08, Z1, Z1
-	VMULPS.BCST  const_3f318000<>+0(SB), Z1, Z3
+	VMOVUPS.Z    (AX)(SI*4), K1, Z2
+	VSUBPS       Z0, Z2, Z0
+	VBROADCASTSS const_42b20000<>+0(SB), Z2
+	VMINPS       Z0, Z2, Z0
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS  $0x08, Z2, Z2
+	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
 	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z1, Z4
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
 	VSUBPS       Z4, Z3, Z3
 	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
 	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
@@ -2270,14 +2270,14 @@ tail91:
 	VADDPS       Z3, Z4, Z3
 	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z1, Z3, K2, Z0
+	VSCALEFPS.Z  Z2, Z3, K2, Z0
 	VMOVUPS      Z0, K1, (AX)(SI*4)
 	VMOVAPS.Z    Z0, K1, Z0
-	VADDPS       Z0, Z2, Z2
+	VADDPS       Z0, Z1, Z1
 
 done92:
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y0, Y2, Y0
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0x4e, X1, X0
@@ -2456,7 +2456,7 @@ done101:
 	RET
 
 // func absMaxAVX512(x *float32, n int) float32
-// Requires: AVX, AVX2, AVX512F, AVX512VL, BMI2, SSE
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, BMI2, SSE
 TEXT ·absMaxAVX512(SB), NOSPLIT, $0-20
 	MOVQ   x+0(FP), AX
 	MOVQ   n+8(FP), CX
@@ -2467,7 +2467,7 @@ TEXT ·absMaxAVX512(SB), NOSPLIT, $0-20
 	KMOVW  BX, K1
 	MOVQ   CX, DX
 	ANDQ   $-16, DX
-	VPXORD Z0, Z0, Z0
+	VXORPS Z0, Z0, Z0
 	XORQ   BX, BX
 	CMPQ   BX, DX
 	JGE    tail103

@@ -68,11 +68,7 @@ func (a ISA) registers() []struct{} { return make([]struct{}, 2-int(a)) }
 func (a ISA) Zero() V {
 	v := a.New()
 	for _, r := range v {
-		if a == AVX512 {
-			VPXORD(r, r, r)
-		} else {
-			VXORPS(r, r, r)
-		}
+		VXORPS(r, r, r) // unlike VPXORD, avo knows that this one does not read r
 	}
 	return v
 }

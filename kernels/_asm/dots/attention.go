@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -10,97 +11,179 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
 
-// attend generates the attention of one query, head by head.
-type attend struct {
-	q, k, v, out reg.GPVirtual // of the head
-	bytes        reg.GPVirtual // of a head
-	scores       reg.GPVirtual
-}
+var minusInfinity = asm.F(float32(math.Inf(-1)))
 
-// attendAVX512 computes for each head, with the keys in groups of 16:
+// attendAVX512 computes, each for all heads before the next, so that one head's steps need not wait for each other:
 //
-//	scores:  s[j] = scale·Σ_d q[d]·k[j][d], -Inf for j >= nk
-//	weights: e[j] = exp(s[j] - max s)
-//	values:  out[d] = (Σ_j e[j]·v[j][d]) / Σ e
+//	scores:  s[j] = scale·Σ_d q[d]·k[j][d], 16 keys at a time, -Inf where there is no key
+//	weights: w[j] = exp(s[j] - max s)·(1/Σ exp(s[j] - max s))
+//	values:  out[d] = Σ_j w[j]·v[j][d]
 func attendAVX512() {
-	asm.Kernel("attendAVX512", "func(out, q, k, v *float32, kOffsets, vOffsets *int32, scores *float32, nk, heads, headDim int, scale float32)",
+	asm.Kernel("attendAVX512", "func(out, q, k, v *float32, kOffsets, vOffsets *int32, scores *float32, pitch, nk, heads, headDim int, scale float32)",
 		"attendAVX512 computes one query of attendGeneric. Key j starts at element kOffsets[j] of k, its value at vOffsets[j] of v.",
-		"nk, heads and headDim are at least 1. scores and kOffsets have nk elements rounded up to a multiple of 16, and all offsets are valid.")
-	a := attend{q: asm.Int("q"), k: asm.Int("k"), v: asm.Int("v"), out: asm.Int("out"), scores: asm.Int("scores"), bytes: asm.Int("headDim")}
-	SHLQ(Imm(2), a.bytes)
-	Label("head")
-	largest := a.computeScores()
-	inverse := a.computeWeights(largest)
-	a.sumValues(inverse)
-	for _, p := range []reg.GPVirtual{a.q, a.k, a.v, a.out} {
-		ADDQ(a.bytes, p)
-	}
-	DECQ(asm.Addr("heads"))
-	JNZ(LabelRef("head"))
+		"nk, heads and headDim are at least 1. pitch is nk rounded up to a multiple of 16. scores has pitch elements for each head,",
+		"kOffsets has pitch elements, all valid.")
+	headScores()
+	rows := GP64()
+	MOVQ(asm.Addr("heads"), rows)
+	softmaxRows(asm.Int("scores"), rows, asm.Int("pitch"))
+
+	v := values{v: asm.Int("v"), out: asm.Int("out"), scores: asm.Int("scores"), bytes: asm.Int("headDim"), pitch: asm.Int("pitch"), heads: asm.Addr("heads")}
+	SHLQ(Imm(2), v.bytes)
+	SHLQ(Imm(2), v.pitch)
+	v.severalHeads(32, 4)
+	v.severalHeads(64, 2)
+	CMPQ(v.heads, U32(0))
+	JEQ(LabelRef("done"))
+	Label("values")
+	v.oneHead()
+	v.advance(1)
+	JNZ(LabelRef("values"))
+	Label("done")
 	VZEROUPPER()
 	RET()
 }
 
-// computeScores stores the scores and returns their maximum in all lanes.
-func (a *attend) computeScores() asm.V {
-	isa := asm.AVX512
-	minusInfinity := asm.F(float32(math.Inf(-1)))
-	largest := isa.Register(minusInfinity)
-	offsets, rest, scores := asm.Int("kOffsets"), asm.Int("nk"), GP64()
-	MOVQ(a.scores, scores)
-	group := asm.Unique("group")
-	Label(group)
+// headScores stores the scores of one query for all heads.
+func headScores() {
+	q, k, scores, bytes := asm.Int("q"), asm.Int("k"), asm.Int("scores"), asm.Int("headDim")
+	SHLQ(Imm(2), bytes)
+	heads, count := AllocLocal(8), asm.Int("heads")
+	MOVQ(count, heads)
+	Label("head")
+	offsets, rest := asm.Int("kOffsets"), asm.Int("nk")
+	Label("group")
 	sums := zeros(16)
-	dots(a.bytes, a.q, sums, func(d reg.GPVirtual, body func(int, Mem)) {
+	dots(bytes, q, sums, func(d reg.GPVirtual, body func(int, Mem)) {
 		keys := GP64()
-		LEAQ(Mem{Base: a.k, Index: d, Scale: 1}, keys)
+		LEAQ(Mem{Base: k, Index: d, Scale: 1}, keys)
 		for j := range 16 {
 			offset := GP64()
 			MOVL(Mem{Base: offsets, Disp: 4 * j}, offset.As32())
 			body(j, Mem{Base: keys, Index: offset, Scale: 4})
 		}
 	})
-	v := asm.SumEach(VADDPS, sums)
-	VMULPS_BCST(asm.Addr("scale"), v[0], v[0])
-	score := isa.Register(minusInfinity)
-	VMOVAPS(v[0], mask(rest), score[0])
-	isa.Store(score, Mem{Base: scores})
-	isa.Accumulate2(VMAXPS, largest, score)
+	storeScores(asm.SumEach(VADDPS, sums)[0], mask(rest), Mem{Base: scores})
 	ADDQ(U32(64), offsets)
 	ADDQ(U32(64), scores)
 	SUBQ(U32(16), rest)
-	JG(LabelRef(group))
-	return isa.Splat(isa.Reduce(VMAXPS, largest))
+	JG(LabelRef("group"))
+	ADDQ(bytes, q)
+	ADDQ(bytes, k)
+	DECQ(heads)
+	JNZ(LabelRef("head"))
 }
 
-// computeWeights replaces the scores by the weights and returns one over their sum in all lanes.
-func (a *attend) computeWeights(largest asm.V) asm.V {
+// storeScores stores dot·scale in the lanes that have a key, -Inf in the others.
+func storeScores(dot reg.VecVirtual, lanes reg.OpmaskVirtual, m Mem) {
+	score := asm.AVX512.Register(minusInfinity)[0]
+	VMULPS_BCST(asm.Addr("scale"), dot, lanes, score)
+	VMOVUPS(score, m)
+}
+
+// softmaxRows replaces rows of scores by weights. n, the elements of a row, is a multiple of 16. It uses up its arguments.
+func softmaxRows(x, rows, n reg.GPVirtual) {
 	isa := asm.AVX512
-	sum := isa.Zero()
-	scores, rest := GP64(), asm.Int("nk")
-	MOVQ(a.scores, scores)
-	group := asm.Unique("weights")
-	Label(group)
-	e := isa.Exp(isa.Sub(isa.Load(Mem{Base: scores}), largest))
-	isa.Store(e, Mem{Base: scores})
-	isa.Accumulate(sum, e)
-	ADDQ(U32(64), scores)
-	SUBQ(U32(16), rest)
-	JG(LabelRef(group))
+	row, i, at := asm.Unique("softmax"), GP64(), GP64()
+	Label(row)
+	largest, sum := isa.Register(minusInfinity), isa.Zero()
+	each := func(body func(m Mem)) {
+		loop := asm.Unique("block")
+		MOVQ(n, i)
+		MOVQ(x, at)
+		Label(loop)
+		body(Mem{Base: at})
+		ADDQ(U32(64), at)
+		SUBQ(U32(16), i)
+		JNZ(LabelRef(loop))
+	}
+	each(func(m Mem) { isa.Accumulate2(VMAXPS, largest, isa.Load(m)) })
+	largest = isa.Splat(isa.Reduce(VMAXPS, largest))
+	each(func(m Mem) {
+		e := isa.Exp(isa.Sub(isa.Load(m), largest))
+		isa.Store(e, m)
+		isa.Accumulate(sum, e)
+	})
 	s, one := isa.Sum(sum), XMM()
 	VMOVSS(asm.F(1).Mem(), one)
 	VDIVSS(s, one, s)
-	return isa.Splat(s)
+	inverse := isa.Splat(s)
+	each(func(m Mem) { isa.Store(isa.Mul(isa.Load(m), inverse), m) })
+	MOVQ(at, x)
+	DECQ(rows)
+	JNZ(LabelRef(row))
 }
 
-// sumValues writes the weighted sum of the values: 64 elements of the head at a time, then 32, then 16 and less.
-func (a *attend) sumValues(inverse asm.V) {
+// values generates the weighted sums of values for one query. Each element is one chain of fused multiply-adds in the
+// order of the keys; enough chains to hide their latency are in flight at once.
+type values struct {
+	v, out, scores reg.GPVirtual // of the first head that is left
+	bytes          reg.GPVirtual // of a head
+	pitch          reg.GPVirtual // bytes from the weights of a head to those of the next
+	heads          Mem           // left
+}
+
+// advance steps over some heads; the flags say whether any are left.
+func (v *values) advance(heads int) {
+	for range heads {
+		ADDQ(v.pitch, v.scores)
+		ADDQ(v.bytes, v.v)
+		ADDQ(v.bytes, v.out)
+	}
+	SUBQ(U32(heads), v.heads)
+}
+
+// severalHeads sums the values of some heads at once as long as that many are left, if headDim is dim. Their values lie
+// side by side; with n the number of heads, vector i belongs to head i/(dim/16).
+func (v *values) severalHeads(dim, n int) {
+	loop, done := fmt.Sprintf("headsOf%d", dim), fmt.Sprintf("noHeadsOf%d", dim)
+	CMPQ(v.bytes, U32(4*dim))
+	JNE(LabelRef(done))
+	Label(loop)
+	CMPQ(v.heads, U32(n))
+	JLT(LabelRef(done))
+	vectors := n * dim / 16
+	sums := zeros(vectors)
+	offsets, rest, weights, third, offset := asm.Int("vOffsets"), asm.Int("nk"), GP64(), GP64(), GP64()
+	MOVQ(v.scores, weights)
+	LEAQ(Mem{Base: v.pitch, Index: v.pitch, Scale: 2}, third)
+	keys := asm.Unique("keys")
+	Label(keys)
+	MOVL(Mem{Base: offsets}, offset.As32())
+	for h := range n {
+		m := Mem{Base: weights, Index: v.pitch, Scale: uint8(h)}
+		switch h {
+		case 0:
+			m = Mem{Base: weights}
+		case 3:
+			m = Mem{Base: weights, Index: third, Scale: 1}
+		}
+		weight := ZMM()
+		VBROADCASTSS(m, weight)
+		for i := h * dim / 16; i < (h+1)*dim/16; i++ {
+			VFMADD231PS(Mem{Base: v.v, Index: offset, Scale: 4, Disp: 64 * i}, weight, sums[i])
+		}
+	}
+	ADDQ(Imm(4), offsets)
+	ADDQ(Imm(4), weights)
+	DECQ(rest)
+	JNZ(LabelRef(keys))
+	for i, sum := range sums {
+		VMOVUPS(sum, Mem{Base: v.out, Disp: 64 * i})
+	}
+	v.advance(n)
+	JMP(LabelRef(loop))
+	Label(done)
+}
+
+// oneHead sums the values of a head of any width: 64 elements at a time, then 32, then 16 or less.
+func (v *values) oneHead() {
 	d, rest := GP64(), GP64()
 	XORQ(d, d)
-	MOVQ(a.bytes, rest)
-	done := asm.Unique("valuesDone")
+	MOVQ(v.bytes, rest)
+	done := asm.Unique("headDone")
 	for vectors := 4; vectors > 0; vectors /= 2 {
-		loop, next := asm.Unique("values"), asm.Unique("narrower")
+		loop, next := asm.Unique("columns"), asm.Unique("narrower")
 		Label(loop)
 		if vectors > 1 {
 			CMPQ(rest, U32(64*vectors))
@@ -109,7 +192,7 @@ func (a *attend) sumValues(inverse asm.V) {
 			CMPQ(rest, U32(0))
 			JLE(LabelRef(done))
 		}
-		a.sumColumns(vectors, d, rest, inverse)
+		v.columns(vectors, d, rest)
 		ADDQ(U32(64*vectors), d)
 		SUBQ(U32(64*vectors), rest)
 		JMP(LabelRef(loop))
@@ -118,11 +201,11 @@ func (a *attend) sumValues(inverse asm.V) {
 	Label(done)
 }
 
-// sumColumns sums the values of some vectors of columns, in the order of the keys. A single vector may be incomplete.
-func (a *attend) sumColumns(vectors int, d, rest reg.GPVirtual, inverse asm.V) {
+// columns sums the values of some vectors of columns at byte d of the head. A single vector may be incomplete.
+func (v *values) columns(vectors int, d, rest reg.GPVirtual) {
 	sums := zeros(vectors)
-	values, offsets, j := GP64(), asm.Int("vOffsets"), GP64()
-	LEAQ(Mem{Base: a.v, Index: d, Scale: 1}, values)
+	at, offsets, j := GP64(), asm.Int("vOffsets"), GP64()
+	LEAQ(Mem{Base: v.v, Index: d, Scale: 1}, at)
 	var lanes reg.OpmaskVirtual
 	if vectors == 1 {
 		elements := GP64()
@@ -135,9 +218,9 @@ func (a *attend) sumColumns(vectors int, d, rest reg.GPVirtual, inverse asm.V) {
 	Label(keys)
 	offset, weight := GP64(), ZMM()
 	MOVL(Mem{Base: offsets, Index: j, Scale: 4}, offset.As32())
-	VBROADCASTSS(Mem{Base: a.scores, Index: j, Scale: 4}, weight)
+	VBROADCASTSS(Mem{Base: v.scores, Index: j, Scale: 4}, weight)
 	for i := range vectors {
-		m := Mem{Base: values, Index: offset, Scale: 4, Disp: 64 * i}
+		m := Mem{Base: at, Index: offset, Scale: 4, Disp: 64 * i}
 		if vectors == 1 {
 			VFMADD231PS(m, weight, lanes, sums[i])
 		} else {
@@ -148,8 +231,7 @@ func (a *attend) sumColumns(vectors int, d, rest reg.GPVirtual, inverse asm.V) {
 	CMPQ(j, asm.Addr("nk"))
 	JLT(LabelRef(keys))
 	for i := range vectors {
-		VMULPS(inverse[0], sums[i], sums[i])
-		m := Mem{Base: a.out, Index: d, Scale: 1, Disp: 64 * i}
+		m := Mem{Base: v.out, Index: d, Scale: 1, Disp: 64 * i}
 		if vectors == 1 {
 			VMOVUPS(sums[i], lanes, m)
 		} else {

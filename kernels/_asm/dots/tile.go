@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+// tileQueries is how many queries share what is loaded of the keys and values.
+const tileQueries = 4
+
+// transposeKeysAVX512 transposes the keys of a head, so that 16 keys are side by side: t[d][j] = k[j][d].
+//
+// Four elements of 16 keys at a time: register m gathers the keys m, 4+m, 8+m and 12+m in its 128-bit lanes, then each
+// lane is transposed as a matrix of 4×4.
+func transposeKeysAVX512() {
+	asm.Kernel("transposeKeysAVX512", "func(t, k *float32, offsets *int32, pitch, headDim int)",
+		"transposeKeysAVX512 stores element d of key j, which starts at element offsets[j] of k, at t[d·pitch+j].",
+		"pitch is a multiple of 16, headDim of 4.")
+	t, k, offsets, pitch, groups := asm.Int("t"), asm.Int("k"), asm.Int("offsets"), asm.Int("pitch"), asm.Int("pitch")
+	SHLQ(Imm(2), pitch)
+	Label("group")
+	elements, from, to, third := asm.Int("headDim"), GP64(), GP64(), GP64()
+	MOVQ(k, from)
+	MOVQ(t, to)
+	LEAQ(Mem{Base: pitch, Index: pitch, Scale: 2}, third)
+	Label("elements")
+	var r [4]reg.VecVirtual
+	for m := range r {
+		r[m] = ZMM()
+		for lane := range 4 {
+			offset := GP64()
+			MOVL(Mem{Base: offsets, Disp: 4 * (4*lane + m)}, offset.As32())
+			key := Mem{Base: from, Index: offset, Scale: 4}
+			if lane == 0 {
+				VMOVUPS(key, r[m].AsX())
+			} else {
+				VINSERTF32X4(Imm(uint64(lane)), key, r[m], r[m])
+			}
+		}
+	}
+	pairs := [4]reg.VecVirtual{ZMM(), ZMM(), ZMM(), ZMM()}
+	VUNPCKLPS(r[1], r[0], pairs[0]) // keys 0, 1: elements 0, 1
+	VUNPCKHPS(r[1], r[0], pairs[1]) // keys 0, 1: elements 2, 3
+	VUNPCKLPS(r[3], r[2], pairs[2])
+	VUNPCKHPS(r[3], r[2], pairs[3])
+	for e, m := range []Mem{{Base: to}, {Base: to, Index: pitch, Scale: 1}, {Base: to, Index: pitch, Scale: 2}, {Base: to, Index: third, Scale: 1}} {
+		column := ZMM()
+		if e%2 == 0 {
+			VUNPCKLPD(pairs[2+e/2], pairs[e/2], column)
+		} else {
+			VUNPCKHPD(pairs[2+e/2], pairs[e/2], column)
+		}
+		VMOVUPS(column, m)
+	}
+	ADDQ(Imm(16), from)
+	LEAQ(Mem{Base: to, Index: pitch, Scale: 4}, to)
+	SUBQ(Imm(4), elements)
+	JNZ(LabelRef("elements"))
+	ADDQ(Imm(64), t)
+	ADDQ(Imm(64), offsets)
+	SUBQ(Imm(16), groups)
+	JNZ(LabelRef("group"))
+	VZEROUPPER()
+	RET()
+}
+
+// tile generates the attention of tiles of four queries over the transposed keys of one head. Everything loaded of a key
+// or value serves four queries. What is missing of a last tile is its last query again.
+type tile struct {
+	dim    int
+	q, out [tileQueries]reg.GPVirtual
+	pitch  reg.GPVirtual // bytes from an element of the keys to the next, and from a query's scores to the next
+}
+
+func attendTilesAVX512(dim int) {
+	asm.Kernel(fmt.Sprintf("attendTiles%dAVX512", dim), "func(out *float32, outStride int, q *float32, qStride int, t, v *float32, vStride int, "+
+		"scores *float32, pitch, nq, nk int, scale float32)",
+		fmt.Sprintf("attendTiles%dAVX512 computes one head, of %d elements, of attendGeneric for nq >= 1 queries.", dim, dim),
+		"t: keys from transposeKeysAVX512. scores: 4·pitch elements. Strides are in bytes, pitch is nk rounded up to a multiple of 16.")
+	a := &tile{dim: dim}
+	Label("tile")
+	a.pitch = asm.Int("pitch")
+	SHLQ(Imm(2), a.pitch)
+	a.pointers(&a.q, "q", "qStride")
+	a.scores()
+	rows := GP64()
+	MOVQ(U32(tileQueries), rows)
+	softmaxRows(asm.Int("scores"), rows, asm.Int("pitch"))
+	a.values()
+	for _, s := range []string{"q", "out"} {
+		step := asm.Int(s + "Stride")
+		SHLQ(Imm(2), step)
+		ADDQ(step, asm.Addr(s))
+	}
+	SUBQ(Imm(tileQueries), asm.Addr("nq"))
+	JG(LabelRef("tile"))
+	VZEROUPPER()
+	RET()
+}
+
+// pointers sets p to the rows of the tile's queries.
+func (a *tile) pointers(p *[tileQueries]reg.GPVirtual, base, stride string) {
+	step := asm.Int(stride)
+	p[0] = asm.Int(base)
+	for i := 1; i < tileQueries; i++ {
+		p[i] = GP64()
+		LEAQ(Mem{Base: p[i-1], Index: step, Scale: 1}, p[i])
+		CMPQ(asm.Addr("nq"), U32(i))
+		CMOVQLE(p[i-1], p[i])
+	}
+}
+
+// scores stores the scores of four queries, 16 keys at a time.
+func (a *tile) scores() {
+	t, out, rest, third := asm.Int("t"), asm.Int("scores"), asm.Int("nk"), GP64()
+	LEAQ(Mem{Base: a.pitch, Index: a.pitch, Scale: 2}, third)
+	group := asm.Unique("group")
+	Label(group)
+	dots := a.tree(t, 0, 1)
+	lanes := mask(rest)
+	for i, dot := range dots {
+		m := Mem{Base: out, Index: a.pitch, Scale: uint8(i)}
+		switch i {
+		case 0:
+			m = Mem{Base: out}
+		case 3:
+			m = Mem{Base: out, Index: third, Scale: 1}
+		}
+		storeScores(dot, lanes, m)
+	}
+	ADDQ(U32(64), t)
+	ADDQ(U32(64), out)
+	SUBQ(U32(16), rest)
+	JG(LabelRef(group))
+}
+
+// tree returns for four queries and 16 keys (the lanes) the sum of the stripes first, first + step, first + 2·step, …:
+// the fixed tree, walked so that few sums are open at a time.
+func (a *tile) tree(t reg.GPVirtual, first, step int) [tileQueries]reg.VecVirtual {
+	if step == 16 {
+		return a.stripe(t, first)
+	}
+	low, high := a.tree(t, first, 2*step), a.tree(t, first+step, 2*step)
+	for i := range low {
+		VADDPS(high[i], low[i], low[i])
+	}
+	return low
+}
+
+// stripe returns the products of the elements stripe, stripe + 16, … of four queries with 16 keys.
+func (a *tile) stripe(t reg.GPVirtual, stripe int) (sums [tileQueries]reg.VecVirtual) {
+	for d := stripe; d < a.dim; d += 16 {
+		keys, at := ZMM(), GP64()
+		IMUL3Q(U32(d), a.pitch, at)
+		VMOVUPS(Mem{Base: t, Index: at, Scale: 1}, keys)
+		for i := range sums {
+			if d == stripe {
+				sums[i] = ZMM()
+				VMULPS_BCST(Mem{Base: a.q[i], Disp: 4 * d}, keys, sums[i])
+			} else {
+				VFMADD231PS_BCST(Mem{Base: a.q[i], Disp: 4 * d}, keys, sums[i])
+			}
+		}
+	}
+	return sums
+}
+
+// values writes the weighted sums of four queries.
+func (a *tile) values() {
+	a.pointers(&a.out, "out", "outStride")
+	v, step, weights, rest, third := asm.Int("v"), asm.Int("vStride"), asm.Int("scores"), asm.Int("nk"), GP64()
+	LEAQ(Mem{Base: a.pitch, Index: a.pitch, Scale: 2}, third)
+	vectors := a.dim / 16
+	sums := zeros(tileQueries * vectors)
+	keys := asm.Unique("keys")
+	Label(keys)
+	var value []reg.VecVirtual
+	for i := range vectors {
+		value = append(value, ZMM())
+		VMOVUPS(Mem{Base: v, Disp: 64 * i}, value[i])
+	}
+	for i := range tileQueries {
+		m := Mem{Base: weights, Index: a.pitch, Scale: uint8(i)}
+		switch i {
+		case 0:
+			m = Mem{Base: weights}
+		case 3:
+			m = Mem{Base: weights, Index: third, Scale: 1}
+		}
+		weight := ZMM()
+		VBROADCASTSS(m, weight)
+		for j := range vectors {
+			VFMADD231PS(value[j], weight, sums[i*vectors+j])
+		}
+	}
+	ADDQ(Imm(4), weights)
+	ADDQ(step, v)
+	DECQ(rest)
+	JNZ(LabelRef(keys))
+	for i := range tileQueries {
+		for j := range vectors {
+			VMOVUPS(sums[i*vectors+j], Mem{Base: a.out[i], Disp: 64 * j})
+		}
+	}
+}
