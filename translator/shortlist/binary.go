@@ -130,7 +130,7 @@ func (s *Shortlist) WriteTo(w io.Writer) (int64, error) {
 
 func (s *Shortlist) encode() []byte {
 	offsets, ids := s.offsets, s.ids
-	if from, to := s.bounds(s.Sources() - 1); from == to {
+	if s.lastIsEmpty() {
 		ids = append(bytes.Clone(ids), 0, 0, 0, 0)
 		offsets = bytes.Clone(offsets)
 		binary.LittleEndian.PutUint64(offsets[len(offsets)-8:], uint64(len(ids)/4))
@@ -142,4 +142,9 @@ func (s *Shortlist) encode() []byte {
 	data = append(append(data, offsets...), ids...)
 	binary.LittleEndian.PutUint64(data[8:], checksum(data[checkedFrom:]))
 	return data
+}
+
+func (s *Shortlist) lastIsEmpty() bool {
+	from, to := s.bounds(s.Sources() - 1)
+	return from == to
 }

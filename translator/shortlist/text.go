@@ -2,6 +2,7 @@ package shortlist
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -110,9 +111,19 @@ func parseProbability(field []byte) (p float32, problem string) {
 type lookup struct {
 	vocabulary Vocabulary
 	known      map[string]int32
+	last       []byte // the piece before, since files are mostly sorted by source
+	lastID     int32
 }
 
 func (l *lookup) id(piece []byte) int32 {
+	if l.last == nil || !bytes.Equal(piece, l.last) {
+		l.lastID = l.find(piece)
+		l.last = append(l.last[:0], piece...)
+	}
+	return l.lastID
+}
+
+func (l *lookup) find(piece []byte) int32 {
 	if id, ok := l.known[string(piece)]; ok {
 		return id
 	}

@@ -1,0 +1,123 @@
+package shortlist
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-mt/sluice/internal/binread"
+	"github.com/sluice-mt/sluice/internal/compress"
+)
+
+// cacheVersion is part of the name of cached files. Another way to choose from the same text needs another one.
+const cacheVersion = "1"
+
+// OpenCached is Open, but it keeps the binary form of a text file in a hidden file beside it, and reads that the next
+// time, which takes a hundredth of the time. Its name holds a hash of the text file's content, the parameters and the
+// vocabularies, so that a file made from anything else is never found. Where the folder cannot be written, or what is
+// found there cannot be read, nothing is lost but time.
+func OpenCached(path string, options Options) (*Shortlist, error) {
+	list, err := openCached(path, options)
+	if err != nil {
+		return nil, fmt.Errorf("shortlist %s: %w", path, err)
+	}
+	return list, nil
+}
+
+func openCached(path string, options Options) (*Shortlist, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if isText, err := holdsText(data); err != nil || !isText || options.Source == nil || options.Target == nil {
+		return Read(bytes.NewReader(data), options)
+	}
+	cached := cacheName(path, data, options)
+	if list, ok := readCached(cached, options); ok {
+		return list, nil
+	}
+	list, err := Read(bytes.NewReader(data), options)
+	if err == nil && !(options.First == 0 && list.lastIsEmpty()) { // else the binary form would add a candidate
+		writeCached(cached, list.encode())
+	}
+	return list, err
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return binread.ReadAll(file, maxBytes)
+}
+
+// holdsText tells the text form, which may be compressed, from the binary one.
+func holdsText(data []byte) (bool, error) {
+	plain, err := compress.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return false, err
+	}
+	defer plain.Close()
+	head := make([]byte, 8)
+	n, err := io.ReadFull(plain, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return refuse(head[:n]) == nil && !isBinary(head[:n]), err
+}
+
+func cacheName(path string, data []byte, options Options) string {
+	content := sha256.Sum256(data)
+	key := sha256.Sum256([]byte(strings.Join([]string{
+		cacheVersion, hex.EncodeToString(content[:]),
+		fmt.Sprintf("%d %d %v", options.First, options.Best, options.Threshold),
+		fmt.Sprintf("%q %q", options.Source.Fingerprint(), options.Target.Fingerprint()),
+	}, "\n")))
+	folder, name := filepath.Split(path)
+	return filepath.Join(folder, fmt.Sprintf(".%s.%x.shortlist", name, key[:12]))
+}
+
+func readCached(path string, options Options) (*Shortlist, bool) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil, false
+	}
+	data, err := readFile(path)
+	if err != nil || !isBinary(data) {
+		return nil, false
+	}
+	options.SkipChecksum = false
+	list, err := decode(data, options)
+	if err != nil || list.params.First != options.First || list.params.Best != options.Best {
+		return nil, false
+	}
+	list.params.Threshold = options.Threshold
+	return list, true
+}
+
+// writeCached puts the file in its place at once, so that no other process ever reads half of it. Errors are of no
+// consequence: the next one to come reads the text again.
+func writeCached(path string, data []byte) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Chmod(0o644)
+	}
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+	}
+}
