@@ -30,36 +30,49 @@ func OpenCached(path string, options Options) (*Shortlist, error) {
 }
 
 func openCached(path string, options Options) (*Shortlist, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if isText, err := holdsText(data); err != nil || !isText || options.Source == nil || options.Target == nil {
-		return Read(bytes.NewReader(data), options)
-	}
-	cached := cacheName(path, data, options)
-	if list, ok := readCached(cached, options); ok {
-		return list, nil
-	}
-	list, err := Read(bytes.NewReader(data), options)
-	if err == nil && !(options.First == 0 && list.lastIsEmpty()) { // else the binary form would add a candidate
-		writeCached(cached, list.encode())
-	}
-	return list, err
-}
-
-func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return binread.ReadAll(file, maxBytes)
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || options.Source == nil || options.Target == nil {
+		return Read(file, options)
+	}
+	isText, err := holdsText(io.NewSectionReader(file, 0, info.Size()))
+	if err != nil || !isText {
+		return Read(file, options)
+	}
+	content := sha256.New()
+	if _, err := io.Copy(content, io.NewSectionReader(file, 0, info.Size())); err != nil {
+		return nil, err
+	}
+	if list, ok := readCached(cacheName(path, content.Sum(nil), options), options); ok {
+		return list, nil
+	}
+	return readAndCache(file, path, options)
+}
+
+// readAndCache hashes once more, what it really reads: the file may have changed since.
+func readAndCache(file io.Reader, path string, options Options) (*Shortlist, error) {
+	data, err := binread.ReadAll(file, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	list, err := Read(bytes.NewReader(data), options)
+	if err == nil && !(options.First == 0 && list.lastIsEmpty()) { // else the binary form would add a candidate
+		content := sha256.Sum256(data)
+		writeCached(cacheName(path, content[:], options), list.encode())
+	}
+	return list, err
 }
 
 // holdsText tells the text form, which may be compressed, from the binary one.
-func holdsText(data []byte) (bool, error) {
-	plain, err := compress.NewReader(bytes.NewReader(data))
+func holdsText(r io.Reader) (bool, error) {
+	plain, err := compress.NewReader(r)
 	if err != nil {
 		return false, err
 	}
@@ -72,10 +85,10 @@ func holdsText(data []byte) (bool, error) {
 	return refuse(head[:n]) == nil && !isBinary(head[:n]), err
 }
 
-func cacheName(path string, data []byte, options Options) string {
-	content := sha256.Sum256(data)
+// cacheName takes the hash of the text file's bytes.
+func cacheName(path string, content []byte, options Options) string {
 	key := sha256.Sum256([]byte(strings.Join([]string{
-		cacheVersion, hex.EncodeToString(content[:]),
+		cacheVersion, hex.EncodeToString(content),
 		fmt.Sprintf("%d %d %v", options.First, options.Best, options.Threshold),
 		fmt.Sprintf("%q %q", options.Source.Fingerprint(), options.Target.Fingerprint()),
 	}, "\n")))
@@ -84,10 +97,10 @@ func cacheName(path string, data []byte, options Options) string {
 }
 
 func readCached(path string, options Options) (*Shortlist, bool) {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxBytes {
 		return nil, false
 	}
-	data, err := readFile(path)
+	data, err := os.ReadFile(path)
 	if err != nil || !isBinary(data) {
 		return nil, false
 	}
