@@ -42,7 +42,7 @@ func newUnigram(found *trie, pieces []pieceProto, unk int32) *unigram {
 	}
 	u.bonus = make([]float64, len(pieces))
 	for i := range pieces {
-		// A user-defined symbol scores as much as if each of its bytes were the best of pieces, a little less.
+		// A user-defined symbol scores as much as if each of its bytes were the best piece, less a little.
 		product := float32(len(pieces[i].text)) * highest
 		u.bonus[i] = float64(product) - 0.1
 	}
