@@ -84,6 +84,10 @@ func (c *copyJob) copyLane(ctx context.Context, lane consumer.Lane, to *Sink) er
 	if err != nil {
 		return err
 	}
+	return c.copyOpened(ctx, lane, w, at)
+}
+
+func (c *copyJob) copyOpened(ctx context.Context, lane consumer.Lane, w producer.Writer, at job.Position) error {
 	defer w.Close()
 	if err := lane.Start(ctx, at); err != nil {
 		return err

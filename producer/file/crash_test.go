@@ -1,0 +1,106 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/internal/recordio"
+)
+
+// steps returns the points between events that a job of that shape passes, in order.
+func steps(t *testing.T, s shape, input string) []string {
+	t.Helper()
+	var passed []string
+	c := copyJob{input: input, output: filepath.Join(t.TempDir(), s.output), records: s.records, commitEvery: 20,
+		step: func(name string) { passed = append(passed, name) }}
+	if err := c.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return passed
+}
+
+// A process that is killed between any two events must leave a state from which the next one reaches the same bytes.
+func TestAJobThatIsKilledBetweenAnyTwoEventsGivesTheSameBytes(t *testing.T) {
+	for _, s := range shapes {
+		if !slices.Contains([]string{"plain", "gz", "parquet"}, s.name) {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			input := s.write(t, t.TempDir(), 2500)
+			want := undisturbed(t, s, input)
+			passed := steps(t, s, input)
+			seen := map[string]int{}
+			for i, name := range passed {
+				seen[name]++
+				if seen[name] > 2 || testing.Short() && i%5 > 0 {
+					continue // a third commit is like the second
+				}
+				crash := fmt.Sprintf("%s:%d", name, seen[name])
+				killAndResume(t, s, input, want, crash)
+			}
+			t.Logf("%d points", len(passed))
+		})
+	}
+}
+
+// killAndResume kills a process at an event, and lets the next one finish.
+func killAndResume(t *testing.T, s shape, input string, want []byte, crash string) {
+	t.Helper()
+	folder := t.TempDir()
+	output := filepath.Join(folder, s.output)
+	command, _ := process(input, output, s.records.Format, crash)
+	if err := command.Run(); err == nil {
+		t.Fatalf("%s: the process was not killed", crash)
+	}
+	next := copyJob{input: input, output: output, records: s.records}
+	err := next.run(context.Background())
+	if crash == "checkpoint removed:1" && errors.Is(err, ErrExists) {
+		err = nil // it was complete, and nothing is left that could tell
+	}
+	if err != nil {
+		t.Fatalf("killed at %s: %v", crash, err)
+	}
+	got, err := os.ReadFile(output)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("killed at %s: %d bytes, want %d, or other ones, error %v", crash, len(got), len(want), err)
+	}
+	expectOnly(t, folder, s.output)
+}
+
+// A copying process that is killed while another one holds the lock does not disturb it.
+func TestTwoProcessesDoNotWriteOneOutput(t *testing.T) {
+	s := shapes[0]
+	folder := t.TempDir()
+	input := s.write(t, t.TempDir(), 500)
+	output := filepath.Join(folder, s.output)
+	var others []error
+	c := copyJob{input: input, output: output, commitEvery: 2, step: func(name string) {
+		if name == "committed" && len(others) < 3 {
+			command, messages := process(input, output, recordio.Text, "")
+			err := command.Run()
+			if err != nil {
+				err = errors.New(messages.String())
+			}
+			others = append(others, err)
+		}
+	}}
+	if err := c.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range others {
+		if err == nil || !strings.Contains(err.Error(), "is being written by another process") {
+			t.Errorf("another process: %v", err)
+		}
+	}
+	if len(others) == 0 {
+		t.Error("no other process was started")
+	}
+	expectOnly(t, folder, s.output)
+}
