@@ -200,22 +200,224 @@ done3:
 	ADDQ         BX, CX
 	DECQ         (SP)
 	JNZ          head
-	MOVQ         heads+72(FP), AX
-	MOVQ         scores+48(FP), CX
-	MOVQ         pitch+56(FP), DX
+	MOVQ         scores+48(FP), AX
+	MOVQ         pitch+56(FP), CX
+	MOVQ         heads+72(FP), DX
+	SHLQ         $0x02, CX
+	SUBQ         $0x00000004, DX
+	JLT          fewHeads
 
-softmax4:
+fourHeads:
+	LEAQ         (CX)(CX*2), BX
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
-	MOVQ         DX, BX
-	MOVQ         CX, SI
+	VBROADCASTSS const_ff800000<>+0(SB), Z2
+	VXORPS       Z3, Z3, Z3
+	VBROADCASTSS const_ff800000<>+0(SB), Z4
+	VXORPS       Z5, Z5, Z5
+	VBROADCASTSS const_ff800000<>+0(SB), Z6
+	VXORPS       Z7, Z7, Z7
+	XORQ         SI, SI
+
+block4:
+	LEAQ         (AX)(SI*1), DI
+	VMAXPS       (DI), Z0, Z0
+	VMAXPS       (DI)(CX*1), Z2, Z2
+	VMAXPS       (DI)(CX*2), Z4, Z4
+	VMAXPS       (DI)(BX*1), Z6, Z6
+	ADDQ         $0x00000040, SI
+	CMPQ         SI, CX
+	JLT          block4
+	VINSERTF64X4 $0x01, Y2, Z0, Z8
+	VSHUFF64X2   $0xee, Z2, Z0, Z0
+	VMAXPS       Z0, Z8, Z8
+	VINSERTF64X4 $0x01, Y6, Z4, Z0
+	VSHUFF64X2   $0xee, Z6, Z4, Z2
+	VMAXPS       Z2, Z0, Z0
+	VSHUFF32X4   $0x88, Z0, Z8, Z2
+	VSHUFF32X4   $0xdd, Z0, Z8, Z0
+	VMAXPS       Z0, Z2, Z2
+	VPERMILPS    $0x4e, Z2, Z0
+	VMAXPS       Z0, Z2, Z2
+	VPERMILPS    $0xb1, Z2, Z0
+	VMAXPS       Z0, Z2, Z2
+	VSHUFF32X4   $0x00, Z2, Z2, Z0
+	VSHUFF32X4   $0x55, Z2, Z2, Z4
+	VSHUFF32X4   $0xaa, Z2, Z2, Z6
+	VSHUFF32X4   $0xff, Z2, Z2, Z2
+	XORQ         SI, SI
 
 block5:
-	VMOVUPS       (SI), Z2
-	VMAXPS        Z0, Z2, Z0
-	ADDQ          $0x00000040, SI
-	SUBQ          $0x00000010, BX
-	JNZ           block5
+	LEAQ         (AX)(SI*1), DI
+	VMOVUPS      (DI), Z8
+	VSUBPS       Z0, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (DI)
+	VADDPS       Z8, Z1, Z1
+	VMOVUPS      (DI)(CX*1), Z8
+	VSUBPS       Z4, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (DI)(CX*1)
+	VADDPS       Z8, Z3, Z3
+	VMOVUPS      (DI)(CX*2), Z8
+	VSUBPS       Z6, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (DI)(CX*2)
+	VADDPS       Z8, Z5, Z5
+	VMOVUPS      (DI)(BX*1), Z8
+	VSUBPS       Z2, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (DI)(BX*1)
+	VADDPS       Z8, Z7, Z7
+	ADDQ         $0x00000040, SI
+	CMPQ         SI, CX
+	JLT          block5
+	VINSERTF64X4 $0x01, Y3, Z1, Z0
+	VSHUFF64X2   $0xee, Z3, Z1, Z1
+	VADDPS       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y7, Z5, Z1
+	VSHUFF64X2   $0xee, Z7, Z5, Z2
+	VADDPS       Z2, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z0, Z2
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VADDPS       Z0, Z2, Z2
+	VPERMILPS    $0x4e, Z2, Z0
+	VADDPS       Z0, Z2, Z2
+	VPERMILPS    $0xb1, Z2, Z0
+	VADDPS       Z0, Z2, Z2
+	VBROADCASTSS const_3f800000<>+0(SB), Z0
+	VDIVPS       Z2, Z0, Z2
+	VSHUFF32X4   $0x00, Z2, Z2, Z0
+	VSHUFF32X4   $0x55, Z2, Z2, Z1
+	VSHUFF32X4   $0xaa, Z2, Z2, Z3
+	VSHUFF32X4   $0xff, Z2, Z2, Z2
+	XORQ         SI, SI
+
+block6:
+	LEAQ    (AX)(SI*1), DI
+	VMULPS  (DI), Z0, Z4
+	VMOVUPS Z4, (DI)
+	VMULPS  (DI)(CX*1), Z1, Z4
+	VMOVUPS Z4, (DI)(CX*1)
+	VMULPS  (DI)(CX*2), Z3, Z4
+	VMOVUPS Z4, (DI)(CX*2)
+	VMULPS  (DI)(BX*1), Z2, Z4
+	VMOVUPS Z4, (DI)(BX*1)
+	ADDQ    $0x00000040, SI
+	CMPQ    SI, CX
+	JLT     block6
+	LEAQ    (AX)(CX*4), AX
+	SUBQ    $0x00000004, DX
+	JGE     fourHeads
+
+fewHeads:
+	ADDQ $0x00000004, DX
+	JZ   weights
+
+lastHeads:
+	LEAQ         (CX)(CX*2), BX
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	XORQ         BX, BX
+
+block7:
+	LEAQ          (AX)(BX*1), SI
+	VMAXPS        (SI), Z0, Z0
+	ADDQ          $0x00000040, BX
+	CMPQ          BX, CX
+	JLT           block7
 	VEXTRACTF64X4 $0x01, Z0, Y2
 	VMAXPS        Y2, Y0, Y2
 	VEXTRACTF32X4 $0x01, Y2, X0
@@ -225,10 +427,10 @@ block5:
 	VPERMILPS     $0xb1, X0, X2
 	VMAXPS        X2, X0, X0
 	VBROADCASTSS  X0, Z0
-	MOVQ          DX, BX
-	MOVQ          CX, SI
+	XORQ          BX, BX
 
-block6:
+block8:
+	LEAQ          (AX)(BX*1), SI
 	VMOVUPS       (SI), Z2
 	VSUBPS        Z0, Z2, Z2
 	VBROADCASTSS  const_42b20000<>+0(SB), Z3
@@ -257,9 +459,9 @@ block6:
 	VSCALEFPS.Z   Z3, Z4, K1, Z2
 	VMOVUPS       Z2, (SI)
 	VADDPS        Z2, Z1, Z1
-	ADDQ          $0x00000040, SI
-	SUBQ          $0x00000010, BX
-	JNZ           block6
+	ADDQ          $0x00000040, BX
+	CMPQ          BX, CX
+	JLT           block8
 	VEXTRACTF64X4 $0x01, Z1, Y0
 	VADDPS        Y0, Y1, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -268,31 +470,32 @@ block6:
 	VADDPS        X0, X1, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X0, X1, X1
-	VMOVSS        const_3f800000<>+0(SB), X0
-	VDIVSS        X1, X0, X1
 	VBROADCASTSS  X1, Z0
-	MOVQ          DX, BX
-	MOVQ          CX, SI
+	VBROADCASTSS  const_3f800000<>+0(SB), Z1
+	VDIVPS        Z0, Z1, Z0
+	XORQ          BX, BX
 
-block7:
-	VMOVUPS (SI), Z1
-	VMULPS  Z0, Z1, Z1
+block9:
+	LEAQ    (AX)(BX*1), SI
+	VMULPS  (SI), Z0, Z1
 	VMOVUPS Z1, (SI)
-	ADDQ    $0x00000040, SI
-	SUBQ    $0x00000010, BX
-	JNZ     block7
-	MOVQ    SI, CX
-	DECQ    AX
-	JNZ     softmax4
-	MOVQ    v+24(FP), AX
-	MOVQ    out+0(FP), CX
-	MOVQ    scores+48(FP), DX
-	MOVQ    headDim+80(FP), BX
-	MOVQ    pitch+56(FP), SI
-	SHLQ    $0x02, BX
-	SHLQ    $0x02, SI
-	CMPQ    BX, $0x00000080
-	JNE     noHeadsOf32
+	ADDQ    $0x00000040, BX
+	CMPQ    BX, CX
+	JLT     block9
+	ADDQ    CX, AX
+	DECQ    DX
+	JNZ     lastHeads
+
+weights:
+	MOVQ v+24(FP), AX
+	MOVQ out+0(FP), CX
+	MOVQ scores+48(FP), DX
+	MOVQ headDim+80(FP), BX
+	MOVQ pitch+56(FP), SI
+	SHLQ $0x02, BX
+	SHLQ $0x02, SI
+	CMPQ BX, $0x00000080
+	JNE  noHeadsOf32
 
 headsOf32:
 	CMPQ   heads+72(FP), $0x00000004
@@ -310,7 +513,7 @@ headsOf32:
 	MOVQ   DX, R9
 	LEAQ   (SI)(SI*2), R10
 
-keys8:
+keys10:
 	MOVL         (DI), R11
 	VBROADCASTSS (R9), Z8
 	VFMADD231PS  (AX)(R11*4), Z8, Z0
@@ -327,7 +530,7 @@ keys8:
 	ADDQ         $0x04, DI
 	ADDQ         $0x04, R9
 	DECQ         R8
-	JNZ          keys8
+	JNZ          keys10
 	VMOVUPS      Z0, (CX)
 	VMOVUPS      Z1, 64(CX)
 	VMOVUPS      Z2, 128(CX)
@@ -371,7 +574,7 @@ headsOf64:
 	MOVQ   DX, R9
 	LEAQ   (SI)(SI*2), R10
 
-keys9:
+keys11:
 	MOVL         (DI), R10
 	VBROADCASTSS (R9), Z8
 	VFMADD231PS  (AX)(R10*4), Z8, Z0
@@ -386,7 +589,7 @@ keys9:
 	ADDQ         $0x04, DI
 	ADDQ         $0x04, R9
 	DECQ         R8
-	JNZ          keys9
+	JNZ          keys11
 	VMOVUPS      Z0, (CX)
 	VMOVUPS      Z1, 64(CX)
 	VMOVUPS      Z2, 128(CX)
@@ -412,9 +615,9 @@ values:
 	XORQ DI, DI
 	MOVQ BX, R8
 
-columns11:
+columns13:
 	CMPQ   R8, $0x00000100
-	JLT    narrower12
+	JLT    narrower14
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -423,7 +626,7 @@ columns11:
 	LEAQ   (AX)(DI*1), R9
 	XORQ   R11, R11
 
-keys13:
+keys15:
 	MOVL         (R10)(R11*4), R12
 	VBROADCASTSS (DX)(R11*4), Z4
 	VFMADD231PS  (R9)(R12*4), Z4, Z0
@@ -432,43 +635,43 @@ keys13:
 	VFMADD231PS  192(R9)(R12*4), Z4, Z3
 	INCQ         R11
 	CMPQ         R11, nk+64(FP)
-	JLT          keys13
+	JLT          keys15
 	VMOVUPS      Z0, (CX)(DI*1)
 	VMOVUPS      Z1, 64(CX)(DI*1)
 	VMOVUPS      Z2, 128(CX)(DI*1)
 	VMOVUPS      Z3, 192(CX)(DI*1)
 	ADDQ         $0x00000100, DI
 	SUBQ         $0x00000100, R8
-	JMP          columns11
+	JMP          columns13
 
-narrower12:
-columns14:
+narrower14:
+columns16:
 	CMPQ   R8, $0x00000080
-	JLT    narrower15
+	JLT    narrower17
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	MOVQ   vOffsets+40(FP), R10
 	LEAQ   (AX)(DI*1), R9
 	XORQ   R11, R11
 
-keys16:
+keys18:
 	MOVL         (R10)(R11*4), R12
 	VBROADCASTSS (DX)(R11*4), Z2
 	VFMADD231PS  (R9)(R12*4), Z2, Z0
 	VFMADD231PS  64(R9)(R12*4), Z2, Z1
 	INCQ         R11
 	CMPQ         R11, nk+64(FP)
-	JLT          keys16
+	JLT          keys18
 	VMOVUPS      Z0, (CX)(DI*1)
 	VMOVUPS      Z1, 64(CX)(DI*1)
 	ADDQ         $0x00000080, DI
 	SUBQ         $0x00000080, R8
-	JMP          columns14
+	JMP          columns16
 
-narrower15:
-columns17:
+narrower17:
+columns19:
 	CMPQ    R8, $0x00000000
-	JLE     headDone10
+	JLE     headDone12
 	VXORPS  Z0, Z0, Z0
 	MOVQ    vOffsets+40(FP), R10
 	LEAQ    (AX)(DI*1), R9
@@ -482,19 +685,19 @@ columns17:
 	KMOVW   R11, K1
 	XORQ    R11, R11
 
-keys19:
+keys21:
 	MOVL         (R10)(R11*4), R12
 	VBROADCASTSS (DX)(R11*4), Z1
 	VFMADD231PS  (R9)(R12*4), Z1, K1, Z0
 	INCQ         R11
 	CMPQ         R11, nk+64(FP)
-	JLT          keys19
+	JLT          keys21
 	VMOVUPS      Z0, K1, (CX)(DI*1)
 	ADDQ         $0x00000040, DI
 	SUBQ         $0x00000040, R8
-	JMP          columns17
+	JMP          columns19
 
-headDone10:
+headDone12:
 	ADDQ SI, DX
 	ADDQ BX, AX
 	ADDQ BX, CX
@@ -698,7 +901,7 @@ elements:
 	RET
 
 // func attendTiles32AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
 TEXT ·attendTiles32AVX512(SB), NOSPLIT, $0-92
 tile:
 	MOVQ    pitch+64(FP), AX
@@ -719,7 +922,7 @@ tile:
 	MOVQ    nk+80(FP), R9
 	LEAQ    (AX)(AX*2), R10
 
-group20:
+group22:
 	IMUL3Q           $0x00000000, AX, R11
 	VMOVUPS          (DI)(R11*1), Z0
 	VMULPS.BCST      (DX), Z0, Z1
@@ -993,91 +1196,198 @@ group20:
 	ADDQ             $0x00000040, DI
 	ADDQ             $0x00000040, R8
 	SUBQ             $0x00000010, R9
-	JG               group20
-	MOVQ             $0x00000004, CX
-	MOVQ             scores+56(FP), DX
-	MOVQ             pitch+64(FP), BX
-
-softmax21:
-	VBROADCASTSS const_ff800000<>+0(SB), Z0
-	VXORPS       Z1, Z1, Z1
-	MOVQ         BX, SI
-	MOVQ         DX, DI
-
-block22:
-	VMOVUPS       (DI), Z2
-	VMAXPS        Z0, Z2, Z0
-	ADDQ          $0x00000040, DI
-	SUBQ          $0x00000010, SI
-	JNZ           block22
-	VEXTRACTF64X4 $0x01, Z0, Y2
-	VMAXPS        Y2, Y0, Y2
-	VEXTRACTF32X4 $0x01, Y2, X0
-	VMAXPS        X0, X2, X0
-	VPERMILPS     $0x4e, X0, X2
-	VMAXPS        X2, X0, X0
-	VPERMILPS     $0xb1, X0, X2
-	VMAXPS        X2, X0, X0
-	VBROADCASTSS  X0, Z0
-	MOVQ          BX, SI
-	MOVQ          DX, DI
+	JG               group22
+	MOVQ             scores+56(FP), CX
+	LEAQ             (AX)(AX*2), DX
+	VBROADCASTSS     const_ff800000<>+0(SB), Z0
+	VXORPS           Z1, Z1, Z1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z2
+	VXORPS           Z3, Z3, Z3
+	VBROADCASTSS     const_ff800000<>+0(SB), Z4
+	VXORPS           Z5, Z5, Z5
+	VBROADCASTSS     const_ff800000<>+0(SB), Z6
+	VXORPS           Z7, Z7, Z7
+	XORQ             BX, BX
 
 block23:
-	VMOVUPS       (DI), Z2
-	VSUBPS        Z0, Z2, Z2
-	VBROADCASTSS  const_42b20000<>+0(SB), Z3
-	VMINPS        Z2, Z3, Z2
-	VMULPS.BCST   const_3fb8aa3b<>+0(SB), Z2, Z3
-	VRNDSCALEPS   $0x08, Z3, Z3
-	VMULPS.BCST   const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS        Z4, Z2, Z4
-	VMULPS.BCST   const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS        Z5, Z4, Z4
-	VMULPS.BCST   const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST   const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3c088908<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3f000000<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z4, Z6
-	VMULPS        Z6, Z5, Z5
-	VADDPS        Z4, Z5, Z4
-	VADDPS.BCST   const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z2, K1
-	VSCALEFPS.Z   Z3, Z4, K1, Z2
-	VMOVUPS       Z2, (DI)
-	VADDPS        Z2, Z1, Z1
-	ADDQ          $0x00000040, DI
-	SUBQ          $0x00000010, SI
-	JNZ           block23
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSS        const_3f800000<>+0(SB), X0
-	VDIVSS        X1, X0, X1
-	VBROADCASTSS  X1, Z0
-	MOVQ          BX, SI
-	MOVQ          DX, DI
+	LEAQ         (CX)(BX*1), SI
+	VMAXPS       (SI), Z0, Z0
+	VMAXPS       (SI)(AX*1), Z2, Z2
+	VMAXPS       (SI)(AX*2), Z4, Z4
+	VMAXPS       (SI)(DX*1), Z6, Z6
+	ADDQ         $0x00000040, BX
+	CMPQ         BX, AX
+	JLT          block23
+	VINSERTF64X4 $0x01, Y2, Z0, Z8
+	VSHUFF64X2   $0xee, Z2, Z0, Z0
+	VMAXPS       Z0, Z8, Z8
+	VINSERTF64X4 $0x01, Y6, Z4, Z0
+	VSHUFF64X2   $0xee, Z6, Z4, Z2
+	VMAXPS       Z2, Z0, Z0
+	VSHUFF32X4   $0x88, Z0, Z8, Z2
+	VSHUFF32X4   $0xdd, Z0, Z8, Z0
+	VMAXPS       Z0, Z2, Z2
+	VPERMILPS    $0x4e, Z2, Z0
+	VMAXPS       Z0, Z2, Z2
+	VPERMILPS    $0xb1, Z2, Z0
+	VMAXPS       Z0, Z2, Z2
+	VSHUFF32X4   $0x00, Z2, Z2, Z0
+	VSHUFF32X4   $0x55, Z2, Z2, Z4
+	VSHUFF32X4   $0xaa, Z2, Z2, Z6
+	VSHUFF32X4   $0xff, Z2, Z2, Z2
+	XORQ         BX, BX
 
 block24:
-	VMOVUPS (DI), Z1
-	VMULPS  Z0, Z1, Z1
-	VMOVUPS Z1, (DI)
-	ADDQ    $0x00000040, DI
-	SUBQ    $0x00000010, SI
-	JNZ     block24
-	MOVQ    DI, DX
-	DECQ    CX
-	JNZ     softmax21
+	LEAQ         (CX)(BX*1), SI
+	VMOVUPS      (SI), Z8
+	VSUBPS       Z0, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)
+	VADDPS       Z8, Z1, Z1
+	VMOVUPS      (SI)(AX*1), Z8
+	VSUBPS       Z4, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)(AX*1)
+	VADDPS       Z8, Z3, Z3
+	VMOVUPS      (SI)(AX*2), Z8
+	VSUBPS       Z6, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)(AX*2)
+	VADDPS       Z8, Z5, Z5
+	VMOVUPS      (SI)(DX*1), Z8
+	VSUBPS       Z2, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)(DX*1)
+	VADDPS       Z8, Z7, Z7
+	ADDQ         $0x00000040, BX
+	CMPQ         BX, AX
+	JLT          block24
+	VINSERTF64X4 $0x01, Y3, Z1, Z0
+	VSHUFF64X2   $0xee, Z3, Z1, Z1
+	VADDPS       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y7, Z5, Z1
+	VSHUFF64X2   $0xee, Z7, Z5, Z2
+	VADDPS       Z2, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z0, Z2
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VADDPS       Z0, Z2, Z2
+	VPERMILPS    $0x4e, Z2, Z0
+	VADDPS       Z0, Z2, Z2
+	VPERMILPS    $0xb1, Z2, Z0
+	VADDPS       Z0, Z2, Z2
+	VBROADCASTSS const_3f800000<>+0(SB), Z0
+	VDIVPS       Z2, Z0, Z2
+	VSHUFF32X4   $0x00, Z2, Z2, Z0
+	VSHUFF32X4   $0x55, Z2, Z2, Z1
+	VSHUFF32X4   $0xaa, Z2, Z2, Z3
+	VSHUFF32X4   $0xff, Z2, Z2, Z2
+	XORQ         BX, BX
+
+block25:
+	LEAQ    (CX)(BX*1), SI
+	VMULPS  (SI), Z0, Z4
+	VMOVUPS Z4, (SI)
+	VMULPS  (SI)(AX*1), Z1, Z4
+	VMOVUPS Z4, (SI)(AX*1)
+	VMULPS  (SI)(AX*2), Z3, Z4
+	VMOVUPS Z4, (SI)(AX*2)
+	VMULPS  (SI)(DX*1), Z2, Z4
+	VMOVUPS Z4, (SI)(DX*1)
+	ADDQ    $0x00000040, BX
+	CMPQ    BX, AX
+	JLT     block25
 	MOVQ    outStride+8(FP), CX
 	MOVQ    out+0(FP), DX
 	LEAQ    (DX)(CX*1), BX
@@ -1103,7 +1413,7 @@ block24:
 	VXORPS  Z6, Z6, Z6
 	VXORPS  Z7, Z7, Z7
 
-keys25:
+keys26:
 	VMOVUPS      (DI), Z8
 	VMOVUPS      64(DI), Z9
 	VBROADCASTSS (R9), Z10
@@ -1121,7 +1431,7 @@ keys25:
 	ADDQ         $0x04, R9
 	ADDQ         R8, DI
 	DECQ         R10
-	JNZ          keys25
+	JNZ          keys26
 	VMOVUPS      Z0, (DX)
 	VMOVUPS      Z1, 64(DX)
 	VMOVUPS      Z2, (BX)
@@ -1142,7 +1452,7 @@ keys25:
 	RET
 
 // func attendTiles64AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
 TEXT ·attendTiles64AVX512(SB), NOSPLIT, $0-92
 tile:
 	MOVQ    pitch+64(FP), AX
@@ -1163,7 +1473,7 @@ tile:
 	MOVQ    nk+80(FP), R9
 	LEAQ    (AX)(AX*2), R10
 
-group26:
+group27:
 	IMUL3Q           $0x00000000, AX, R11
 	VMOVUPS          (DI)(R11*1), Z0
 	VMULPS.BCST      (DX), Z0, Z1
@@ -1629,91 +1939,198 @@ group26:
 	ADDQ             $0x00000040, DI
 	ADDQ             $0x00000040, R8
 	SUBQ             $0x00000010, R9
-	JG               group26
-	MOVQ             $0x00000004, CX
-	MOVQ             scores+56(FP), DX
-	MOVQ             pitch+64(FP), BX
-
-softmax27:
-	VBROADCASTSS const_ff800000<>+0(SB), Z0
-	VXORPS       Z1, Z1, Z1
-	MOVQ         BX, SI
-	MOVQ         DX, DI
+	JG               group27
+	MOVQ             scores+56(FP), CX
+	LEAQ             (AX)(AX*2), DX
+	VBROADCASTSS     const_ff800000<>+0(SB), Z0
+	VXORPS           Z1, Z1, Z1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z2
+	VXORPS           Z3, Z3, Z3
+	VBROADCASTSS     const_ff800000<>+0(SB), Z4
+	VXORPS           Z5, Z5, Z5
+	VBROADCASTSS     const_ff800000<>+0(SB), Z6
+	VXORPS           Z7, Z7, Z7
+	XORQ             BX, BX
 
 block28:
-	VMOVUPS       (DI), Z2
-	VMAXPS        Z0, Z2, Z0
-	ADDQ          $0x00000040, DI
-	SUBQ          $0x00000010, SI
-	JNZ           block28
-	VEXTRACTF64X4 $0x01, Z0, Y2
-	VMAXPS        Y2, Y0, Y2
-	VEXTRACTF32X4 $0x01, Y2, X0
-	VMAXPS        X0, X2, X0
-	VPERMILPS     $0x4e, X0, X2
-	VMAXPS        X2, X0, X0
-	VPERMILPS     $0xb1, X0, X2
-	VMAXPS        X2, X0, X0
-	VBROADCASTSS  X0, Z0
-	MOVQ          BX, SI
-	MOVQ          DX, DI
+	LEAQ         (CX)(BX*1), SI
+	VMAXPS       (SI), Z0, Z0
+	VMAXPS       (SI)(AX*1), Z2, Z2
+	VMAXPS       (SI)(AX*2), Z4, Z4
+	VMAXPS       (SI)(DX*1), Z6, Z6
+	ADDQ         $0x00000040, BX
+	CMPQ         BX, AX
+	JLT          block28
+	VINSERTF64X4 $0x01, Y2, Z0, Z8
+	VSHUFF64X2   $0xee, Z2, Z0, Z0
+	VMAXPS       Z0, Z8, Z8
+	VINSERTF64X4 $0x01, Y6, Z4, Z0
+	VSHUFF64X2   $0xee, Z6, Z4, Z2
+	VMAXPS       Z2, Z0, Z0
+	VSHUFF32X4   $0x88, Z0, Z8, Z2
+	VSHUFF32X4   $0xdd, Z0, Z8, Z0
+	VMAXPS       Z0, Z2, Z2
+	VPERMILPS    $0x4e, Z2, Z0
+	VMAXPS       Z0, Z2, Z2
+	VPERMILPS    $0xb1, Z2, Z0
+	VMAXPS       Z0, Z2, Z2
+	VSHUFF32X4   $0x00, Z2, Z2, Z0
+	VSHUFF32X4   $0x55, Z2, Z2, Z4
+	VSHUFF32X4   $0xaa, Z2, Z2, Z6
+	VSHUFF32X4   $0xff, Z2, Z2, Z2
+	XORQ         BX, BX
 
 block29:
-	VMOVUPS       (DI), Z2
-	VSUBPS        Z0, Z2, Z2
-	VBROADCASTSS  const_42b20000<>+0(SB), Z3
-	VMINPS        Z2, Z3, Z2
-	VMULPS.BCST   const_3fb8aa3b<>+0(SB), Z2, Z3
-	VRNDSCALEPS   $0x08, Z3, Z3
-	VMULPS.BCST   const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS        Z4, Z2, Z4
-	VMULPS.BCST   const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS        Z5, Z4, Z4
-	VMULPS.BCST   const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST   const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3c088908<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3f000000<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z4, Z6
-	VMULPS        Z6, Z5, Z5
-	VADDPS        Z4, Z5, Z4
-	VADDPS.BCST   const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z2, K1
-	VSCALEFPS.Z   Z3, Z4, K1, Z2
-	VMOVUPS       Z2, (DI)
-	VADDPS        Z2, Z1, Z1
-	ADDQ          $0x00000040, DI
-	SUBQ          $0x00000010, SI
-	JNZ           block29
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSS        const_3f800000<>+0(SB), X0
-	VDIVSS        X1, X0, X1
-	VBROADCASTSS  X1, Z0
-	MOVQ          BX, SI
-	MOVQ          DX, DI
+	LEAQ         (CX)(BX*1), SI
+	VMOVUPS      (SI), Z8
+	VSUBPS       Z0, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)
+	VADDPS       Z8, Z1, Z1
+	VMOVUPS      (SI)(AX*1), Z8
+	VSUBPS       Z4, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)(AX*1)
+	VADDPS       Z8, Z3, Z3
+	VMOVUPS      (SI)(AX*2), Z8
+	VSUBPS       Z6, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)(AX*2)
+	VADDPS       Z8, Z5, Z5
+	VMOVUPS      (SI)(DX*1), Z8
+	VSUBPS       Z2, Z8, Z8
+	VBROADCASTSS const_42b20000<>+0(SB), Z9
+	VMINPS       Z8, Z9, Z8
+	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS  $0x08, Z9, Z9
+	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
+	VSUBPS       Z10, Z8, Z10
+	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
+	VSUBPS       Z11, Z10, Z10
+	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
+	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z11, Z11
+	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
+	VMULPS       Z10, Z10, Z12
+	VMULPS       Z12, Z11, Z11
+	VADDPS       Z10, Z11, Z10
+	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
+	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z  Z9, Z10, K1, Z8
+	VMOVUPS      Z8, (SI)(DX*1)
+	VADDPS       Z8, Z7, Z7
+	ADDQ         $0x00000040, BX
+	CMPQ         BX, AX
+	JLT          block29
+	VINSERTF64X4 $0x01, Y3, Z1, Z0
+	VSHUFF64X2   $0xee, Z3, Z1, Z1
+	VADDPS       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y7, Z5, Z1
+	VSHUFF64X2   $0xee, Z7, Z5, Z2
+	VADDPS       Z2, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z0, Z2
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VADDPS       Z0, Z2, Z2
+	VPERMILPS    $0x4e, Z2, Z0
+	VADDPS       Z0, Z2, Z2
+	VPERMILPS    $0xb1, Z2, Z0
+	VADDPS       Z0, Z2, Z2
+	VBROADCASTSS const_3f800000<>+0(SB), Z0
+	VDIVPS       Z2, Z0, Z2
+	VSHUFF32X4   $0x00, Z2, Z2, Z0
+	VSHUFF32X4   $0x55, Z2, Z2, Z1
+	VSHUFF32X4   $0xaa, Z2, Z2, Z3
+	VSHUFF32X4   $0xff, Z2, Z2, Z2
+	XORQ         BX, BX
 
 block30:
-	VMOVUPS (DI), Z1
-	VMULPS  Z0, Z1, Z1
-	VMOVUPS Z1, (DI)
-	ADDQ    $0x00000040, DI
-	SUBQ    $0x00000010, SI
-	JNZ     block30
-	MOVQ    DI, DX
-	DECQ    CX
-	JNZ     softmax27
+	LEAQ    (CX)(BX*1), SI
+	VMULPS  (SI), Z0, Z4
+	VMOVUPS Z4, (SI)
+	VMULPS  (SI)(AX*1), Z1, Z4
+	VMOVUPS Z4, (SI)(AX*1)
+	VMULPS  (SI)(AX*2), Z3, Z4
+	VMOVUPS Z4, (SI)(AX*2)
+	VMULPS  (SI)(DX*1), Z2, Z4
+	VMOVUPS Z4, (SI)(DX*1)
+	ADDQ    $0x00000040, BX
+	CMPQ    BX, AX
+	JLT     block30
 	MOVQ    outStride+8(FP), CX
 	MOVQ    out+0(FP), DX
 	LEAQ    (DX)(CX*1), BX

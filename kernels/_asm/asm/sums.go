@@ -21,9 +21,7 @@ import (
 func SumEach(add func(...Op), v []reg.VecVirtual) V {
 	var quarters []reg.VecVirtual
 	for m := range 4 {
-		ab := halves(add, v[m], v[4+m])
-		cd := halves(add, v[8+m], v[12+m])
-		quarters = append(quarters, pair(add, func(s uint64, d reg.VecVirtual) { VSHUFF32X4(Imm(s), cd, ab, d) }, 0x88, 0xdd))
+		quarters = append(quarters, Quarters(add, v[m], v[4+m], v[8+m], v[12+m]))
 	}
 	var eighths []reg.VecVirtual
 	for m := 0; m < 4; m += 2 {
@@ -34,6 +32,12 @@ func SumEach(add func(...Op), v []reg.VecVirtual) V {
 		eighths = append(eighths, low)
 	}
 	return V{pair(add, func(s uint64, d reg.VecVirtual) { VSHUFPS(Imm(s), eighths[1], eighths[0], d) }, 0x88, 0xdd)}
+}
+
+// Quarters is the first two levels of the tree for four registers: 128-bit lane i has the 4 stripes that are left of the i-th.
+func Quarters(add func(...Op), a, b, c, d reg.VecVirtual) reg.VecVirtual {
+	ab, cd := halves(add, a, b), halves(add, c, d)
+	return pair(add, func(s uint64, to reg.VecVirtual) { VSHUFF32X4(Imm(s), cd, ab, to) }, 0x88, 0xdd)
 }
 
 // halves returns the upper halves of a and b added to their lower halves: [a | b].

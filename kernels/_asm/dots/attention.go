@@ -24,9 +24,7 @@ func attendAVX512() {
 		"nk, heads and headDim are at least 1. pitch is nk rounded up to a multiple of 16. scores has pitch elements for each head,",
 		"kOffsets has pitch elements, all valid.")
 	headScores()
-	rows := GP64()
-	MOVQ(asm.Addr("heads"), rows)
-	softmaxRows(asm.Int("scores"), rows, asm.Int("pitch"))
+	softmaxOfHeads()
 
 	v := values{v: asm.Int("v"), out: asm.Int("out"), scores: asm.Int("scores"), bytes: asm.Int("headDim"), pitch: asm.Int("pitch"), heads: asm.Addr("heads")}
 	SHLQ(Imm(2), v.bytes)
@@ -81,39 +79,6 @@ func storeScores(dot reg.VecVirtual, lanes reg.OpmaskVirtual, m Mem) {
 	VMOVUPS(score, m)
 }
 
-// softmaxRows replaces rows of scores by weights. n, the elements of a row, is a multiple of 16. It uses up its arguments.
-func softmaxRows(x, rows, n reg.GPVirtual) {
-	isa := asm.AVX512
-	row, i, at := asm.Unique("softmax"), GP64(), GP64()
-	Label(row)
-	largest, sum := isa.Register(minusInfinity), isa.Zero()
-	each := func(body func(m Mem)) {
-		loop := asm.Unique("block")
-		MOVQ(n, i)
-		MOVQ(x, at)
-		Label(loop)
-		body(Mem{Base: at})
-		ADDQ(U32(64), at)
-		SUBQ(U32(16), i)
-		JNZ(LabelRef(loop))
-	}
-	each(func(m Mem) { isa.Accumulate2(VMAXPS, largest, isa.Load(m)) })
-	largest = isa.Splat(isa.Reduce(VMAXPS, largest))
-	each(func(m Mem) {
-		e := isa.Exp(isa.Sub(isa.Load(m), largest))
-		isa.Store(e, m)
-		isa.Accumulate(sum, e)
-	})
-	s, one := isa.Sum(sum), XMM()
-	VMOVSS(asm.F(1).Mem(), one)
-	VDIVSS(s, one, s)
-	inverse := isa.Splat(s)
-	each(func(m Mem) { isa.Store(isa.Mul(isa.Load(m), inverse), m) })
-	MOVQ(at, x)
-	DECQ(rows)
-	JNZ(LabelRef(row))
-}
-
 // values generates the weighted sums of values for one query. Each element is one chain of fused multiply-adds in the
 // order of the keys; enough chains to hide their latency are in flight at once.
 type values struct {
@@ -151,15 +116,8 @@ func (v *values) severalHeads(dim, n int) {
 	Label(keys)
 	MOVL(Mem{Base: offsets}, offset.As32())
 	for h := range n {
-		m := Mem{Base: weights, Index: v.pitch, Scale: uint8(h)}
-		switch h {
-		case 0:
-			m = Mem{Base: weights}
-		case 3:
-			m = Mem{Base: weights, Index: third, Scale: 1}
-		}
 		weight := ZMM()
-		VBROADCASTSS(m, weight)
+		VBROADCASTSS(rowAt(weights, v.pitch, third, h), weight)
 		for i := h * dim / 16; i < (h+1)*dim/16; i++ {
 			VFMADD231PS(Mem{Base: v.v, Index: offset, Scale: 4, Disp: 64 * i}, weight, sums[i])
 		}

@@ -48,14 +48,14 @@ func transposeKeysAVX512() {
 	VUNPCKHPS(r[1], r[0], pairs[1]) // keys 0, 1: elements 2, 3
 	VUNPCKLPS(r[3], r[2], pairs[2])
 	VUNPCKHPS(r[3], r[2], pairs[3])
-	for e, m := range []Mem{{Base: to}, {Base: to, Index: pitch, Scale: 1}, {Base: to, Index: pitch, Scale: 2}, {Base: to, Index: third, Scale: 1}} {
+	for e := range 4 {
 		column := ZMM()
 		if e%2 == 0 {
 			VUNPCKLPD(pairs[2+e/2], pairs[e/2], column)
 		} else {
 			VUNPCKHPD(pairs[2+e/2], pairs[e/2], column)
 		}
-		VMOVUPS(column, m)
+		VMOVUPS(column, rowAt(to, pitch, third, e))
 	}
 	ADDQ(Imm(16), from)
 	LEAQ(Mem{Base: to, Index: pitch, Scale: 4}, to)
@@ -88,9 +88,7 @@ func attendTilesAVX512(dim int) {
 	SHLQ(Imm(2), a.pitch)
 	a.pointers(&a.q, "q", "qStride")
 	a.scores()
-	rows := GP64()
-	MOVQ(U32(tileQueries), rows)
-	softmaxRows(asm.Int("scores"), rows, asm.Int("pitch"))
+	softmaxRows(tileQueries, asm.Int("scores"), a.pitch)
 	a.values()
 	for _, s := range []string{"q", "out"} {
 		step := asm.Int(s + "Stride")
@@ -124,14 +122,7 @@ func (a *tile) scores() {
 	dots := a.tree(t, 0, 1)
 	lanes := mask(rest)
 	for i, dot := range dots {
-		m := Mem{Base: out, Index: a.pitch, Scale: uint8(i)}
-		switch i {
-		case 0:
-			m = Mem{Base: out}
-		case 3:
-			m = Mem{Base: out, Index: third, Scale: 1}
-		}
-		storeScores(dot, lanes, m)
+		storeScores(dot, lanes, rowAt(out, a.pitch, third, i))
 	}
 	ADDQ(U32(64), t)
 	ADDQ(U32(64), out)
@@ -185,15 +176,8 @@ func (a *tile) values() {
 		VMOVUPS(Mem{Base: v, Disp: 64 * i}, value[i])
 	}
 	for i := range tileQueries {
-		m := Mem{Base: weights, Index: a.pitch, Scale: uint8(i)}
-		switch i {
-		case 0:
-			m = Mem{Base: weights}
-		case 3:
-			m = Mem{Base: weights, Index: third, Scale: 1}
-		}
 		weight := ZMM()
-		VBROADCASTSS(m, weight)
+		VBROADCASTSS(rowAt(weights, a.pitch, third, i), weight)
 		for j := range vectors {
 			VFMADD231PS(value[j], weight, sums[i*vectors+j])
 		}
