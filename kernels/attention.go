@@ -5,8 +5,8 @@ import "fmt"
 // Attention is scaled dot-product attention with several heads: softmax(q·kᵀ·Scale)·v, head by head.
 //
 // Rows of queries, keys, values and results hold the heads side by side (Heads·HeadDim elements); the strides are the
-// elements from row to row. Each score is a striped dot product with FMA, then multiplied by Scale; the weights are the
-// Softmax of the scores; a result is one FMA chain Σ weight·v in the order of the keys.
+// elements from row to row. Each score is a striped dot product with FMA, then multiplied by Scale. A result is one FMA
+// chain Σ w·v in the order of the keys, with w = e^(score-max), then multiplied by 1/Σw (a striped sum).
 type Attention struct {
 	Heads, HeadDim                       int
 	Scale                                float32
@@ -14,7 +14,13 @@ type Attention struct {
 }
 
 // ScratchLen returns how many elements of scratch Run and RunRows need for nk keys.
-func (s Attention) ScratchLen(nk int) int { return roundUp(nk, 16)*(s.Heads+s.HeadDim+8) + 16 }
+func (s Attention) ScratchLen(nk int) int {
+	rows := max(roundUp(s.Heads, 4), attentionQueries)
+	return 16 + (rows+s.HeadDim+2)*roundUp(nk, 16) + 20*rows
+}
+
+// attentionQueries is how many queries of a head are computed together.
+const attentionQueries = 16
 
 // Run computes the attention of nq queries over nk keys and values. Without keys the result is zero.
 //
@@ -94,10 +100,11 @@ func attendGeneric(s *Attention, out, q, k, v []float32, nq, nk int, scratch []f
 			attentionScoresGeneric(scores, q[i*s.QStride+first:][:s.HeadDim], k[first:], s.KStride, s.Scale)
 			result := out[i*s.OutStride+first:][:s.HeadDim]
 			clear(result)
-			softmaxGeneric(scores, 1, nk, nk)
+			inverse := 1 / expGeneric(scores, scores, maxGeneric(scores))
 			for j, weight := range scores {
 				addScaled(result, weight, v[j*s.VStride+first:])
 			}
+			scaleGeneric(result, result, inverse)
 		}
 	}
 }
@@ -111,10 +118,11 @@ func attendRowsGeneric(s *Attention, out, q, k, v []float32, rows []int32, scrat
 		}
 		result := out[first:][:s.HeadDim]
 		clear(result)
-		softmaxGeneric(scores, 1, len(rows), len(rows))
+		inverse := 1 / expGeneric(scores, scores, maxGeneric(scores))
 		for j, row := range rows {
 			addScaled(result, scores[j], v[int(row)*s.VStride+first:])
 		}
+		scaleGeneric(result, result, inverse)
 	}
 }
 

@@ -9,29 +9,35 @@ import (
 	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
-const (
-	// attentionTile is how many queries the tiled kernels take at a time. Fewer than tiledQueries are faster one by one,
-	// since the tiled kernels transpose the keys first.
-	attentionTile, tiledQueries = 4, 3
-	// attentionCallWork bounds queries times keys of one head in a call of assembly.
-	attentionCallWork = 1 << 16
-)
+// tiledQueries is from how many queries on the tiled kernels are faster, which have to transpose the keys first.
+const tiledQueries = 3
 
 // attentionCall is a use of Attention with its scratch divided.
 type attentionCall struct {
 	*Attention
-	nk, pitch          int       // keys, and that rounded up to a multiple of 16
-	kOffsets, vOffsets []int32   // where the rows of keys and values start
-	floats             []float32 // for scores and transposed keys, 64-byte aligned
+	nk, pitch          int     // keys, and that rounded up to a multiple of 16
+	kOffsets, vOffsets []int32 // where the rows of keys and values start
+	// For each query of a head, or each head of a query: 16 numbers of which the largest is that of its scores, 4 of which
+	// the first is one over the sum of the weights, and its scores, which become the weights.
+	maxima, inverses, scores []float32
+	keys                     []float32 // of a head, transposed
 }
 
 // newAttentionCall divides the scratch and notes where the keys and values start: in the rows given, or in rows 0 to nk-1.
 func newAttentionCall(s *Attention, nk int, rows []int32, scratch []float32) attentionCall {
 	c := attentionCall{Attention: s, nk: nk, pitch: roundUp(nk, 16)}
-	skip := -uintptr(unsafe.Pointer(&scratch[0])) & 63 / 4
+	skip := -uintptr(unsafe.Pointer(&scratch[0])) & 63 / 4 // to a multiple of 64 bytes
 	scratch = scratch[skip:]
+	take := func(n int) []float32 {
+		part := scratch[:n]
+		scratch = scratch[n:]
+		return part
+	}
+	n := max(roundUp(s.Heads, 4), attentionQueries)
+	c.scores, c.keys = take(n*c.pitch), take(s.HeadDim*c.pitch)
+	c.maxima, c.inverses = take(16*n), take(4*n)
 	offsets := unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), 2*c.pitch)
-	c.kOffsets, c.vOffsets, c.floats = offsets[:c.pitch], offsets[c.pitch:], scratch[2*c.pitch:]
+	c.kOffsets, c.vOffsets = offsets[:c.pitch], offsets[c.pitch:]
 	for j := range c.kOffsets {
 		row := min(j, nk-1)
 		if rows != nil {
@@ -71,33 +77,40 @@ func attendRows(s *Attention, out, q, k, v []float32, rows []int32, scratch []fl
 	c.query(out, q, k, v)
 }
 
-// query runs one query in one call of assembly; not inlined so that the garbage collector gets in between.
+// query runs one query. It is not inlined, so that its prologue lets the garbage collector in between two queries.
 //
 //go:noinline
 func (c *attentionCall) query(out, q, k, v []float32) {
-	attendAVX512(&out[0], &q[0], &k[0], &v[0], &c.kOffsets[0], &c.vOffsets[0], &c.floats[0], c.pitch, c.nk, c.Heads, c.HeadDim, c.Scale)
+	headScoresAVX512(&c.scores[0], &c.maxima[0], c.pitch, &q[0], &k[0], &c.kOffsets[0], c.nk, c.Heads, c.HeadDim, c.Scale)
+	expRowsAVX512(&c.scores[0], &c.maxima[0], &c.inverses[0], c.Heads, c.pitch)
+	headValuesAVX512(&out[0], &c.scores[0], &c.inverses[0], c.pitch, &v[0], &c.vOffsets[0], c.nk, c.Heads, c.HeadDim)
 }
 
-// tiled runs all queries, head by head, in tiles over transposed keys.
+// tiled runs all queries, head by head, over transposed keys.
 func (c *attentionCall) tiled(out, q, k, v []float32, nq int) {
-	keys := c.floats[attentionTile*c.pitch:]
-	perCall := roundUp(max(1, attentionCallWork/c.nk), attentionTile)
 	for h := range c.Heads {
 		first := h * c.HeadDim
-		transposeKeysAVX512(&keys[0], &k[first], &c.kOffsets[0], c.pitch, c.HeadDim)
-		for i := 0; i < nq; i += perCall {
-			c.tiles(out[i*c.OutStride+first:], q[i*c.QStride+first:], keys, v[first:], min(perCall, nq-i))
+		transposeKeysAVX512(&c.keys[0], &k[first], &c.kOffsets[0], c.pitch, c.HeadDim)
+		for i := 0; i < nq; i += attentionQueries {
+			c.tiles(out[i*c.OutStride+first:], q[i*c.QStride+first:], v[first:], min(attentionQueries, nq-i))
 		}
 	}
 }
 
+// tiles runs some queries of one head.
+//
 //go:noinline
-func (c *attentionCall) tiles(out, q, keys, v []float32, nq int) {
+func (c *attentionCall) tiles(out, q, v []float32, nq int) {
+	scores, maxima, inverses, outStride, qStride, vStride := &c.scores[0], &c.maxima[0], &c.inverses[0], 4*c.OutStride, 4*c.QStride, 4*c.VStride
 	if c.HeadDim == 32 {
-		attendTiles32AVX512(&out[0], 4*c.OutStride, &q[0], 4*c.QStride, &keys[0], &v[0], 4*c.VStride, &c.floats[0], c.pitch, nq, c.nk, c.Scale)
+		tileScores32AVX512(scores, maxima, c.pitch, &q[0], qStride, &c.keys[0], nq, c.nk, c.Scale)
+		expRowsAVX512(scores, maxima, inverses, roundUp(nq, 4), c.pitch)
+		tileValues32AVX512(&out[0], outStride, scores, inverses, c.pitch, &v[0], vStride, nq, c.nk)
 		return
 	}
-	attendTiles64AVX512(&out[0], 4*c.OutStride, &q[0], 4*c.QStride, &keys[0], &v[0], 4*c.VStride, &c.floats[0], c.pitch, nq, c.nk, c.Scale)
+	tileScores64AVX512(scores, maxima, c.pitch, &q[0], qStride, &c.keys[0], nq, c.nk, c.Scale)
+	expRowsAVX512(scores, maxima, inverses, roundUp(nq, 4), c.pitch)
+	tileValues64AVX512(&out[0], outStride, scores, inverses, c.pitch, &v[0], vStride, nq, c.nk)
 }
 
 func attentionScores(scores, query, keys []float32, stride int, factor float32) {

@@ -14,23 +14,22 @@ DATA const_ff800000<>+24(SB)/4, $0xff800000
 DATA const_ff800000<>+28(SB)/4, $0xff800000
 GLOBL const_ff800000<>(SB), RODATA|NOPTR, $32
 
-// func attendAVX512(out *float32, q *float32, k *float32, v *float32, kOffsets *int32, vOffsets *int32, scores *float32, pitch int, nk int, heads int, headDim int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2, CMOV
-TEXT ·attendAVX512(SB), NOSPLIT, $8-92
-	MOVQ q+8(FP), AX
-	MOVQ k+16(FP), CX
-	MOVQ scores+48(FP), DX
-	MOVQ headDim+80(FP), BX
-	SHLQ $0x02, BX
-	MOVQ heads+72(FP), SI
-	MOVQ SI, (SP)
+// func headScoresAVX512(scores *float32, maxima *float32, pitch int, q *float32, k *float32, offsets *int32, nk int, heads int, headDim int, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
+TEXT ·headScoresAVX512(SB), NOSPLIT, $0-76
+	MOVQ q+24(FP), AX
+	MOVQ k+32(FP), CX
+	MOVQ scores+0(FP), DX
+	MOVQ maxima+8(FP), BX
+	MOVQ headDim+64(FP), SI
+	SHLQ $0x02, SI
 
 head:
-	MOVQ kOffsets+32(FP), SI
-	MOVQ nk+64(FP), DI
+	MOVQ         offsets+40(FP), DI
+	MOVQ         nk+48(FP), R8
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
 
 group:
-	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
@@ -46,188 +45,443 @@ group:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   BX, R9
-	ANDQ   $-64, R9
-	XORQ   R8, R8
-	CMPQ   R8, R9
+	VXORPS Z16, Z16, Z16
+	MOVQ   SI, R10
+	ANDQ   $-64, R10
+	XORQ   R9, R9
+	CMPQ   R9, R10
 	JGE    tail2
 
 loop1:
-	VMOVUPS     (AX)(R8*1), Z16
-	LEAQ        (CX)(R8*1), R10
-	MOVL        (SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z0
-	MOVL        4(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z1
-	MOVL        8(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z2
-	MOVL        12(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z3
-	MOVL        16(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z4
-	MOVL        20(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z5
-	MOVL        24(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z6
-	MOVL        28(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z7
-	MOVL        32(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z8
-	MOVL        36(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z9
-	MOVL        40(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z10
-	MOVL        44(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z11
-	MOVL        48(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z12
-	MOVL        52(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z13
-	MOVL        56(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z14
-	MOVL        60(SI), R11
-	VFMADD231PS (R10)(R11*4), Z16, Z15
-	ADDQ        $0x00000040, R8
-	CMPQ        R8, R9
+	VMOVUPS     (AX)(R9*1), Z17
+	LEAQ        (CX)(R9*1), R11
+	MOVL        (DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z1
+	MOVL        4(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z2
+	MOVL        8(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z3
+	MOVL        12(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z4
+	MOVL        16(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z5
+	MOVL        20(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z6
+	MOVL        24(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z7
+	MOVL        28(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z8
+	MOVL        32(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z9
+	MOVL        36(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z10
+	MOVL        40(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z11
+	MOVL        44(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z12
+	MOVL        48(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z13
+	MOVL        52(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z14
+	MOVL        56(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z15
+	MOVL        60(DI), R12
+	VFMADD231PS (R11)(R12*4), Z17, Z16
+	ADDQ        $0x00000040, R9
+	CMPQ        R9, R10
 	JLT         loop1
 
 tail2:
-	MOVQ        BX, R10
-	SUBQ        R9, R10
+	MOVQ        SI, R11
+	SUBQ        R10, R11
 	JZ          done3
-	SHRQ        $0x02, R10
-	MOVQ        $0x00000010, R9
-	CMPQ        R10, R9
-	CMOVQLT     R10, R9
-	MOVL        $0xffffffff, R10
-	BZHIL       R9, R10, R10
-	KMOVW       R10, K1
-	VMOVUPS.Z   (AX)(R8*1), K1, Z16
-	LEAQ        (CX)(R8*1), R8
-	MOVL        (SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z0
-	MOVL        4(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z1
-	MOVL        8(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z2
-	MOVL        12(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z3
-	MOVL        16(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z4
-	MOVL        20(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z5
-	MOVL        24(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z6
-	MOVL        28(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z7
-	MOVL        32(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z8
-	MOVL        36(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z9
-	MOVL        40(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z10
-	MOVL        44(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z11
-	MOVL        48(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z12
-	MOVL        52(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z13
-	MOVL        56(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z14
-	MOVL        60(SI), R9
-	VFMADD231PS (R8)(R9*4), Z16, K1, Z15
+	SHRQ        $0x02, R11
+	MOVQ        $0x00000010, R10
+	CMPQ        R11, R10
+	CMOVQLT     R11, R10
+	MOVL        $0xffffffff, R11
+	BZHIL       R10, R11, R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (AX)(R9*1), K1, Z17
+	LEAQ        (CX)(R9*1), R9
+	MOVL        (DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z1
+	MOVL        4(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z2
+	MOVL        8(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z3
+	MOVL        12(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z4
+	MOVL        16(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z5
+	MOVL        20(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z6
+	MOVL        24(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z7
+	MOVL        28(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z8
+	MOVL        32(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z9
+	MOVL        36(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z10
+	MOVL        40(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z11
+	MOVL        44(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z12
+	MOVL        48(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z13
+	MOVL        52(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z14
+	MOVL        56(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z15
+	MOVL        60(DI), R10
+	VFMADD231PS (R9)(R10*4), Z17, K1, Z16
 
 done3:
-	VINSERTF64X4 $0x01, Y4, Z0, Z16
-	VSHUFF64X2   $0xee, Z4, Z0, Z0
-	VADDPS       Z0, Z16, Z16
-	VINSERTF64X4 $0x01, Y12, Z8, Z0
-	VSHUFF64X2   $0xee, Z12, Z8, Z4
-	VADDPS       Z4, Z0, Z0
-	VSHUFF32X4   $0x88, Z0, Z16, Z4
-	VSHUFF32X4   $0xdd, Z0, Z16, Z0
-	VADDPS       Z0, Z4, Z4
-	VINSERTF64X4 $0x01, Y5, Z1, Z0
+	VINSERTF64X4 $0x01, Y5, Z1, Z17
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
-	VADDPS       Z1, Z0, Z0
+	VADDPS       Z1, Z17, Z17
 	VINSERTF64X4 $0x01, Y13, Z9, Z1
 	VSHUFF64X2   $0xee, Z13, Z9, Z5
 	VADDPS       Z5, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z0, Z5
-	VSHUFF32X4   $0xdd, Z1, Z0, Z0
-	VADDPS       Z0, Z5, Z5
-	VINSERTF64X4 $0x01, Y6, Z2, Z0
-	VSHUFF64X2   $0xee, Z6, Z2, Z1
-	VADDPS       Z1, Z0, Z0
-	VINSERTF64X4 $0x01, Y14, Z10, Z1
-	VSHUFF64X2   $0xee, Z14, Z10, Z2
+	VSHUFF32X4   $0x88, Z1, Z17, Z5
+	VSHUFF32X4   $0xdd, Z1, Z17, Z1
+	VADDPS       Z1, Z5, Z5
+	VINSERTF64X4 $0x01, Y6, Z2, Z1
+	VSHUFF64X2   $0xee, Z6, Z2, Z2
 	VADDPS       Z2, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z0, Z2
-	VSHUFF32X4   $0xdd, Z1, Z0, Z0
-	VADDPS       Z0, Z2, Z2
-	VINSERTF64X4 $0x01, Y7, Z3, Z0
-	VSHUFF64X2   $0xee, Z7, Z3, Z1
-	VADDPS       Z1, Z0, Z0
-	VINSERTF64X4 $0x01, Y15, Z11, Z1
+	VINSERTF64X4 $0x01, Y14, Z10, Z2
+	VSHUFF64X2   $0xee, Z14, Z10, Z6
+	VADDPS       Z6, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z6
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z6, Z6
+	VINSERTF64X4 $0x01, Y7, Z3, Z1
+	VSHUFF64X2   $0xee, Z7, Z3, Z2
+	VADDPS       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y15, Z11, Z2
 	VSHUFF64X2   $0xee, Z15, Z11, Z3
-	VADDPS       Z3, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z0, Z3
-	VSHUFF32X4   $0xdd, Z1, Z0, Z0
-	VADDPS       Z0, Z3, Z3
-	VUNPCKLPD    Z5, Z4, Z0
-	VUNPCKHPD    Z5, Z4, Z1
-	VADDPS       Z1, Z0, Z0
-	VUNPCKLPD    Z3, Z2, Z1
-	VUNPCKHPD    Z3, Z2, Z2
+	VADDPS       Z3, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z3
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z3, Z3
+	VINSERTF64X4 $0x01, Y8, Z4, Z1
+	VSHUFF64X2   $0xee, Z8, Z4, Z2
 	VADDPS       Z2, Z1, Z1
-	VSHUFPS      $0x88, Z1, Z0, Z2
-	VSHUFPS      $0xdd, Z1, Z0, Z0
-	VADDPS       Z0, Z2, Z2
-	MOVQ         $0x00000010, R9
-	CMPQ         DI, R9
-	CMOVQLT      DI, R9
-	MOVL         $0xffffffff, R8
-	BZHIL        R9, R8, R8
-	KMOVW        R8, K1
-	VBROADCASTSS const_ff800000<>+0(SB), Z0
-	VMULPS.BCST  scale+88(FP), Z2, K1, Z0
-	VMOVUPS      Z0, (DX)
-	ADDQ         $0x00000040, SI
+	VINSERTF64X4 $0x01, Y16, Z12, Z2
+	VSHUFF64X2   $0xee, Z16, Z12, Z4
+	VADDPS       Z4, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z4
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z4, Z4
+	VUNPCKLPD    Z6, Z5, Z1
+	VUNPCKHPD    Z6, Z5, Z2
+	VADDPS       Z2, Z1, Z1
+	VUNPCKLPD    Z4, Z3, Z2
+	VUNPCKHPD    Z4, Z3, Z3
+	VADDPS       Z3, Z2, Z2
+	VSHUFPS      $0x88, Z2, Z1, Z3
+	VSHUFPS      $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z3, Z3
+	MOVQ         $0x00000010, R10
+	CMPQ         R8, R10
+	CMOVQLT      R8, R10
+	MOVL         $0xffffffff, R9
+	BZHIL        R10, R9, R9
+	KMOVW        R9, K1
+	VBROADCASTSS const_ff800000<>+0(SB), Z1
+	VMULPS.BCST  scale+72(FP), Z3, K1, Z1
+	VMOVUPS      Z1, (DX)
+	VMAXPS       Z0, Z1, Z0
+	ADDQ         $0x00000040, DI
 	ADDQ         $0x00000040, DX
-	SUBQ         $0x00000010, DI
+	SUBQ         $0x00000010, R8
 	JG           group
-	ADDQ         BX, AX
-	ADDQ         BX, CX
-	DECQ         (SP)
+	VMOVUPS      Z0, (BX)
+	ADDQ         $0x00000040, BX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	DECQ         heads+56(FP)
 	JNZ          head
-	MOVQ         scores+48(FP), AX
-	MOVQ         pitch+56(FP), CX
-	MOVQ         heads+72(FP), DX
-	SHLQ         $0x02, CX
-	SUBQ         $0x00000004, DX
-	JLT          fewHeads
+	VZEROUPPER
+	RET
 
-fourHeads:
-	LEAQ         (CX)(CX*2), BX
-	VBROADCASTSS const_ff800000<>+0(SB), Z0
+// func headValuesAVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, offsets *int32, nk int, heads int, headDim int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
+TEXT ·headValuesAVX512(SB), NOSPLIT, $0-72
+	MOVQ v+32(FP), AX
+	MOVQ out+0(FP), CX
+	MOVQ weights+8(FP), DX
+	MOVQ inverses+16(FP), BX
+	MOVQ headDim+64(FP), SI
+	MOVQ pitch+24(FP), DI
+	SHLQ $0x02, SI
+	SHLQ $0x02, DI
+	CMPQ SI, $0x00000080
+	JNE  noHeadsOf32
+
+headsOf32:
+	CMPQ   heads+56(FP), $0x00000004
+	JLT    noHeadsOf32
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   offsets+40(FP), R8
+	MOVQ   nk+48(FP), R9
+	MOVQ   DX, R10
+	LEAQ   (DI)(DI*2), R11
+
+keys4:
+	MOVL         (R8), R12
+	VBROADCASTSS (R10), Z8
+	VFMADD231PS  (AX)(R12*4), Z8, Z0
+	VFMADD231PS  64(AX)(R12*4), Z8, Z1
+	VBROADCASTSS (R10)(DI*1), Z8
+	VFMADD231PS  128(AX)(R12*4), Z8, Z2
+	VFMADD231PS  192(AX)(R12*4), Z8, Z3
+	VBROADCASTSS (R10)(DI*2), Z8
+	VFMADD231PS  256(AX)(R12*4), Z8, Z4
+	VFMADD231PS  320(AX)(R12*4), Z8, Z5
+	VBROADCASTSS (R10)(R11*1), Z8
+	VFMADD231PS  384(AX)(R12*4), Z8, Z6
+	VFMADD231PS  448(AX)(R12*4), Z8, Z7
+	ADDQ         $0x04, R8
+	ADDQ         $0x04, R10
+	DECQ         R9
+	JNZ          keys4
+	VMULPS.BCST  (BX), Z0, Z0
+	VMOVUPS      Z0, (CX)
+	VMULPS.BCST  (BX), Z1, Z1
+	VMOVUPS      Z1, 64(CX)
+	VMULPS.BCST  16(BX), Z2, Z2
+	VMOVUPS      Z2, 128(CX)
+	VMULPS.BCST  16(BX), Z3, Z3
+	VMOVUPS      Z3, 192(CX)
+	VMULPS.BCST  32(BX), Z4, Z4
+	VMOVUPS      Z4, 256(CX)
+	VMULPS.BCST  32(BX), Z5, Z5
+	VMOVUPS      Z5, 320(CX)
+	VMULPS.BCST  48(BX), Z6, Z6
+	VMOVUPS      Z6, 384(CX)
+	VMULPS.BCST  48(BX), Z7, Z7
+	VMOVUPS      Z7, 448(CX)
+	ADDQ         DI, DX
+	ADDQ         $0x10, BX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	ADDQ         DI, DX
+	ADDQ         $0x10, BX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	ADDQ         DI, DX
+	ADDQ         $0x10, BX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	ADDQ         DI, DX
+	ADDQ         $0x10, BX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	SUBQ         $0x00000004, heads+56(FP)
+	JMP          headsOf32
+
+noHeadsOf32:
+	CMPQ SI, $0x00000100
+	JNE  noHeadsOf64
+
+headsOf64:
+	CMPQ   heads+56(FP), $0x00000002
+	JLT    noHeadsOf64
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   offsets+40(FP), R8
+	MOVQ   nk+48(FP), R9
+	MOVQ   DX, R10
+	LEAQ   (DI)(DI*2), R11
+
+keys5:
+	MOVL         (R8), R11
+	VBROADCASTSS (R10), Z8
+	VFMADD231PS  (AX)(R11*4), Z8, Z0
+	VFMADD231PS  64(AX)(R11*4), Z8, Z1
+	VFMADD231PS  128(AX)(R11*4), Z8, Z2
+	VFMADD231PS  192(AX)(R11*4), Z8, Z3
+	VBROADCASTSS (R10)(DI*1), Z8
+	VFMADD231PS  256(AX)(R11*4), Z8, Z4
+	VFMADD231PS  320(AX)(R11*4), Z8, Z5
+	VFMADD231PS  384(AX)(R11*4), Z8, Z6
+	VFMADD231PS  448(AX)(R11*4), Z8, Z7
+	ADDQ         $0x04, R8
+	ADDQ         $0x04, R10
+	DECQ         R9
+	JNZ          keys5
+	VMULPS.BCST  (BX), Z0, Z0
+	VMOVUPS      Z0, (CX)
+	VMULPS.BCST  (BX), Z1, Z1
+	VMOVUPS      Z1, 64(CX)
+	VMULPS.BCST  (BX), Z2, Z2
+	VMOVUPS      Z2, 128(CX)
+	VMULPS.BCST  (BX), Z3, Z3
+	VMOVUPS      Z3, 192(CX)
+	VMULPS.BCST  16(BX), Z4, Z4
+	VMOVUPS      Z4, 256(CX)
+	VMULPS.BCST  16(BX), Z5, Z5
+	VMOVUPS      Z5, 320(CX)
+	VMULPS.BCST  16(BX), Z6, Z6
+	VMOVUPS      Z6, 384(CX)
+	VMULPS.BCST  16(BX), Z7, Z7
+	VMOVUPS      Z7, 448(CX)
+	ADDQ         DI, DX
+	ADDQ         $0x10, BX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	ADDQ         DI, DX
+	ADDQ         $0x10, BX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	SUBQ         $0x00000002, heads+56(FP)
+	JMP          headsOf64
+
+noHeadsOf64:
+	CMPQ heads+56(FP), $0x00000000
+	JEQ  done
+
+values:
+	XORQ R8, R8
+	MOVQ SI, R9
+
+columns7:
+	CMPQ   R9, $0x00000100
+	JLT    narrower8
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	MOVQ   offsets+40(FP), R11
+	LEAQ   (AX)(R8*1), R10
+	XORQ   R12, R12
+
+keys9:
+	MOVL         (R11)(R12*4), R13
+	VBROADCASTSS (DX)(R12*4), Z4
+	VFMADD231PS  (R10)(R13*4), Z4, Z0
+	VFMADD231PS  64(R10)(R13*4), Z4, Z1
+	VFMADD231PS  128(R10)(R13*4), Z4, Z2
+	VFMADD231PS  192(R10)(R13*4), Z4, Z3
+	INCQ         R12
+	CMPQ         R12, nk+48(FP)
+	JLT          keys9
+	VMULPS.BCST  (BX), Z0, Z0
+	VMOVUPS      Z0, (CX)(R8*1)
+	VMULPS.BCST  (BX), Z1, Z1
+	VMOVUPS      Z1, 64(CX)(R8*1)
+	VMULPS.BCST  (BX), Z2, Z2
+	VMOVUPS      Z2, 128(CX)(R8*1)
+	VMULPS.BCST  (BX), Z3, Z3
+	VMOVUPS      Z3, 192(CX)(R8*1)
+	ADDQ         $0x00000100, R8
+	SUBQ         $0x00000100, R9
+	JMP          columns7
+
+narrower8:
+columns10:
+	CMPQ   R9, $0x00000080
+	JLT    narrower11
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   offsets+40(FP), R11
+	LEAQ   (AX)(R8*1), R10
+	XORQ   R12, R12
+
+keys12:
+	MOVL         (R11)(R12*4), R13
+	VBROADCASTSS (DX)(R12*4), Z2
+	VFMADD231PS  (R10)(R13*4), Z2, Z0
+	VFMADD231PS  64(R10)(R13*4), Z2, Z1
+	INCQ         R12
+	CMPQ         R12, nk+48(FP)
+	JLT          keys12
+	VMULPS.BCST  (BX), Z0, Z0
+	VMOVUPS      Z0, (CX)(R8*1)
+	VMULPS.BCST  (BX), Z1, Z1
+	VMOVUPS      Z1, 64(CX)(R8*1)
+	ADDQ         $0x00000080, R8
+	SUBQ         $0x00000080, R9
+	JMP          columns10
+
+narrower11:
+columns13:
+	CMPQ    R9, $0x00000000
+	JLE     headDone6
+	VXORPS  Z0, Z0, Z0
+	MOVQ    offsets+40(FP), R11
+	LEAQ    (AX)(R8*1), R10
+	MOVQ    R9, R12
+	SHRQ    $0x02, R12
+	MOVQ    $0x00000010, R13
+	CMPQ    R12, R13
+	CMOVQLT R12, R13
+	MOVL    $0xffffffff, R12
+	BZHIL   R13, R12, R12
+	KMOVW   R12, K1
+	XORQ    R12, R12
+
+keys15:
+	MOVL         (R11)(R12*4), R13
+	VBROADCASTSS (DX)(R12*4), Z1
+	VFMADD231PS  (R10)(R13*4), Z1, K1, Z0
+	INCQ         R12
+	CMPQ         R12, nk+48(FP)
+	JLT          keys15
+	VMULPS.BCST  (BX), Z0, Z0
+	VMOVUPS      Z0, K1, (CX)(R8*1)
+	ADDQ         $0x00000040, R8
+	SUBQ         $0x00000040, R9
+	JMP          columns13
+
+headDone6:
+	ADDQ DI, DX
+	ADDQ $0x10, BX
+	ADDQ SI, AX
+	ADDQ SI, CX
+	SUBQ $0x00000001, heads+56(FP)
+	JNZ  values
+
+done:
+	VZEROUPPER
+	RET
+
+// func expRowsAVX512(scores *float32, maxima *float32, inverses *float32, rows int, pitch int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·expRowsAVX512(SB), NOSPLIT, $0-40
+	MOVQ scores+0(FP), AX
+	MOVQ maxima+8(FP), CX
+	MOVQ inverses+16(FP), DX
+	MOVQ pitch+32(FP), BX
+	MOVQ rows+24(FP), SI
+	SHLQ $0x02, BX
+	SUBQ $0x00000004, SI
+	JLT  few
+
+four:
+	VMOVUPS      (CX), Z0
 	VXORPS       Z1, Z1, Z1
-	VBROADCASTSS const_ff800000<>+0(SB), Z2
+	VMOVUPS      64(CX), Z2
 	VXORPS       Z3, Z3, Z3
-	VBROADCASTSS const_ff800000<>+0(SB), Z4
+	VMOVUPS      128(CX), Z4
 	VXORPS       Z5, Z5, Z5
-	VBROADCASTSS const_ff800000<>+0(SB), Z6
+	VMOVUPS      192(CX), Z6
 	VXORPS       Z7, Z7, Z7
-	XORQ         SI, SI
-
-block4:
-	LEAQ         (AX)(SI*1), DI
-	VMAXPS       (DI), Z0, Z0
-	VMAXPS       (DI)(CX*1), Z2, Z2
-	VMAXPS       (DI)(CX*2), Z4, Z4
-	VMAXPS       (DI)(BX*1), Z6, Z6
-	ADDQ         $0x00000040, SI
-	CMPQ         SI, CX
-	JLT          block4
 	VINSERTF64X4 $0x01, Y2, Z0, Z8
 	VSHUFF64X2   $0xee, Z2, Z0, Z0
 	VMAXPS       Z0, Z8, Z8
@@ -245,11 +499,12 @@ block4:
 	VSHUFF32X4   $0x55, Z2, Z2, Z4
 	VSHUFF32X4   $0xaa, Z2, Z2, Z6
 	VSHUFF32X4   $0xff, Z2, Z2, Z2
-	XORQ         SI, SI
+	LEAQ         (BX)(BX*2), DI
+	MOVQ         AX, R8
+	LEAQ         (AX)(BX*1), R9
 
-block5:
-	LEAQ         (AX)(SI*1), DI
-	VMOVUPS      (DI), Z8
+block16:
+	VMOVUPS      (R8), Z8
 	VSUBPS       Z0, Z8, Z8
 	VBROADCASTSS const_42b20000<>+0(SB), Z9
 	VMINPS       Z8, Z9, Z8
@@ -275,9 +530,9 @@ block5:
 	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
 	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (DI)
+	VMOVUPS      Z8, (R8)
 	VADDPS       Z8, Z1, Z1
-	VMOVUPS      (DI)(CX*1), Z8
+	VMOVUPS      (R8)(BX*1), Z8
 	VSUBPS       Z4, Z8, Z8
 	VBROADCASTSS const_42b20000<>+0(SB), Z9
 	VMINPS       Z8, Z9, Z8
@@ -303,9 +558,9 @@ block5:
 	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
 	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (DI)(CX*1)
+	VMOVUPS      Z8, (R8)(BX*1)
 	VADDPS       Z8, Z3, Z3
-	VMOVUPS      (DI)(CX*2), Z8
+	VMOVUPS      (R8)(BX*2), Z8
 	VSUBPS       Z6, Z8, Z8
 	VBROADCASTSS const_42b20000<>+0(SB), Z9
 	VMINPS       Z8, Z9, Z8
@@ -331,9 +586,9 @@ block5:
 	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
 	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (DI)(CX*2)
+	VMOVUPS      Z8, (R8)(BX*2)
 	VADDPS       Z8, Z5, Z5
-	VMOVUPS      (DI)(BX*1), Z8
+	VMOVUPS      (R8)(DI*1), Z8
 	VSUBPS       Z2, Z8, Z8
 	VBROADCASTSS const_42b20000<>+0(SB), Z9
 	VMINPS       Z8, Z9, Z8
@@ -359,65 +614,43 @@ block5:
 	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
 	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
 	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (DI)(BX*1)
+	VMOVUPS      Z8, (R8)(DI*1)
 	VADDPS       Z8, Z7, Z7
-	ADDQ         $0x00000040, SI
-	CMPQ         SI, CX
-	JLT          block5
-	VINSERTF64X4 $0x01, Y3, Z1, Z0
-	VSHUFF64X2   $0xee, Z3, Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	VINSERTF64X4 $0x01, Y7, Z5, Z1
-	VSHUFF64X2   $0xee, Z7, Z5, Z2
-	VADDPS       Z2, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z0, Z2
-	VSHUFF32X4   $0xdd, Z1, Z0, Z0
-	VADDPS       Z0, Z2, Z2
-	VPERMILPS    $0x4e, Z2, Z0
-	VADDPS       Z0, Z2, Z2
-	VPERMILPS    $0xb1, Z2, Z0
-	VADDPS       Z0, Z2, Z2
+	ADDQ         $0x00000040, R8
+	CMPQ         R8, R9
+	JLT          block16
 	VBROADCASTSS const_3f800000<>+0(SB), Z0
-	VDIVPS       Z2, Z0, Z2
-	VSHUFF32X4   $0x00, Z2, Z2, Z0
-	VSHUFF32X4   $0x55, Z2, Z2, Z1
-	VSHUFF32X4   $0xaa, Z2, Z2, Z3
-	VSHUFF32X4   $0xff, Z2, Z2, Z2
-	XORQ         SI, SI
+	VINSERTF64X4 $0x01, Y3, Z1, Z2
+	VSHUFF64X2   $0xee, Z3, Z1, Z1
+	VADDPS       Z1, Z2, Z2
+	VINSERTF64X4 $0x01, Y7, Z5, Z1
+	VSHUFF64X2   $0xee, Z7, Z5, Z3
+	VADDPS       Z3, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z2, Z3
+	VSHUFF32X4   $0xdd, Z1, Z2, Z1
+	VADDPS       Z1, Z3, Z3
+	VPERMILPS    $0x4e, Z3, Z1
+	VADDPS       Z1, Z3, Z3
+	VPERMILPS    $0xb1, Z3, Z1
+	VADDPS       Z1, Z3, Z3
+	VDIVPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (DX)
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         BX, AX
+	ADDQ         BX, AX
+	ADDQ         BX, AX
+	ADDQ         BX, AX
+	SUBQ         $0x00000004, SI
+	JGE          four
 
-block6:
-	LEAQ    (AX)(SI*1), DI
-	VMULPS  (DI), Z0, Z4
-	VMOVUPS Z4, (DI)
-	VMULPS  (DI)(CX*1), Z1, Z4
-	VMOVUPS Z4, (DI)(CX*1)
-	VMULPS  (DI)(CX*2), Z3, Z4
-	VMOVUPS Z4, (DI)(CX*2)
-	VMULPS  (DI)(BX*1), Z2, Z4
-	VMOVUPS Z4, (DI)(BX*1)
-	ADDQ    $0x00000040, SI
-	CMPQ    SI, CX
-	JLT     block6
-	LEAQ    (AX)(CX*4), AX
-	SUBQ    $0x00000004, DX
-	JGE     fourHeads
+few:
+	ADDQ $0x00000004, SI
+	JZ   done
 
-fewHeads:
-	ADDQ $0x00000004, DX
-	JZ   weights
-
-lastHeads:
-	LEAQ         (CX)(CX*2), BX
-	VBROADCASTSS const_ff800000<>+0(SB), Z0
-	VXORPS       Z1, Z1, Z1
-	XORQ         BX, BX
-
-block7:
-	LEAQ          (AX)(BX*1), SI
-	VMAXPS        (SI), Z0, Z0
-	ADDQ          $0x00000040, BX
-	CMPQ          BX, CX
-	JLT           block7
+one:
+	VMOVUPS       (CX), Z0
+	VXORPS        Z1, Z1, Z1
 	VEXTRACTF64X4 $0x01, Z0, Y2
 	VMAXPS        Y2, Y0, Y2
 	VEXTRACTF32X4 $0x01, Y2, X0
@@ -427,11 +660,12 @@ block7:
 	VPERMILPS     $0xb1, X0, X2
 	VMAXPS        X2, X0, X0
 	VBROADCASTSS  X0, Z0
-	XORQ          BX, BX
+	LEAQ          (BX)(BX*2), DI
+	MOVQ          AX, DI
+	LEAQ          (AX)(BX*1), R8
 
-block8:
-	LEAQ          (AX)(BX*1), SI
-	VMOVUPS       (SI), Z2
+block17:
+	VMOVUPS       (DI), Z2
 	VSUBPS        Z0, Z2, Z2
 	VBROADCASTSS  const_42b20000<>+0(SB), Z3
 	VMINPS        Z2, Z3, Z2
@@ -457,252 +691,27 @@ block8:
 	VADDPS.BCST   const_3f800000<>+0(SB), Z4, Z4
 	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z2, K1
 	VSCALEFPS.Z   Z3, Z4, K1, Z2
-	VMOVUPS       Z2, (SI)
+	VMOVUPS       Z2, (DI)
 	VADDPS        Z2, Z1, Z1
-	ADDQ          $0x00000040, BX
-	CMPQ          BX, CX
-	JLT           block8
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X0, X1, X1
-	VBROADCASTSS  X1, Z0
-	VBROADCASTSS  const_3f800000<>+0(SB), Z1
-	VDIVPS        Z0, Z1, Z0
-	XORQ          BX, BX
-
-block9:
-	LEAQ    (AX)(BX*1), SI
-	VMULPS  (SI), Z0, Z1
-	VMOVUPS Z1, (SI)
-	ADDQ    $0x00000040, BX
-	CMPQ    BX, CX
-	JLT     block9
-	ADDQ    CX, AX
-	DECQ    DX
-	JNZ     lastHeads
-
-weights:
-	MOVQ v+24(FP), AX
-	MOVQ out+0(FP), CX
-	MOVQ scores+48(FP), DX
-	MOVQ headDim+80(FP), BX
-	MOVQ pitch+56(FP), SI
-	SHLQ $0x02, BX
-	SHLQ $0x02, SI
-	CMPQ BX, $0x00000080
-	JNE  noHeadsOf32
-
-headsOf32:
-	CMPQ   heads+72(FP), $0x00000004
-	JLT    noHeadsOf32
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   vOffsets+40(FP), DI
-	MOVQ   nk+64(FP), R8
-	MOVQ   DX, R9
-	LEAQ   (SI)(SI*2), R10
-
-keys10:
-	MOVL         (DI), R11
-	VBROADCASTSS (R9), Z8
-	VFMADD231PS  (AX)(R11*4), Z8, Z0
-	VFMADD231PS  64(AX)(R11*4), Z8, Z1
-	VBROADCASTSS (R9)(SI*1), Z8
-	VFMADD231PS  128(AX)(R11*4), Z8, Z2
-	VFMADD231PS  192(AX)(R11*4), Z8, Z3
-	VBROADCASTSS (R9)(SI*2), Z8
-	VFMADD231PS  256(AX)(R11*4), Z8, Z4
-	VFMADD231PS  320(AX)(R11*4), Z8, Z5
-	VBROADCASTSS (R9)(R10*1), Z8
-	VFMADD231PS  384(AX)(R11*4), Z8, Z6
-	VFMADD231PS  448(AX)(R11*4), Z8, Z7
-	ADDQ         $0x04, DI
-	ADDQ         $0x04, R9
-	DECQ         R8
-	JNZ          keys10
-	VMOVUPS      Z0, (CX)
-	VMOVUPS      Z1, 64(CX)
-	VMOVUPS      Z2, 128(CX)
-	VMOVUPS      Z3, 192(CX)
-	VMOVUPS      Z4, 256(CX)
-	VMOVUPS      Z5, 320(CX)
-	VMOVUPS      Z6, 384(CX)
-	VMOVUPS      Z7, 448(CX)
-	ADDQ         SI, DX
-	ADDQ         BX, AX
-	ADDQ         BX, CX
-	ADDQ         SI, DX
-	ADDQ         BX, AX
-	ADDQ         BX, CX
-	ADDQ         SI, DX
-	ADDQ         BX, AX
-	ADDQ         BX, CX
-	ADDQ         SI, DX
-	ADDQ         BX, AX
-	ADDQ         BX, CX
-	SUBQ         $0x00000004, heads+72(FP)
-	JMP          headsOf32
-
-noHeadsOf32:
-	CMPQ BX, $0x00000100
-	JNE  noHeadsOf64
-
-headsOf64:
-	CMPQ   heads+72(FP), $0x00000002
-	JLT    noHeadsOf64
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   vOffsets+40(FP), DI
-	MOVQ   nk+64(FP), R8
-	MOVQ   DX, R9
-	LEAQ   (SI)(SI*2), R10
-
-keys11:
-	MOVL         (DI), R10
-	VBROADCASTSS (R9), Z8
-	VFMADD231PS  (AX)(R10*4), Z8, Z0
-	VFMADD231PS  64(AX)(R10*4), Z8, Z1
-	VFMADD231PS  128(AX)(R10*4), Z8, Z2
-	VFMADD231PS  192(AX)(R10*4), Z8, Z3
-	VBROADCASTSS (R9)(SI*1), Z8
-	VFMADD231PS  256(AX)(R10*4), Z8, Z4
-	VFMADD231PS  320(AX)(R10*4), Z8, Z5
-	VFMADD231PS  384(AX)(R10*4), Z8, Z6
-	VFMADD231PS  448(AX)(R10*4), Z8, Z7
-	ADDQ         $0x04, DI
-	ADDQ         $0x04, R9
-	DECQ         R8
-	JNZ          keys11
-	VMOVUPS      Z0, (CX)
-	VMOVUPS      Z1, 64(CX)
-	VMOVUPS      Z2, 128(CX)
-	VMOVUPS      Z3, 192(CX)
-	VMOVUPS      Z4, 256(CX)
-	VMOVUPS      Z5, 320(CX)
-	VMOVUPS      Z6, 384(CX)
-	VMOVUPS      Z7, 448(CX)
-	ADDQ         SI, DX
-	ADDQ         BX, AX
-	ADDQ         BX, CX
-	ADDQ         SI, DX
-	ADDQ         BX, AX
-	ADDQ         BX, CX
-	SUBQ         $0x00000002, heads+72(FP)
-	JMP          headsOf64
-
-noHeadsOf64:
-	CMPQ heads+72(FP), $0x00000000
-	JEQ  done
-
-values:
-	XORQ DI, DI
-	MOVQ BX, R8
-
-columns13:
-	CMPQ   R8, $0x00000100
-	JLT    narrower14
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	MOVQ   vOffsets+40(FP), R10
-	LEAQ   (AX)(DI*1), R9
-	XORQ   R11, R11
-
-keys15:
-	MOVL         (R10)(R11*4), R12
-	VBROADCASTSS (DX)(R11*4), Z4
-	VFMADD231PS  (R9)(R12*4), Z4, Z0
-	VFMADD231PS  64(R9)(R12*4), Z4, Z1
-	VFMADD231PS  128(R9)(R12*4), Z4, Z2
-	VFMADD231PS  192(R9)(R12*4), Z4, Z3
-	INCQ         R11
-	CMPQ         R11, nk+64(FP)
-	JLT          keys15
-	VMOVUPS      Z0, (CX)(DI*1)
-	VMOVUPS      Z1, 64(CX)(DI*1)
-	VMOVUPS      Z2, 128(CX)(DI*1)
-	VMOVUPS      Z3, 192(CX)(DI*1)
-	ADDQ         $0x00000100, DI
-	SUBQ         $0x00000100, R8
-	JMP          columns13
-
-narrower14:
-columns16:
-	CMPQ   R8, $0x00000080
-	JLT    narrower17
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	MOVQ   vOffsets+40(FP), R10
-	LEAQ   (AX)(DI*1), R9
-	XORQ   R11, R11
-
-keys18:
-	MOVL         (R10)(R11*4), R12
-	VBROADCASTSS (DX)(R11*4), Z2
-	VFMADD231PS  (R9)(R12*4), Z2, Z0
-	VFMADD231PS  64(R9)(R12*4), Z2, Z1
-	INCQ         R11
-	CMPQ         R11, nk+64(FP)
-	JLT          keys18
-	VMOVUPS      Z0, (CX)(DI*1)
-	VMOVUPS      Z1, 64(CX)(DI*1)
-	ADDQ         $0x00000080, DI
-	SUBQ         $0x00000080, R8
-	JMP          columns16
-
-narrower17:
-columns19:
-	CMPQ    R8, $0x00000000
-	JLE     headDone12
-	VXORPS  Z0, Z0, Z0
-	MOVQ    vOffsets+40(FP), R10
-	LEAQ    (AX)(DI*1), R9
-	MOVQ    R8, R11
-	SHRQ    $0x02, R11
-	MOVQ    $0x00000010, R12
-	CMPQ    R11, R12
-	CMOVQLT R11, R12
-	MOVL    $0xffffffff, R11
-	BZHIL   R12, R11, R11
-	KMOVW   R11, K1
-	XORQ    R11, R11
-
-keys21:
-	MOVL         (R10)(R11*4), R12
-	VBROADCASTSS (DX)(R11*4), Z1
-	VFMADD231PS  (R9)(R12*4), Z1, K1, Z0
-	INCQ         R11
-	CMPQ         R11, nk+64(FP)
-	JLT          keys21
-	VMOVUPS      Z0, K1, (CX)(DI*1)
-	ADDQ         $0x00000040, DI
-	SUBQ         $0x00000040, R8
-	JMP          columns19
-
-headDone12:
-	ADDQ SI, DX
-	ADDQ BX, AX
-	ADDQ BX, CX
-	SUBQ $0x00000001, heads+72(FP)
-	JNZ  values
+	ADDQ          $0x00000040, DI
+	CMPQ          DI, R8
+	JLT           block17
+	VMOVSS        const_3f800000<>+0(SB), X0
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VADDPS        Y2, Y1, Y2
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VADDPS        X1, X2, X1
+	VPERMILPS     $0x4e, X1, X2
+	VADDPS        X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VADDPS        X2, X1, X1
+	VDIVSS        X1, X0, X0
+	VMOVSS        X0, (DX)
+	ADDQ          $0x00000040, CX
+	ADDQ          $0x00000010, DX
+	ADDQ          BX, AX
+	DECQ          SI
+	JNZ           one
 
 done:
 	VZEROUPPER
@@ -900,141 +909,87 @@ elements:
 	VZEROUPPER
 	RET
 
-// func attendTiles32AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
-TEXT ·attendTiles32AVX512(SB), NOSPLIT, $0-92
-tile:
-	MOVQ    pitch+64(FP), AX
-	SHLQ    $0x02, AX
-	MOVQ    qStride+24(FP), CX
-	MOVQ    q+16(FP), DX
-	LEAQ    (DX)(CX*1), BX
-	CMPQ    nq+72(FP), $0x00000001
-	CMOVQLE DX, BX
-	LEAQ    (BX)(CX*1), SI
-	CMPQ    nq+72(FP), $0x00000002
-	CMOVQLE BX, SI
-	LEAQ    (SI)(CX*1), CX
-	CMPQ    nq+72(FP), $0x00000003
-	CMOVQLE SI, CX
-	MOVQ    t+32(FP), DI
-	MOVQ    scores+56(FP), R8
-	MOVQ    nk+80(FP), R9
-	LEAQ    (AX)(AX*2), R10
+// func tileScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32, qStride int, t *float32, nq int, nk int, scale float32)
+// Requires: AVX, AVX512F, BMI2, CMOV
+TEXT ·tileScores32AVX512(SB), NOSPLIT, $0-68
+	MOVQ pitch+16(FP), AX
+	SHLQ $0x02, AX
+	LEAQ (AX)(AX*2), CX
+	MOVQ scores+0(FP), DX
+	MOVQ maxima+8(FP), BX
 
-group22:
-	IMUL3Q           $0x00000000, AX, R11
-	VMOVUPS          (DI)(R11*1), Z0
-	VMULPS.BCST      (DX), Z0, Z1
-	VMULPS.BCST      (BX), Z0, Z2
-	VMULPS.BCST      (SI), Z0, Z3
-	VMULPS.BCST      (CX), Z0, Z0
-	IMUL3Q           $0x00000010, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VFMADD231PS.BCST 64(DX), Z4, Z1
-	VFMADD231PS.BCST 64(BX), Z4, Z2
-	VFMADD231PS.BCST 64(SI), Z4, Z3
-	VFMADD231PS.BCST 64(CX), Z4, Z0
-	IMUL3Q           $0x00000008, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      32(DX), Z4, Z5
-	VMULPS.BCST      32(BX), Z4, Z6
-	VMULPS.BCST      32(SI), Z4, Z7
-	VMULPS.BCST      32(CX), Z4, Z4
-	IMUL3Q           $0x00000018, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 96(DX), Z8, Z5
-	VFMADD231PS.BCST 96(BX), Z8, Z6
-	VFMADD231PS.BCST 96(SI), Z8, Z7
-	VFMADD231PS.BCST 96(CX), Z8, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	IMUL3Q           $0x00000004, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      16(DX), Z4, Z5
-	VMULPS.BCST      16(BX), Z4, Z6
-	VMULPS.BCST      16(SI), Z4, Z7
-	VMULPS.BCST      16(CX), Z4, Z4
-	IMUL3Q           $0x00000014, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 80(DX), Z8, Z5
-	VFMADD231PS.BCST 80(BX), Z8, Z6
-	VFMADD231PS.BCST 80(SI), Z8, Z7
-	VFMADD231PS.BCST 80(CX), Z8, Z4
-	IMUL3Q           $0x0000000c, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      48(DX), Z8, Z9
-	VMULPS.BCST      48(BX), Z8, Z10
-	VMULPS.BCST      48(SI), Z8, Z11
-	VMULPS.BCST      48(CX), Z8, Z8
-	IMUL3Q           $0x0000001c, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 112(DX), Z12, Z9
-	VFMADD231PS.BCST 112(BX), Z12, Z10
-	VFMADD231PS.BCST 112(SI), Z12, Z11
-	VFMADD231PS.BCST 112(CX), Z12, Z8
+tile:
+	MOVQ         qStride+32(FP), SI
+	MOVQ         q+24(FP), DI
+	LEAQ         (DI)(SI*1), R8
+	CMPQ         nq+48(FP), $0x00000001
+	CMOVQLE      DI, R8
+	LEAQ         (R8)(SI*1), R9
+	CMPQ         nq+48(FP), $0x00000002
+	CMOVQLE      R8, R9
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         nq+48(FP), $0x00000003
+	CMOVQLE      R9, SI
+	MOVQ         t+40(FP), R10
+	MOVQ         nk+56(FP), R11
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VBROADCASTSS const_ff800000<>+0(SB), Z1
+	VBROADCASTSS const_ff800000<>+0(SB), Z2
+	VBROADCASTSS const_ff800000<>+0(SB), Z3
+
+group18:
+	IMUL3Q           $0x00000000, AX, R12
+	VMOVUPS          (R10)(R12*1), Z4
+	VMULPS.BCST      (DI), Z4, Z5
+	VMULPS.BCST      (R8), Z4, Z6
+	VMULPS.BCST      (R9), Z4, Z7
+	VMULPS.BCST      (SI), Z4, Z4
+	IMUL3Q           $0x00000010, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VFMADD231PS.BCST 64(DI), Z8, Z5
+	VFMADD231PS.BCST 64(R8), Z8, Z6
+	VFMADD231PS.BCST 64(R9), Z8, Z7
+	VFMADD231PS.BCST 64(SI), Z8, Z4
+	IMUL3Q           $0x00000008, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      32(DI), Z8, Z9
+	VMULPS.BCST      32(R8), Z8, Z10
+	VMULPS.BCST      32(R9), Z8, Z11
+	VMULPS.BCST      32(SI), Z8, Z8
+	IMUL3Q           $0x00000018, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 96(DI), Z12, Z9
+	VFMADD231PS.BCST 96(R8), Z12, Z10
+	VFMADD231PS.BCST 96(R9), Z12, Z11
+	VFMADD231PS.BCST 96(SI), Z12, Z8
 	VADDPS           Z9, Z5, Z5
 	VADDPS           Z10, Z6, Z6
 	VADDPS           Z11, Z7, Z7
 	VADDPS           Z8, Z4, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	IMUL3Q           $0x00000002, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      8(DX), Z4, Z5
-	VMULPS.BCST      8(BX), Z4, Z6
-	VMULPS.BCST      8(SI), Z4, Z7
-	VMULPS.BCST      8(CX), Z4, Z4
-	IMUL3Q           $0x00000012, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 72(DX), Z8, Z5
-	VFMADD231PS.BCST 72(BX), Z8, Z6
-	VFMADD231PS.BCST 72(SI), Z8, Z7
-	VFMADD231PS.BCST 72(CX), Z8, Z4
-	IMUL3Q           $0x0000000a, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      40(DX), Z8, Z9
-	VMULPS.BCST      40(BX), Z8, Z10
-	VMULPS.BCST      40(SI), Z8, Z11
-	VMULPS.BCST      40(CX), Z8, Z8
-	IMUL3Q           $0x0000001a, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 104(DX), Z12, Z9
-	VFMADD231PS.BCST 104(BX), Z12, Z10
-	VFMADD231PS.BCST 104(SI), Z12, Z11
-	VFMADD231PS.BCST 104(CX), Z12, Z8
-	VADDPS           Z9, Z5, Z5
-	VADDPS           Z10, Z6, Z6
-	VADDPS           Z11, Z7, Z7
-	VADDPS           Z8, Z4, Z4
-	IMUL3Q           $0x00000006, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      24(DX), Z8, Z9
-	VMULPS.BCST      24(BX), Z8, Z10
-	VMULPS.BCST      24(SI), Z8, Z11
-	VMULPS.BCST      24(CX), Z8, Z8
-	IMUL3Q           $0x00000016, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 88(DX), Z12, Z9
-	VFMADD231PS.BCST 88(BX), Z12, Z10
-	VFMADD231PS.BCST 88(SI), Z12, Z11
-	VFMADD231PS.BCST 88(CX), Z12, Z8
-	IMUL3Q           $0x0000000e, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      56(DX), Z12, Z13
-	VMULPS.BCST      56(BX), Z12, Z14
-	VMULPS.BCST      56(SI), Z12, Z15
-	VMULPS.BCST      56(CX), Z12, Z12
-	IMUL3Q           $0x0000001e, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 120(DX), Z16, Z13
-	VFMADD231PS.BCST 120(BX), Z16, Z14
-	VFMADD231PS.BCST 120(SI), Z16, Z15
-	VFMADD231PS.BCST 120(CX), Z16, Z12
+	IMUL3Q           $0x00000004, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      16(DI), Z8, Z9
+	VMULPS.BCST      16(R8), Z8, Z10
+	VMULPS.BCST      16(R9), Z8, Z11
+	VMULPS.BCST      16(SI), Z8, Z8
+	IMUL3Q           $0x00000014, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 80(DI), Z12, Z9
+	VFMADD231PS.BCST 80(R8), Z12, Z10
+	VFMADD231PS.BCST 80(R9), Z12, Z11
+	VFMADD231PS.BCST 80(SI), Z12, Z8
+	IMUL3Q           $0x0000000c, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      48(DI), Z12, Z13
+	VMULPS.BCST      48(R8), Z12, Z14
+	VMULPS.BCST      48(R9), Z12, Z15
+	VMULPS.BCST      48(SI), Z12, Z12
+	IMUL3Q           $0x0000001c, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 112(DI), Z16, Z13
+	VFMADD231PS.BCST 112(R8), Z16, Z14
+	VFMADD231PS.BCST 112(R9), Z16, Z15
+	VFMADD231PS.BCST 112(SI), Z16, Z12
 	VADDPS           Z13, Z9, Z9
 	VADDPS           Z14, Z10, Z10
 	VADDPS           Z15, Z11, Z11
@@ -1043,122 +998,58 @@ group22:
 	VADDPS           Z10, Z6, Z6
 	VADDPS           Z11, Z7, Z7
 	VADDPS           Z8, Z4, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	IMUL3Q           $0x00000001, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      4(DX), Z4, Z5
-	VMULPS.BCST      4(BX), Z4, Z6
-	VMULPS.BCST      4(SI), Z4, Z7
-	VMULPS.BCST      4(CX), Z4, Z4
-	IMUL3Q           $0x00000011, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 68(DX), Z8, Z5
-	VFMADD231PS.BCST 68(BX), Z8, Z6
-	VFMADD231PS.BCST 68(SI), Z8, Z7
-	VFMADD231PS.BCST 68(CX), Z8, Z4
-	IMUL3Q           $0x00000009, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      36(DX), Z8, Z9
-	VMULPS.BCST      36(BX), Z8, Z10
-	VMULPS.BCST      36(SI), Z8, Z11
-	VMULPS.BCST      36(CX), Z8, Z8
-	IMUL3Q           $0x00000019, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 100(DX), Z12, Z9
-	VFMADD231PS.BCST 100(BX), Z12, Z10
-	VFMADD231PS.BCST 100(SI), Z12, Z11
-	VFMADD231PS.BCST 100(CX), Z12, Z8
-	VADDPS           Z9, Z5, Z5
-	VADDPS           Z10, Z6, Z6
-	VADDPS           Z11, Z7, Z7
-	VADDPS           Z8, Z4, Z4
-	IMUL3Q           $0x00000005, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      20(DX), Z8, Z9
-	VMULPS.BCST      20(BX), Z8, Z10
-	VMULPS.BCST      20(SI), Z8, Z11
-	VMULPS.BCST      20(CX), Z8, Z8
-	IMUL3Q           $0x00000015, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 84(DX), Z12, Z9
-	VFMADD231PS.BCST 84(BX), Z12, Z10
-	VFMADD231PS.BCST 84(SI), Z12, Z11
-	VFMADD231PS.BCST 84(CX), Z12, Z8
-	IMUL3Q           $0x0000000d, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      52(DX), Z12, Z13
-	VMULPS.BCST      52(BX), Z12, Z14
-	VMULPS.BCST      52(SI), Z12, Z15
-	VMULPS.BCST      52(CX), Z12, Z12
-	IMUL3Q           $0x0000001d, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 116(DX), Z16, Z13
-	VFMADD231PS.BCST 116(BX), Z16, Z14
-	VFMADD231PS.BCST 116(SI), Z16, Z15
-	VFMADD231PS.BCST 116(CX), Z16, Z12
+	IMUL3Q           $0x00000002, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      8(DI), Z8, Z9
+	VMULPS.BCST      8(R8), Z8, Z10
+	VMULPS.BCST      8(R9), Z8, Z11
+	VMULPS.BCST      8(SI), Z8, Z8
+	IMUL3Q           $0x00000012, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 72(DI), Z12, Z9
+	VFMADD231PS.BCST 72(R8), Z12, Z10
+	VFMADD231PS.BCST 72(R9), Z12, Z11
+	VFMADD231PS.BCST 72(SI), Z12, Z8
+	IMUL3Q           $0x0000000a, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      40(DI), Z12, Z13
+	VMULPS.BCST      40(R8), Z12, Z14
+	VMULPS.BCST      40(R9), Z12, Z15
+	VMULPS.BCST      40(SI), Z12, Z12
+	IMUL3Q           $0x0000001a, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 104(DI), Z16, Z13
+	VFMADD231PS.BCST 104(R8), Z16, Z14
+	VFMADD231PS.BCST 104(R9), Z16, Z15
+	VFMADD231PS.BCST 104(SI), Z16, Z12
 	VADDPS           Z13, Z9, Z9
 	VADDPS           Z14, Z10, Z10
 	VADDPS           Z15, Z11, Z11
 	VADDPS           Z12, Z8, Z8
-	VADDPS           Z9, Z5, Z5
-	VADDPS           Z10, Z6, Z6
-	VADDPS           Z11, Z7, Z7
-	VADDPS           Z8, Z4, Z4
-	IMUL3Q           $0x00000003, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      12(DX), Z8, Z9
-	VMULPS.BCST      12(BX), Z8, Z10
-	VMULPS.BCST      12(SI), Z8, Z11
-	VMULPS.BCST      12(CX), Z8, Z8
-	IMUL3Q           $0x00000013, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 76(DX), Z12, Z9
-	VFMADD231PS.BCST 76(BX), Z12, Z10
-	VFMADD231PS.BCST 76(SI), Z12, Z11
-	VFMADD231PS.BCST 76(CX), Z12, Z8
-	IMUL3Q           $0x0000000b, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      44(DX), Z12, Z13
-	VMULPS.BCST      44(BX), Z12, Z14
-	VMULPS.BCST      44(SI), Z12, Z15
-	VMULPS.BCST      44(CX), Z12, Z12
-	IMUL3Q           $0x0000001b, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 108(DX), Z16, Z13
-	VFMADD231PS.BCST 108(BX), Z16, Z14
-	VFMADD231PS.BCST 108(SI), Z16, Z15
-	VFMADD231PS.BCST 108(CX), Z16, Z12
-	VADDPS           Z13, Z9, Z9
-	VADDPS           Z14, Z10, Z10
-	VADDPS           Z15, Z11, Z11
-	VADDPS           Z12, Z8, Z8
-	IMUL3Q           $0x00000007, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      28(DX), Z12, Z13
-	VMULPS.BCST      28(BX), Z12, Z14
-	VMULPS.BCST      28(SI), Z12, Z15
-	VMULPS.BCST      28(CX), Z12, Z12
-	IMUL3Q           $0x00000017, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 92(DX), Z16, Z13
-	VFMADD231PS.BCST 92(BX), Z16, Z14
-	VFMADD231PS.BCST 92(SI), Z16, Z15
-	VFMADD231PS.BCST 92(CX), Z16, Z12
-	IMUL3Q           $0x0000000f, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VMULPS.BCST      60(DX), Z16, Z17
-	VMULPS.BCST      60(BX), Z16, Z18
-	VMULPS.BCST      60(SI), Z16, Z19
-	VMULPS.BCST      60(CX), Z16, Z16
-	IMUL3Q           $0x0000001f, AX, R11
-	VMOVUPS          (DI)(R11*1), Z20
-	VFMADD231PS.BCST 124(DX), Z20, Z17
-	VFMADD231PS.BCST 124(BX), Z20, Z18
-	VFMADD231PS.BCST 124(SI), Z20, Z19
-	VFMADD231PS.BCST 124(CX), Z20, Z16
+	IMUL3Q           $0x00000006, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      24(DI), Z12, Z13
+	VMULPS.BCST      24(R8), Z12, Z14
+	VMULPS.BCST      24(R9), Z12, Z15
+	VMULPS.BCST      24(SI), Z12, Z12
+	IMUL3Q           $0x00000016, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 88(DI), Z16, Z13
+	VFMADD231PS.BCST 88(R8), Z16, Z14
+	VFMADD231PS.BCST 88(R9), Z16, Z15
+	VFMADD231PS.BCST 88(SI), Z16, Z12
+	IMUL3Q           $0x0000000e, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      56(DI), Z16, Z17
+	VMULPS.BCST      56(R8), Z16, Z18
+	VMULPS.BCST      56(R9), Z16, Z19
+	VMULPS.BCST      56(SI), Z16, Z16
+	IMUL3Q           $0x0000001e, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 120(DI), Z20, Z17
+	VFMADD231PS.BCST 120(R8), Z20, Z18
+	VFMADD231PS.BCST 120(R9), Z20, Z19
+	VFMADD231PS.BCST 120(SI), Z20, Z16
 	VADDPS           Z17, Z13, Z13
 	VADDPS           Z18, Z14, Z14
 	VADDPS           Z19, Z15, Z15
@@ -1171,239 +1062,199 @@ group22:
 	VADDPS           Z10, Z6, Z6
 	VADDPS           Z11, Z7, Z7
 	VADDPS           Z8, Z4, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	MOVQ             $0x00000010, R12
-	CMPQ             R9, R12
-	CMOVQLT          R9, R12
-	MOVL             $0xffffffff, R11
-	BZHIL            R12, R11, R11
-	KMOVW            R11, K1
-	VBROADCASTSS     const_ff800000<>+0(SB), Z4
-	VMULPS.BCST      scale+88(FP), Z1, K1, Z4
-	VMOVUPS          Z4, (R8)
-	VBROADCASTSS     const_ff800000<>+0(SB), Z1
-	VMULPS.BCST      scale+88(FP), Z2, K1, Z1
-	VMOVUPS          Z1, (R8)(AX*1)
-	VBROADCASTSS     const_ff800000<>+0(SB), Z1
-	VMULPS.BCST      scale+88(FP), Z3, K1, Z1
-	VMOVUPS          Z1, (R8)(AX*2)
-	VBROADCASTSS     const_ff800000<>+0(SB), Z1
-	VMULPS.BCST      scale+88(FP), Z0, K1, Z1
-	VMOVUPS          Z1, (R8)(R10*1)
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000040, R8
-	SUBQ             $0x00000010, R9
-	JG               group22
-	MOVQ             scores+56(FP), CX
-	LEAQ             (AX)(AX*2), DX
-	VBROADCASTSS     const_ff800000<>+0(SB), Z0
-	VXORPS           Z1, Z1, Z1
-	VBROADCASTSS     const_ff800000<>+0(SB), Z2
-	VXORPS           Z3, Z3, Z3
-	VBROADCASTSS     const_ff800000<>+0(SB), Z4
-	VXORPS           Z5, Z5, Z5
-	VBROADCASTSS     const_ff800000<>+0(SB), Z6
-	VXORPS           Z7, Z7, Z7
-	XORQ             BX, BX
+	IMUL3Q           $0x00000001, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      4(DI), Z8, Z9
+	VMULPS.BCST      4(R8), Z8, Z10
+	VMULPS.BCST      4(R9), Z8, Z11
+	VMULPS.BCST      4(SI), Z8, Z8
+	IMUL3Q           $0x00000011, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 68(DI), Z12, Z9
+	VFMADD231PS.BCST 68(R8), Z12, Z10
+	VFMADD231PS.BCST 68(R9), Z12, Z11
+	VFMADD231PS.BCST 68(SI), Z12, Z8
+	IMUL3Q           $0x00000009, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      36(DI), Z12, Z13
+	VMULPS.BCST      36(R8), Z12, Z14
+	VMULPS.BCST      36(R9), Z12, Z15
+	VMULPS.BCST      36(SI), Z12, Z12
+	IMUL3Q           $0x00000019, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 100(DI), Z16, Z13
+	VFMADD231PS.BCST 100(R8), Z16, Z14
+	VFMADD231PS.BCST 100(R9), Z16, Z15
+	VFMADD231PS.BCST 100(SI), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	IMUL3Q           $0x00000005, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      20(DI), Z12, Z13
+	VMULPS.BCST      20(R8), Z12, Z14
+	VMULPS.BCST      20(R9), Z12, Z15
+	VMULPS.BCST      20(SI), Z12, Z12
+	IMUL3Q           $0x00000015, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 84(DI), Z16, Z13
+	VFMADD231PS.BCST 84(R8), Z16, Z14
+	VFMADD231PS.BCST 84(R9), Z16, Z15
+	VFMADD231PS.BCST 84(SI), Z16, Z12
+	IMUL3Q           $0x0000000d, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      52(DI), Z16, Z17
+	VMULPS.BCST      52(R8), Z16, Z18
+	VMULPS.BCST      52(R9), Z16, Z19
+	VMULPS.BCST      52(SI), Z16, Z16
+	IMUL3Q           $0x0000001d, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 116(DI), Z20, Z17
+	VFMADD231PS.BCST 116(R8), Z20, Z18
+	VFMADD231PS.BCST 116(R9), Z20, Z19
+	VFMADD231PS.BCST 116(SI), Z20, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	IMUL3Q           $0x00000003, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      12(DI), Z12, Z13
+	VMULPS.BCST      12(R8), Z12, Z14
+	VMULPS.BCST      12(R9), Z12, Z15
+	VMULPS.BCST      12(SI), Z12, Z12
+	IMUL3Q           $0x00000013, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 76(DI), Z16, Z13
+	VFMADD231PS.BCST 76(R8), Z16, Z14
+	VFMADD231PS.BCST 76(R9), Z16, Z15
+	VFMADD231PS.BCST 76(SI), Z16, Z12
+	IMUL3Q           $0x0000000b, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      44(DI), Z16, Z17
+	VMULPS.BCST      44(R8), Z16, Z18
+	VMULPS.BCST      44(R9), Z16, Z19
+	VMULPS.BCST      44(SI), Z16, Z16
+	IMUL3Q           $0x0000001b, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 108(DI), Z20, Z17
+	VFMADD231PS.BCST 108(R8), Z20, Z18
+	VFMADD231PS.BCST 108(R9), Z20, Z19
+	VFMADD231PS.BCST 108(SI), Z20, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	IMUL3Q           $0x00000007, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      28(DI), Z16, Z17
+	VMULPS.BCST      28(R8), Z16, Z18
+	VMULPS.BCST      28(R9), Z16, Z19
+	VMULPS.BCST      28(SI), Z16, Z16
+	IMUL3Q           $0x00000017, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 92(DI), Z20, Z17
+	VFMADD231PS.BCST 92(R8), Z20, Z18
+	VFMADD231PS.BCST 92(R9), Z20, Z19
+	VFMADD231PS.BCST 92(SI), Z20, Z16
+	IMUL3Q           $0x0000000f, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VMULPS.BCST      60(DI), Z20, Z21
+	VMULPS.BCST      60(R8), Z20, Z22
+	VMULPS.BCST      60(R9), Z20, Z23
+	VMULPS.BCST      60(SI), Z20, Z20
+	IMUL3Q           $0x0000001f, AX, R12
+	VMOVUPS          (R10)(R12*1), Z24
+	VFMADD231PS.BCST 124(DI), Z24, Z21
+	VFMADD231PS.BCST 124(R8), Z24, Z22
+	VFMADD231PS.BCST 124(R9), Z24, Z23
+	VFMADD231PS.BCST 124(SI), Z24, Z20
+	VADDPS           Z21, Z17, Z17
+	VADDPS           Z22, Z18, Z18
+	VADDPS           Z23, Z19, Z19
+	VADDPS           Z20, Z16, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	MOVQ             $0x00000010, R13
+	CMPQ             R11, R13
+	CMOVQLT          R11, R13
+	MOVL             $0xffffffff, R12
+	BZHIL            R13, R12, R12
+	KMOVW            R12, K1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z8
+	VMULPS.BCST      scale+64(FP), Z5, K1, Z8
+	VMOVUPS          Z8, (DX)
+	VMAXPS           Z0, Z8, Z0
+	VBROADCASTSS     const_ff800000<>+0(SB), Z5
+	VMULPS.BCST      scale+64(FP), Z6, K1, Z5
+	VMOVUPS          Z5, (DX)(AX*1)
+	VMAXPS           Z1, Z5, Z1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z5
+	VMULPS.BCST      scale+64(FP), Z7, K1, Z5
+	VMOVUPS          Z5, (DX)(AX*2)
+	VMAXPS           Z2, Z5, Z2
+	VBROADCASTSS     const_ff800000<>+0(SB), Z5
+	VMULPS.BCST      scale+64(FP), Z4, K1, Z5
+	VMOVUPS          Z5, (DX)(CX*1)
+	VMAXPS           Z3, Z5, Z3
+	ADDQ             $0x00000040, R10
+	ADDQ             $0x00000040, DX
+	SUBQ             $0x00000010, R11
+	JG               group18
+	VMOVUPS          Z0, (BX)
+	VMOVUPS          Z1, 64(BX)
+	VMOVUPS          Z2, 128(BX)
+	VMOVUPS          Z3, 192(BX)
+	LEAQ             (DX)(CX*1), DX
+	ADDQ             $0x00000100, BX
+	MOVQ             qStride+32(FP), SI
+	SHLQ             $0x02, SI
+	ADDQ             SI, q+24(FP)
+	SUBQ             $0x04, nq+48(FP)
+	JG               tile
+	VZEROUPPER
+	RET
 
-block23:
-	LEAQ         (CX)(BX*1), SI
-	VMAXPS       (SI), Z0, Z0
-	VMAXPS       (SI)(AX*1), Z2, Z2
-	VMAXPS       (SI)(AX*2), Z4, Z4
-	VMAXPS       (SI)(DX*1), Z6, Z6
-	ADDQ         $0x00000040, BX
-	CMPQ         BX, AX
-	JLT          block23
-	VINSERTF64X4 $0x01, Y2, Z0, Z8
-	VSHUFF64X2   $0xee, Z2, Z0, Z0
-	VMAXPS       Z0, Z8, Z8
-	VINSERTF64X4 $0x01, Y6, Z4, Z0
-	VSHUFF64X2   $0xee, Z6, Z4, Z2
-	VMAXPS       Z2, Z0, Z0
-	VSHUFF32X4   $0x88, Z0, Z8, Z2
-	VSHUFF32X4   $0xdd, Z0, Z8, Z0
-	VMAXPS       Z0, Z2, Z2
-	VPERMILPS    $0x4e, Z2, Z0
-	VMAXPS       Z0, Z2, Z2
-	VPERMILPS    $0xb1, Z2, Z0
-	VMAXPS       Z0, Z2, Z2
-	VSHUFF32X4   $0x00, Z2, Z2, Z0
-	VSHUFF32X4   $0x55, Z2, Z2, Z4
-	VSHUFF32X4   $0xaa, Z2, Z2, Z6
-	VSHUFF32X4   $0xff, Z2, Z2, Z2
-	XORQ         BX, BX
+// func tileValues32AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·tileValues32AVX512(SB), NOSPLIT, $0-72
+	MOVQ pitch+32(FP), AX
+	SHLQ $0x02, AX
+	LEAQ (AX)(AX*2), CX
+	MOVQ weights+16(FP), DX
+	MOVQ inverses+24(FP), BX
 
-block24:
-	LEAQ         (CX)(BX*1), SI
-	VMOVUPS      (SI), Z8
-	VSUBPS       Z0, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)
-	VADDPS       Z8, Z1, Z1
-	VMOVUPS      (SI)(AX*1), Z8
-	VSUBPS       Z4, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)(AX*1)
-	VADDPS       Z8, Z3, Z3
-	VMOVUPS      (SI)(AX*2), Z8
-	VSUBPS       Z6, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)(AX*2)
-	VADDPS       Z8, Z5, Z5
-	VMOVUPS      (SI)(DX*1), Z8
-	VSUBPS       Z2, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)(DX*1)
-	VADDPS       Z8, Z7, Z7
-	ADDQ         $0x00000040, BX
-	CMPQ         BX, AX
-	JLT          block24
-	VINSERTF64X4 $0x01, Y3, Z1, Z0
-	VSHUFF64X2   $0xee, Z3, Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	VINSERTF64X4 $0x01, Y7, Z5, Z1
-	VSHUFF64X2   $0xee, Z7, Z5, Z2
-	VADDPS       Z2, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z0, Z2
-	VSHUFF32X4   $0xdd, Z1, Z0, Z0
-	VADDPS       Z0, Z2, Z2
-	VPERMILPS    $0x4e, Z2, Z0
-	VADDPS       Z0, Z2, Z2
-	VPERMILPS    $0xb1, Z2, Z0
-	VADDPS       Z0, Z2, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z0
-	VDIVPS       Z2, Z0, Z2
-	VSHUFF32X4   $0x00, Z2, Z2, Z0
-	VSHUFF32X4   $0x55, Z2, Z2, Z1
-	VSHUFF32X4   $0xaa, Z2, Z2, Z3
-	VSHUFF32X4   $0xff, Z2, Z2, Z2
-	XORQ         BX, BX
-
-block25:
-	LEAQ    (CX)(BX*1), SI
-	VMULPS  (SI), Z0, Z4
-	VMOVUPS Z4, (SI)
-	VMULPS  (SI)(AX*1), Z1, Z4
-	VMOVUPS Z4, (SI)(AX*1)
-	VMULPS  (SI)(AX*2), Z3, Z4
-	VMOVUPS Z4, (SI)(AX*2)
-	VMULPS  (SI)(DX*1), Z2, Z4
-	VMOVUPS Z4, (SI)(DX*1)
-	ADDQ    $0x00000040, BX
-	CMPQ    BX, AX
-	JLT     block25
-	MOVQ    outStride+8(FP), CX
-	MOVQ    out+0(FP), DX
-	LEAQ    (DX)(CX*1), BX
-	CMPQ    nq+72(FP), $0x00000001
-	CMOVQLE DX, BX
-	LEAQ    (BX)(CX*1), SI
-	CMPQ    nq+72(FP), $0x00000002
-	CMOVQLE BX, SI
-	LEAQ    (SI)(CX*1), CX
-	CMPQ    nq+72(FP), $0x00000003
-	CMOVQLE SI, CX
-	MOVQ    v+40(FP), DI
-	MOVQ    vStride+48(FP), R8
-	MOVQ    scores+56(FP), R9
-	MOVQ    nk+80(FP), R10
-	LEAQ    (AX)(AX*2), R11
+tile:
+	MOVQ    outStride+8(FP), SI
+	MOVQ    out+0(FP), DI
+	LEAQ    (DI)(SI*1), R8
+	CMPQ    nq+56(FP), $0x00000001
+	CMOVQLE DI, R8
+	LEAQ    (R8)(SI*1), R9
+	CMPQ    nq+56(FP), $0x00000002
+	CMOVQLE R8, R9
+	LEAQ    (R9)(SI*1), SI
+	CMPQ    nq+56(FP), $0x00000003
+	CMOVQLE R9, SI
+	MOVQ    v+40(FP), R10
+	MOVQ    vStride+48(FP), R11
+	MOVQ    nk+64(FP), R13
+	MOVQ    DX, R12
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -1413,275 +1264,180 @@ block25:
 	VXORPS  Z6, Z6, Z6
 	VXORPS  Z7, Z7, Z7
 
-keys26:
-	VMOVUPS      (DI), Z8
-	VMOVUPS      64(DI), Z9
-	VBROADCASTSS (R9), Z10
+keys19:
+	VMOVUPS      (R10), Z8
+	VMOVUPS      64(R10), Z9
+	VBROADCASTSS (R12), Z10
 	VFMADD231PS  Z8, Z10, Z0
 	VFMADD231PS  Z9, Z10, Z1
-	VBROADCASTSS (R9)(AX*1), Z10
+	VBROADCASTSS (R12)(AX*1), Z10
 	VFMADD231PS  Z8, Z10, Z2
 	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (R9)(AX*2), Z10
+	VBROADCASTSS (R12)(AX*2), Z10
 	VFMADD231PS  Z8, Z10, Z4
 	VFMADD231PS  Z9, Z10, Z5
-	VBROADCASTSS (R9)(R11*1), Z10
+	VBROADCASTSS (R12)(CX*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $0x04, R9
-	ADDQ         R8, DI
-	DECQ         R10
-	JNZ          keys26
-	VMOVUPS      Z0, (DX)
-	VMOVUPS      Z1, 64(DX)
-	VMOVUPS      Z2, (BX)
-	VMOVUPS      Z3, 64(BX)
-	VMOVUPS      Z4, (SI)
-	VMOVUPS      Z5, 64(SI)
-	VMOVUPS      Z6, (CX)
-	VMOVUPS      Z7, 64(CX)
-	MOVQ         qStride+24(FP), AX
-	SHLQ         $0x02, AX
-	ADDQ         AX, q+16(FP)
-	MOVQ         outStride+8(FP), AX
-	SHLQ         $0x02, AX
-	ADDQ         AX, out+0(FP)
-	SUBQ         $0x04, nq+72(FP)
+	ADDQ         $0x04, R12
+	ADDQ         R11, R10
+	DECQ         R13
+	JNZ          keys19
+	VMULPS.BCST  (BX), Z0, Z0
+	VMOVUPS      Z0, (DI)
+	VMULPS.BCST  (BX), Z1, Z1
+	VMOVUPS      Z1, 64(DI)
+	VMULPS.BCST  16(BX), Z2, Z2
+	VMOVUPS      Z2, (R8)
+	VMULPS.BCST  16(BX), Z3, Z3
+	VMOVUPS      Z3, 64(R8)
+	VMULPS.BCST  32(BX), Z4, Z4
+	VMOVUPS      Z4, (R9)
+	VMULPS.BCST  32(BX), Z5, Z5
+	VMOVUPS      Z5, 64(R9)
+	VMULPS.BCST  48(BX), Z6, Z6
+	VMOVUPS      Z6, (SI)
+	VMULPS.BCST  48(BX), Z7, Z7
+	VMOVUPS      Z7, 64(SI)
+	LEAQ         (DX)(AX*4), DX
+	ADDQ         $0x00000040, BX
+	MOVQ         outStride+8(FP), SI
+	SHLQ         $0x02, SI
+	ADDQ         SI, out+0(FP)
+	SUBQ         $0x04, nq+56(FP)
 	JG           tile
 	VZEROUPPER
 	RET
 
-// func attendTiles64AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
-TEXT ·attendTiles64AVX512(SB), NOSPLIT, $0-92
-tile:
-	MOVQ    pitch+64(FP), AX
-	SHLQ    $0x02, AX
-	MOVQ    qStride+24(FP), CX
-	MOVQ    q+16(FP), DX
-	LEAQ    (DX)(CX*1), BX
-	CMPQ    nq+72(FP), $0x00000001
-	CMOVQLE DX, BX
-	LEAQ    (BX)(CX*1), SI
-	CMPQ    nq+72(FP), $0x00000002
-	CMOVQLE BX, SI
-	LEAQ    (SI)(CX*1), CX
-	CMPQ    nq+72(FP), $0x00000003
-	CMOVQLE SI, CX
-	MOVQ    t+32(FP), DI
-	MOVQ    scores+56(FP), R8
-	MOVQ    nk+80(FP), R9
-	LEAQ    (AX)(AX*2), R10
+// func tileScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32, qStride int, t *float32, nq int, nk int, scale float32)
+// Requires: AVX, AVX512F, BMI2, CMOV
+TEXT ·tileScores64AVX512(SB), NOSPLIT, $0-68
+	MOVQ pitch+16(FP), AX
+	SHLQ $0x02, AX
+	LEAQ (AX)(AX*2), CX
+	MOVQ scores+0(FP), DX
+	MOVQ maxima+8(FP), BX
 
-group27:
-	IMUL3Q           $0x00000000, AX, R11
-	VMOVUPS          (DI)(R11*1), Z0
-	VMULPS.BCST      (DX), Z0, Z1
-	VMULPS.BCST      (BX), Z0, Z2
-	VMULPS.BCST      (SI), Z0, Z3
-	VMULPS.BCST      (CX), Z0, Z0
-	IMUL3Q           $0x00000010, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VFMADD231PS.BCST 64(DX), Z4, Z1
-	VFMADD231PS.BCST 64(BX), Z4, Z2
-	VFMADD231PS.BCST 64(SI), Z4, Z3
-	VFMADD231PS.BCST 64(CX), Z4, Z0
-	IMUL3Q           $0x00000020, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VFMADD231PS.BCST 128(DX), Z4, Z1
-	VFMADD231PS.BCST 128(BX), Z4, Z2
-	VFMADD231PS.BCST 128(SI), Z4, Z3
-	VFMADD231PS.BCST 128(CX), Z4, Z0
-	IMUL3Q           $0x00000030, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VFMADD231PS.BCST 192(DX), Z4, Z1
-	VFMADD231PS.BCST 192(BX), Z4, Z2
-	VFMADD231PS.BCST 192(SI), Z4, Z3
-	VFMADD231PS.BCST 192(CX), Z4, Z0
-	IMUL3Q           $0x00000008, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      32(DX), Z4, Z5
-	VMULPS.BCST      32(BX), Z4, Z6
-	VMULPS.BCST      32(SI), Z4, Z7
-	VMULPS.BCST      32(CX), Z4, Z4
-	IMUL3Q           $0x00000018, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 96(DX), Z8, Z5
-	VFMADD231PS.BCST 96(BX), Z8, Z6
-	VFMADD231PS.BCST 96(SI), Z8, Z7
-	VFMADD231PS.BCST 96(CX), Z8, Z4
-	IMUL3Q           $0x00000028, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 160(DX), Z8, Z5
-	VFMADD231PS.BCST 160(BX), Z8, Z6
-	VFMADD231PS.BCST 160(SI), Z8, Z7
-	VFMADD231PS.BCST 160(CX), Z8, Z4
-	IMUL3Q           $0x00000038, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 224(DX), Z8, Z5
-	VFMADD231PS.BCST 224(BX), Z8, Z6
-	VFMADD231PS.BCST 224(SI), Z8, Z7
-	VFMADD231PS.BCST 224(CX), Z8, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	IMUL3Q           $0x00000004, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      16(DX), Z4, Z5
-	VMULPS.BCST      16(BX), Z4, Z6
-	VMULPS.BCST      16(SI), Z4, Z7
-	VMULPS.BCST      16(CX), Z4, Z4
-	IMUL3Q           $0x00000014, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 80(DX), Z8, Z5
-	VFMADD231PS.BCST 80(BX), Z8, Z6
-	VFMADD231PS.BCST 80(SI), Z8, Z7
-	VFMADD231PS.BCST 80(CX), Z8, Z4
-	IMUL3Q           $0x00000024, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 144(DX), Z8, Z5
-	VFMADD231PS.BCST 144(BX), Z8, Z6
-	VFMADD231PS.BCST 144(SI), Z8, Z7
-	VFMADD231PS.BCST 144(CX), Z8, Z4
-	IMUL3Q           $0x00000034, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 208(DX), Z8, Z5
-	VFMADD231PS.BCST 208(BX), Z8, Z6
-	VFMADD231PS.BCST 208(SI), Z8, Z7
-	VFMADD231PS.BCST 208(CX), Z8, Z4
-	IMUL3Q           $0x0000000c, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      48(DX), Z8, Z9
-	VMULPS.BCST      48(BX), Z8, Z10
-	VMULPS.BCST      48(SI), Z8, Z11
-	VMULPS.BCST      48(CX), Z8, Z8
-	IMUL3Q           $0x0000001c, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 112(DX), Z12, Z9
-	VFMADD231PS.BCST 112(BX), Z12, Z10
-	VFMADD231PS.BCST 112(SI), Z12, Z11
-	VFMADD231PS.BCST 112(CX), Z12, Z8
-	IMUL3Q           $0x0000002c, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 176(DX), Z12, Z9
-	VFMADD231PS.BCST 176(BX), Z12, Z10
-	VFMADD231PS.BCST 176(SI), Z12, Z11
-	VFMADD231PS.BCST 176(CX), Z12, Z8
-	IMUL3Q           $0x0000003c, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 240(DX), Z12, Z9
-	VFMADD231PS.BCST 240(BX), Z12, Z10
-	VFMADD231PS.BCST 240(SI), Z12, Z11
-	VFMADD231PS.BCST 240(CX), Z12, Z8
+tile:
+	MOVQ         qStride+32(FP), SI
+	MOVQ         q+24(FP), DI
+	LEAQ         (DI)(SI*1), R8
+	CMPQ         nq+48(FP), $0x00000001
+	CMOVQLE      DI, R8
+	LEAQ         (R8)(SI*1), R9
+	CMPQ         nq+48(FP), $0x00000002
+	CMOVQLE      R8, R9
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         nq+48(FP), $0x00000003
+	CMOVQLE      R9, SI
+	MOVQ         t+40(FP), R10
+	MOVQ         nk+56(FP), R11
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VBROADCASTSS const_ff800000<>+0(SB), Z1
+	VBROADCASTSS const_ff800000<>+0(SB), Z2
+	VBROADCASTSS const_ff800000<>+0(SB), Z3
+
+group20:
+	IMUL3Q           $0x00000000, AX, R12
+	VMOVUPS          (R10)(R12*1), Z4
+	VMULPS.BCST      (DI), Z4, Z5
+	VMULPS.BCST      (R8), Z4, Z6
+	VMULPS.BCST      (R9), Z4, Z7
+	VMULPS.BCST      (SI), Z4, Z4
+	IMUL3Q           $0x00000010, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VFMADD231PS.BCST 64(DI), Z8, Z5
+	VFMADD231PS.BCST 64(R8), Z8, Z6
+	VFMADD231PS.BCST 64(R9), Z8, Z7
+	VFMADD231PS.BCST 64(SI), Z8, Z4
+	IMUL3Q           $0x00000020, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VFMADD231PS.BCST 128(DI), Z8, Z5
+	VFMADD231PS.BCST 128(R8), Z8, Z6
+	VFMADD231PS.BCST 128(R9), Z8, Z7
+	VFMADD231PS.BCST 128(SI), Z8, Z4
+	IMUL3Q           $0x00000030, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VFMADD231PS.BCST 192(DI), Z8, Z5
+	VFMADD231PS.BCST 192(R8), Z8, Z6
+	VFMADD231PS.BCST 192(R9), Z8, Z7
+	VFMADD231PS.BCST 192(SI), Z8, Z4
+	IMUL3Q           $0x00000008, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      32(DI), Z8, Z9
+	VMULPS.BCST      32(R8), Z8, Z10
+	VMULPS.BCST      32(R9), Z8, Z11
+	VMULPS.BCST      32(SI), Z8, Z8
+	IMUL3Q           $0x00000018, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 96(DI), Z12, Z9
+	VFMADD231PS.BCST 96(R8), Z12, Z10
+	VFMADD231PS.BCST 96(R9), Z12, Z11
+	VFMADD231PS.BCST 96(SI), Z12, Z8
+	IMUL3Q           $0x00000028, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 160(DI), Z12, Z9
+	VFMADD231PS.BCST 160(R8), Z12, Z10
+	VFMADD231PS.BCST 160(R9), Z12, Z11
+	VFMADD231PS.BCST 160(SI), Z12, Z8
+	IMUL3Q           $0x00000038, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 224(DI), Z12, Z9
+	VFMADD231PS.BCST 224(R8), Z12, Z10
+	VFMADD231PS.BCST 224(R9), Z12, Z11
+	VFMADD231PS.BCST 224(SI), Z12, Z8
 	VADDPS           Z9, Z5, Z5
 	VADDPS           Z10, Z6, Z6
 	VADDPS           Z11, Z7, Z7
 	VADDPS           Z8, Z4, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	IMUL3Q           $0x00000002, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      8(DX), Z4, Z5
-	VMULPS.BCST      8(BX), Z4, Z6
-	VMULPS.BCST      8(SI), Z4, Z7
-	VMULPS.BCST      8(CX), Z4, Z4
-	IMUL3Q           $0x00000012, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 72(DX), Z8, Z5
-	VFMADD231PS.BCST 72(BX), Z8, Z6
-	VFMADD231PS.BCST 72(SI), Z8, Z7
-	VFMADD231PS.BCST 72(CX), Z8, Z4
-	IMUL3Q           $0x00000022, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 136(DX), Z8, Z5
-	VFMADD231PS.BCST 136(BX), Z8, Z6
-	VFMADD231PS.BCST 136(SI), Z8, Z7
-	VFMADD231PS.BCST 136(CX), Z8, Z4
-	IMUL3Q           $0x00000032, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 200(DX), Z8, Z5
-	VFMADD231PS.BCST 200(BX), Z8, Z6
-	VFMADD231PS.BCST 200(SI), Z8, Z7
-	VFMADD231PS.BCST 200(CX), Z8, Z4
-	IMUL3Q           $0x0000000a, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      40(DX), Z8, Z9
-	VMULPS.BCST      40(BX), Z8, Z10
-	VMULPS.BCST      40(SI), Z8, Z11
-	VMULPS.BCST      40(CX), Z8, Z8
-	IMUL3Q           $0x0000001a, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 104(DX), Z12, Z9
-	VFMADD231PS.BCST 104(BX), Z12, Z10
-	VFMADD231PS.BCST 104(SI), Z12, Z11
-	VFMADD231PS.BCST 104(CX), Z12, Z8
-	IMUL3Q           $0x0000002a, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 168(DX), Z12, Z9
-	VFMADD231PS.BCST 168(BX), Z12, Z10
-	VFMADD231PS.BCST 168(SI), Z12, Z11
-	VFMADD231PS.BCST 168(CX), Z12, Z8
-	IMUL3Q           $0x0000003a, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 232(DX), Z12, Z9
-	VFMADD231PS.BCST 232(BX), Z12, Z10
-	VFMADD231PS.BCST 232(SI), Z12, Z11
-	VFMADD231PS.BCST 232(CX), Z12, Z8
-	VADDPS           Z9, Z5, Z5
-	VADDPS           Z10, Z6, Z6
-	VADDPS           Z11, Z7, Z7
-	VADDPS           Z8, Z4, Z4
-	IMUL3Q           $0x00000006, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      24(DX), Z8, Z9
-	VMULPS.BCST      24(BX), Z8, Z10
-	VMULPS.BCST      24(SI), Z8, Z11
-	VMULPS.BCST      24(CX), Z8, Z8
-	IMUL3Q           $0x00000016, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 88(DX), Z12, Z9
-	VFMADD231PS.BCST 88(BX), Z12, Z10
-	VFMADD231PS.BCST 88(SI), Z12, Z11
-	VFMADD231PS.BCST 88(CX), Z12, Z8
-	IMUL3Q           $0x00000026, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 152(DX), Z12, Z9
-	VFMADD231PS.BCST 152(BX), Z12, Z10
-	VFMADD231PS.BCST 152(SI), Z12, Z11
-	VFMADD231PS.BCST 152(CX), Z12, Z8
-	IMUL3Q           $0x00000036, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 216(DX), Z12, Z9
-	VFMADD231PS.BCST 216(BX), Z12, Z10
-	VFMADD231PS.BCST 216(SI), Z12, Z11
-	VFMADD231PS.BCST 216(CX), Z12, Z8
-	IMUL3Q           $0x0000000e, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      56(DX), Z12, Z13
-	VMULPS.BCST      56(BX), Z12, Z14
-	VMULPS.BCST      56(SI), Z12, Z15
-	VMULPS.BCST      56(CX), Z12, Z12
-	IMUL3Q           $0x0000001e, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 120(DX), Z16, Z13
-	VFMADD231PS.BCST 120(BX), Z16, Z14
-	VFMADD231PS.BCST 120(SI), Z16, Z15
-	VFMADD231PS.BCST 120(CX), Z16, Z12
-	IMUL3Q           $0x0000002e, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 184(DX), Z16, Z13
-	VFMADD231PS.BCST 184(BX), Z16, Z14
-	VFMADD231PS.BCST 184(SI), Z16, Z15
-	VFMADD231PS.BCST 184(CX), Z16, Z12
-	IMUL3Q           $0x0000003e, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 248(DX), Z16, Z13
-	VFMADD231PS.BCST 248(BX), Z16, Z14
-	VFMADD231PS.BCST 248(SI), Z16, Z15
-	VFMADD231PS.BCST 248(CX), Z16, Z12
+	IMUL3Q           $0x00000004, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      16(DI), Z8, Z9
+	VMULPS.BCST      16(R8), Z8, Z10
+	VMULPS.BCST      16(R9), Z8, Z11
+	VMULPS.BCST      16(SI), Z8, Z8
+	IMUL3Q           $0x00000014, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 80(DI), Z12, Z9
+	VFMADD231PS.BCST 80(R8), Z12, Z10
+	VFMADD231PS.BCST 80(R9), Z12, Z11
+	VFMADD231PS.BCST 80(SI), Z12, Z8
+	IMUL3Q           $0x00000024, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 144(DI), Z12, Z9
+	VFMADD231PS.BCST 144(R8), Z12, Z10
+	VFMADD231PS.BCST 144(R9), Z12, Z11
+	VFMADD231PS.BCST 144(SI), Z12, Z8
+	IMUL3Q           $0x00000034, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 208(DI), Z12, Z9
+	VFMADD231PS.BCST 208(R8), Z12, Z10
+	VFMADD231PS.BCST 208(R9), Z12, Z11
+	VFMADD231PS.BCST 208(SI), Z12, Z8
+	IMUL3Q           $0x0000000c, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      48(DI), Z12, Z13
+	VMULPS.BCST      48(R8), Z12, Z14
+	VMULPS.BCST      48(R9), Z12, Z15
+	VMULPS.BCST      48(SI), Z12, Z12
+	IMUL3Q           $0x0000001c, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 112(DI), Z16, Z13
+	VFMADD231PS.BCST 112(R8), Z16, Z14
+	VFMADD231PS.BCST 112(R9), Z16, Z15
+	VFMADD231PS.BCST 112(SI), Z16, Z12
+	IMUL3Q           $0x0000002c, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 176(DI), Z16, Z13
+	VFMADD231PS.BCST 176(R8), Z16, Z14
+	VFMADD231PS.BCST 176(R9), Z16, Z15
+	VFMADD231PS.BCST 176(SI), Z16, Z12
+	IMUL3Q           $0x0000003c, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 240(DI), Z16, Z13
+	VFMADD231PS.BCST 240(R8), Z16, Z14
+	VFMADD231PS.BCST 240(R9), Z16, Z15
+	VFMADD231PS.BCST 240(SI), Z16, Z12
 	VADDPS           Z13, Z9, Z9
 	VADDPS           Z14, Z10, Z10
 	VADDPS           Z15, Z11, Z11
@@ -1690,218 +1446,106 @@ group27:
 	VADDPS           Z10, Z6, Z6
 	VADDPS           Z11, Z7, Z7
 	VADDPS           Z8, Z4, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	IMUL3Q           $0x00000001, AX, R11
-	VMOVUPS          (DI)(R11*1), Z4
-	VMULPS.BCST      4(DX), Z4, Z5
-	VMULPS.BCST      4(BX), Z4, Z6
-	VMULPS.BCST      4(SI), Z4, Z7
-	VMULPS.BCST      4(CX), Z4, Z4
-	IMUL3Q           $0x00000011, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 68(DX), Z8, Z5
-	VFMADD231PS.BCST 68(BX), Z8, Z6
-	VFMADD231PS.BCST 68(SI), Z8, Z7
-	VFMADD231PS.BCST 68(CX), Z8, Z4
-	IMUL3Q           $0x00000021, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 132(DX), Z8, Z5
-	VFMADD231PS.BCST 132(BX), Z8, Z6
-	VFMADD231PS.BCST 132(SI), Z8, Z7
-	VFMADD231PS.BCST 132(CX), Z8, Z4
-	IMUL3Q           $0x00000031, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VFMADD231PS.BCST 196(DX), Z8, Z5
-	VFMADD231PS.BCST 196(BX), Z8, Z6
-	VFMADD231PS.BCST 196(SI), Z8, Z7
-	VFMADD231PS.BCST 196(CX), Z8, Z4
-	IMUL3Q           $0x00000009, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      36(DX), Z8, Z9
-	VMULPS.BCST      36(BX), Z8, Z10
-	VMULPS.BCST      36(SI), Z8, Z11
-	VMULPS.BCST      36(CX), Z8, Z8
-	IMUL3Q           $0x00000019, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 100(DX), Z12, Z9
-	VFMADD231PS.BCST 100(BX), Z12, Z10
-	VFMADD231PS.BCST 100(SI), Z12, Z11
-	VFMADD231PS.BCST 100(CX), Z12, Z8
-	IMUL3Q           $0x00000029, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 164(DX), Z12, Z9
-	VFMADD231PS.BCST 164(BX), Z12, Z10
-	VFMADD231PS.BCST 164(SI), Z12, Z11
-	VFMADD231PS.BCST 164(CX), Z12, Z8
-	IMUL3Q           $0x00000039, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 228(DX), Z12, Z9
-	VFMADD231PS.BCST 228(BX), Z12, Z10
-	VFMADD231PS.BCST 228(SI), Z12, Z11
-	VFMADD231PS.BCST 228(CX), Z12, Z8
-	VADDPS           Z9, Z5, Z5
-	VADDPS           Z10, Z6, Z6
-	VADDPS           Z11, Z7, Z7
-	VADDPS           Z8, Z4, Z4
-	IMUL3Q           $0x00000005, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      20(DX), Z8, Z9
-	VMULPS.BCST      20(BX), Z8, Z10
-	VMULPS.BCST      20(SI), Z8, Z11
-	VMULPS.BCST      20(CX), Z8, Z8
-	IMUL3Q           $0x00000015, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 84(DX), Z12, Z9
-	VFMADD231PS.BCST 84(BX), Z12, Z10
-	VFMADD231PS.BCST 84(SI), Z12, Z11
-	VFMADD231PS.BCST 84(CX), Z12, Z8
-	IMUL3Q           $0x00000025, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 148(DX), Z12, Z9
-	VFMADD231PS.BCST 148(BX), Z12, Z10
-	VFMADD231PS.BCST 148(SI), Z12, Z11
-	VFMADD231PS.BCST 148(CX), Z12, Z8
-	IMUL3Q           $0x00000035, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 212(DX), Z12, Z9
-	VFMADD231PS.BCST 212(BX), Z12, Z10
-	VFMADD231PS.BCST 212(SI), Z12, Z11
-	VFMADD231PS.BCST 212(CX), Z12, Z8
-	IMUL3Q           $0x0000000d, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      52(DX), Z12, Z13
-	VMULPS.BCST      52(BX), Z12, Z14
-	VMULPS.BCST      52(SI), Z12, Z15
-	VMULPS.BCST      52(CX), Z12, Z12
-	IMUL3Q           $0x0000001d, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 116(DX), Z16, Z13
-	VFMADD231PS.BCST 116(BX), Z16, Z14
-	VFMADD231PS.BCST 116(SI), Z16, Z15
-	VFMADD231PS.BCST 116(CX), Z16, Z12
-	IMUL3Q           $0x0000002d, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 180(DX), Z16, Z13
-	VFMADD231PS.BCST 180(BX), Z16, Z14
-	VFMADD231PS.BCST 180(SI), Z16, Z15
-	VFMADD231PS.BCST 180(CX), Z16, Z12
-	IMUL3Q           $0x0000003d, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 244(DX), Z16, Z13
-	VFMADD231PS.BCST 244(BX), Z16, Z14
-	VFMADD231PS.BCST 244(SI), Z16, Z15
-	VFMADD231PS.BCST 244(CX), Z16, Z12
+	IMUL3Q           $0x00000002, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      8(DI), Z8, Z9
+	VMULPS.BCST      8(R8), Z8, Z10
+	VMULPS.BCST      8(R9), Z8, Z11
+	VMULPS.BCST      8(SI), Z8, Z8
+	IMUL3Q           $0x00000012, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 72(DI), Z12, Z9
+	VFMADD231PS.BCST 72(R8), Z12, Z10
+	VFMADD231PS.BCST 72(R9), Z12, Z11
+	VFMADD231PS.BCST 72(SI), Z12, Z8
+	IMUL3Q           $0x00000022, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 136(DI), Z12, Z9
+	VFMADD231PS.BCST 136(R8), Z12, Z10
+	VFMADD231PS.BCST 136(R9), Z12, Z11
+	VFMADD231PS.BCST 136(SI), Z12, Z8
+	IMUL3Q           $0x00000032, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 200(DI), Z12, Z9
+	VFMADD231PS.BCST 200(R8), Z12, Z10
+	VFMADD231PS.BCST 200(R9), Z12, Z11
+	VFMADD231PS.BCST 200(SI), Z12, Z8
+	IMUL3Q           $0x0000000a, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      40(DI), Z12, Z13
+	VMULPS.BCST      40(R8), Z12, Z14
+	VMULPS.BCST      40(R9), Z12, Z15
+	VMULPS.BCST      40(SI), Z12, Z12
+	IMUL3Q           $0x0000001a, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 104(DI), Z16, Z13
+	VFMADD231PS.BCST 104(R8), Z16, Z14
+	VFMADD231PS.BCST 104(R9), Z16, Z15
+	VFMADD231PS.BCST 104(SI), Z16, Z12
+	IMUL3Q           $0x0000002a, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 168(DI), Z16, Z13
+	VFMADD231PS.BCST 168(R8), Z16, Z14
+	VFMADD231PS.BCST 168(R9), Z16, Z15
+	VFMADD231PS.BCST 168(SI), Z16, Z12
+	IMUL3Q           $0x0000003a, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 232(DI), Z16, Z13
+	VFMADD231PS.BCST 232(R8), Z16, Z14
+	VFMADD231PS.BCST 232(R9), Z16, Z15
+	VFMADD231PS.BCST 232(SI), Z16, Z12
 	VADDPS           Z13, Z9, Z9
 	VADDPS           Z14, Z10, Z10
 	VADDPS           Z15, Z11, Z11
 	VADDPS           Z12, Z8, Z8
-	VADDPS           Z9, Z5, Z5
-	VADDPS           Z10, Z6, Z6
-	VADDPS           Z11, Z7, Z7
-	VADDPS           Z8, Z4, Z4
-	IMUL3Q           $0x00000003, AX, R11
-	VMOVUPS          (DI)(R11*1), Z8
-	VMULPS.BCST      12(DX), Z8, Z9
-	VMULPS.BCST      12(BX), Z8, Z10
-	VMULPS.BCST      12(SI), Z8, Z11
-	VMULPS.BCST      12(CX), Z8, Z8
-	IMUL3Q           $0x00000013, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 76(DX), Z12, Z9
-	VFMADD231PS.BCST 76(BX), Z12, Z10
-	VFMADD231PS.BCST 76(SI), Z12, Z11
-	VFMADD231PS.BCST 76(CX), Z12, Z8
-	IMUL3Q           $0x00000023, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 140(DX), Z12, Z9
-	VFMADD231PS.BCST 140(BX), Z12, Z10
-	VFMADD231PS.BCST 140(SI), Z12, Z11
-	VFMADD231PS.BCST 140(CX), Z12, Z8
-	IMUL3Q           $0x00000033, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VFMADD231PS.BCST 204(DX), Z12, Z9
-	VFMADD231PS.BCST 204(BX), Z12, Z10
-	VFMADD231PS.BCST 204(SI), Z12, Z11
-	VFMADD231PS.BCST 204(CX), Z12, Z8
-	IMUL3Q           $0x0000000b, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      44(DX), Z12, Z13
-	VMULPS.BCST      44(BX), Z12, Z14
-	VMULPS.BCST      44(SI), Z12, Z15
-	VMULPS.BCST      44(CX), Z12, Z12
-	IMUL3Q           $0x0000001b, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 108(DX), Z16, Z13
-	VFMADD231PS.BCST 108(BX), Z16, Z14
-	VFMADD231PS.BCST 108(SI), Z16, Z15
-	VFMADD231PS.BCST 108(CX), Z16, Z12
-	IMUL3Q           $0x0000002b, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 172(DX), Z16, Z13
-	VFMADD231PS.BCST 172(BX), Z16, Z14
-	VFMADD231PS.BCST 172(SI), Z16, Z15
-	VFMADD231PS.BCST 172(CX), Z16, Z12
-	IMUL3Q           $0x0000003b, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 236(DX), Z16, Z13
-	VFMADD231PS.BCST 236(BX), Z16, Z14
-	VFMADD231PS.BCST 236(SI), Z16, Z15
-	VFMADD231PS.BCST 236(CX), Z16, Z12
-	VADDPS           Z13, Z9, Z9
-	VADDPS           Z14, Z10, Z10
-	VADDPS           Z15, Z11, Z11
-	VADDPS           Z12, Z8, Z8
-	IMUL3Q           $0x00000007, AX, R11
-	VMOVUPS          (DI)(R11*1), Z12
-	VMULPS.BCST      28(DX), Z12, Z13
-	VMULPS.BCST      28(BX), Z12, Z14
-	VMULPS.BCST      28(SI), Z12, Z15
-	VMULPS.BCST      28(CX), Z12, Z12
-	IMUL3Q           $0x00000017, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 92(DX), Z16, Z13
-	VFMADD231PS.BCST 92(BX), Z16, Z14
-	VFMADD231PS.BCST 92(SI), Z16, Z15
-	VFMADD231PS.BCST 92(CX), Z16, Z12
-	IMUL3Q           $0x00000027, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 156(DX), Z16, Z13
-	VFMADD231PS.BCST 156(BX), Z16, Z14
-	VFMADD231PS.BCST 156(SI), Z16, Z15
-	VFMADD231PS.BCST 156(CX), Z16, Z12
-	IMUL3Q           $0x00000037, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VFMADD231PS.BCST 220(DX), Z16, Z13
-	VFMADD231PS.BCST 220(BX), Z16, Z14
-	VFMADD231PS.BCST 220(SI), Z16, Z15
-	VFMADD231PS.BCST 220(CX), Z16, Z12
-	IMUL3Q           $0x0000000f, AX, R11
-	VMOVUPS          (DI)(R11*1), Z16
-	VMULPS.BCST      60(DX), Z16, Z17
-	VMULPS.BCST      60(BX), Z16, Z18
-	VMULPS.BCST      60(SI), Z16, Z19
-	VMULPS.BCST      60(CX), Z16, Z16
-	IMUL3Q           $0x0000001f, AX, R11
-	VMOVUPS          (DI)(R11*1), Z20
-	VFMADD231PS.BCST 124(DX), Z20, Z17
-	VFMADD231PS.BCST 124(BX), Z20, Z18
-	VFMADD231PS.BCST 124(SI), Z20, Z19
-	VFMADD231PS.BCST 124(CX), Z20, Z16
-	IMUL3Q           $0x0000002f, AX, R11
-	VMOVUPS          (DI)(R11*1), Z20
-	VFMADD231PS.BCST 188(DX), Z20, Z17
-	VFMADD231PS.BCST 188(BX), Z20, Z18
-	VFMADD231PS.BCST 188(SI), Z20, Z19
-	VFMADD231PS.BCST 188(CX), Z20, Z16
-	IMUL3Q           $0x0000003f, AX, R11
-	VMOVUPS          (DI)(R11*1), Z20
-	VFMADD231PS.BCST 252(DX), Z20, Z17
-	VFMADD231PS.BCST 252(BX), Z20, Z18
-	VFMADD231PS.BCST 252(SI), Z20, Z19
-	VFMADD231PS.BCST 252(CX), Z20, Z16
+	IMUL3Q           $0x00000006, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      24(DI), Z12, Z13
+	VMULPS.BCST      24(R8), Z12, Z14
+	VMULPS.BCST      24(R9), Z12, Z15
+	VMULPS.BCST      24(SI), Z12, Z12
+	IMUL3Q           $0x00000016, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 88(DI), Z16, Z13
+	VFMADD231PS.BCST 88(R8), Z16, Z14
+	VFMADD231PS.BCST 88(R9), Z16, Z15
+	VFMADD231PS.BCST 88(SI), Z16, Z12
+	IMUL3Q           $0x00000026, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 152(DI), Z16, Z13
+	VFMADD231PS.BCST 152(R8), Z16, Z14
+	VFMADD231PS.BCST 152(R9), Z16, Z15
+	VFMADD231PS.BCST 152(SI), Z16, Z12
+	IMUL3Q           $0x00000036, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 216(DI), Z16, Z13
+	VFMADD231PS.BCST 216(R8), Z16, Z14
+	VFMADD231PS.BCST 216(R9), Z16, Z15
+	VFMADD231PS.BCST 216(SI), Z16, Z12
+	IMUL3Q           $0x0000000e, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      56(DI), Z16, Z17
+	VMULPS.BCST      56(R8), Z16, Z18
+	VMULPS.BCST      56(R9), Z16, Z19
+	VMULPS.BCST      56(SI), Z16, Z16
+	IMUL3Q           $0x0000001e, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 120(DI), Z20, Z17
+	VFMADD231PS.BCST 120(R8), Z20, Z18
+	VFMADD231PS.BCST 120(R9), Z20, Z19
+	VFMADD231PS.BCST 120(SI), Z20, Z16
+	IMUL3Q           $0x0000002e, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 184(DI), Z20, Z17
+	VFMADD231PS.BCST 184(R8), Z20, Z18
+	VFMADD231PS.BCST 184(R9), Z20, Z19
+	VFMADD231PS.BCST 184(SI), Z20, Z16
+	IMUL3Q           $0x0000003e, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 248(DI), Z20, Z17
+	VFMADD231PS.BCST 248(R8), Z20, Z18
+	VFMADD231PS.BCST 248(R9), Z20, Z19
+	VFMADD231PS.BCST 248(SI), Z20, Z16
 	VADDPS           Z17, Z13, Z13
 	VADDPS           Z18, Z14, Z14
 	VADDPS           Z19, Z15, Z15
@@ -1914,239 +1558,295 @@ group27:
 	VADDPS           Z10, Z6, Z6
 	VADDPS           Z11, Z7, Z7
 	VADDPS           Z8, Z4, Z4
-	VADDPS           Z5, Z1, Z1
-	VADDPS           Z6, Z2, Z2
-	VADDPS           Z7, Z3, Z3
-	VADDPS           Z4, Z0, Z0
-	MOVQ             $0x00000010, R12
-	CMPQ             R9, R12
-	CMOVQLT          R9, R12
-	MOVL             $0xffffffff, R11
-	BZHIL            R12, R11, R11
-	KMOVW            R11, K1
-	VBROADCASTSS     const_ff800000<>+0(SB), Z4
-	VMULPS.BCST      scale+88(FP), Z1, K1, Z4
-	VMOVUPS          Z4, (R8)
-	VBROADCASTSS     const_ff800000<>+0(SB), Z1
-	VMULPS.BCST      scale+88(FP), Z2, K1, Z1
-	VMOVUPS          Z1, (R8)(AX*1)
-	VBROADCASTSS     const_ff800000<>+0(SB), Z1
-	VMULPS.BCST      scale+88(FP), Z3, K1, Z1
-	VMOVUPS          Z1, (R8)(AX*2)
-	VBROADCASTSS     const_ff800000<>+0(SB), Z1
-	VMULPS.BCST      scale+88(FP), Z0, K1, Z1
-	VMOVUPS          Z1, (R8)(R10*1)
-	ADDQ             $0x00000040, DI
-	ADDQ             $0x00000040, R8
-	SUBQ             $0x00000010, R9
-	JG               group27
-	MOVQ             scores+56(FP), CX
-	LEAQ             (AX)(AX*2), DX
-	VBROADCASTSS     const_ff800000<>+0(SB), Z0
-	VXORPS           Z1, Z1, Z1
-	VBROADCASTSS     const_ff800000<>+0(SB), Z2
-	VXORPS           Z3, Z3, Z3
-	VBROADCASTSS     const_ff800000<>+0(SB), Z4
-	VXORPS           Z5, Z5, Z5
-	VBROADCASTSS     const_ff800000<>+0(SB), Z6
-	VXORPS           Z7, Z7, Z7
-	XORQ             BX, BX
+	IMUL3Q           $0x00000001, AX, R12
+	VMOVUPS          (R10)(R12*1), Z8
+	VMULPS.BCST      4(DI), Z8, Z9
+	VMULPS.BCST      4(R8), Z8, Z10
+	VMULPS.BCST      4(R9), Z8, Z11
+	VMULPS.BCST      4(SI), Z8, Z8
+	IMUL3Q           $0x00000011, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 68(DI), Z12, Z9
+	VFMADD231PS.BCST 68(R8), Z12, Z10
+	VFMADD231PS.BCST 68(R9), Z12, Z11
+	VFMADD231PS.BCST 68(SI), Z12, Z8
+	IMUL3Q           $0x00000021, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 132(DI), Z12, Z9
+	VFMADD231PS.BCST 132(R8), Z12, Z10
+	VFMADD231PS.BCST 132(R9), Z12, Z11
+	VFMADD231PS.BCST 132(SI), Z12, Z8
+	IMUL3Q           $0x00000031, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VFMADD231PS.BCST 196(DI), Z12, Z9
+	VFMADD231PS.BCST 196(R8), Z12, Z10
+	VFMADD231PS.BCST 196(R9), Z12, Z11
+	VFMADD231PS.BCST 196(SI), Z12, Z8
+	IMUL3Q           $0x00000009, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      36(DI), Z12, Z13
+	VMULPS.BCST      36(R8), Z12, Z14
+	VMULPS.BCST      36(R9), Z12, Z15
+	VMULPS.BCST      36(SI), Z12, Z12
+	IMUL3Q           $0x00000019, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 100(DI), Z16, Z13
+	VFMADD231PS.BCST 100(R8), Z16, Z14
+	VFMADD231PS.BCST 100(R9), Z16, Z15
+	VFMADD231PS.BCST 100(SI), Z16, Z12
+	IMUL3Q           $0x00000029, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 164(DI), Z16, Z13
+	VFMADD231PS.BCST 164(R8), Z16, Z14
+	VFMADD231PS.BCST 164(R9), Z16, Z15
+	VFMADD231PS.BCST 164(SI), Z16, Z12
+	IMUL3Q           $0x00000039, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 228(DI), Z16, Z13
+	VFMADD231PS.BCST 228(R8), Z16, Z14
+	VFMADD231PS.BCST 228(R9), Z16, Z15
+	VFMADD231PS.BCST 228(SI), Z16, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	IMUL3Q           $0x00000005, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      20(DI), Z12, Z13
+	VMULPS.BCST      20(R8), Z12, Z14
+	VMULPS.BCST      20(R9), Z12, Z15
+	VMULPS.BCST      20(SI), Z12, Z12
+	IMUL3Q           $0x00000015, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 84(DI), Z16, Z13
+	VFMADD231PS.BCST 84(R8), Z16, Z14
+	VFMADD231PS.BCST 84(R9), Z16, Z15
+	VFMADD231PS.BCST 84(SI), Z16, Z12
+	IMUL3Q           $0x00000025, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 148(DI), Z16, Z13
+	VFMADD231PS.BCST 148(R8), Z16, Z14
+	VFMADD231PS.BCST 148(R9), Z16, Z15
+	VFMADD231PS.BCST 148(SI), Z16, Z12
+	IMUL3Q           $0x00000035, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 212(DI), Z16, Z13
+	VFMADD231PS.BCST 212(R8), Z16, Z14
+	VFMADD231PS.BCST 212(R9), Z16, Z15
+	VFMADD231PS.BCST 212(SI), Z16, Z12
+	IMUL3Q           $0x0000000d, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      52(DI), Z16, Z17
+	VMULPS.BCST      52(R8), Z16, Z18
+	VMULPS.BCST      52(R9), Z16, Z19
+	VMULPS.BCST      52(SI), Z16, Z16
+	IMUL3Q           $0x0000001d, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 116(DI), Z20, Z17
+	VFMADD231PS.BCST 116(R8), Z20, Z18
+	VFMADD231PS.BCST 116(R9), Z20, Z19
+	VFMADD231PS.BCST 116(SI), Z20, Z16
+	IMUL3Q           $0x0000002d, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 180(DI), Z20, Z17
+	VFMADD231PS.BCST 180(R8), Z20, Z18
+	VFMADD231PS.BCST 180(R9), Z20, Z19
+	VFMADD231PS.BCST 180(SI), Z20, Z16
+	IMUL3Q           $0x0000003d, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 244(DI), Z20, Z17
+	VFMADD231PS.BCST 244(R8), Z20, Z18
+	VFMADD231PS.BCST 244(R9), Z20, Z19
+	VFMADD231PS.BCST 244(SI), Z20, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	IMUL3Q           $0x00000003, AX, R12
+	VMOVUPS          (R10)(R12*1), Z12
+	VMULPS.BCST      12(DI), Z12, Z13
+	VMULPS.BCST      12(R8), Z12, Z14
+	VMULPS.BCST      12(R9), Z12, Z15
+	VMULPS.BCST      12(SI), Z12, Z12
+	IMUL3Q           $0x00000013, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 76(DI), Z16, Z13
+	VFMADD231PS.BCST 76(R8), Z16, Z14
+	VFMADD231PS.BCST 76(R9), Z16, Z15
+	VFMADD231PS.BCST 76(SI), Z16, Z12
+	IMUL3Q           $0x00000023, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 140(DI), Z16, Z13
+	VFMADD231PS.BCST 140(R8), Z16, Z14
+	VFMADD231PS.BCST 140(R9), Z16, Z15
+	VFMADD231PS.BCST 140(SI), Z16, Z12
+	IMUL3Q           $0x00000033, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VFMADD231PS.BCST 204(DI), Z16, Z13
+	VFMADD231PS.BCST 204(R8), Z16, Z14
+	VFMADD231PS.BCST 204(R9), Z16, Z15
+	VFMADD231PS.BCST 204(SI), Z16, Z12
+	IMUL3Q           $0x0000000b, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      44(DI), Z16, Z17
+	VMULPS.BCST      44(R8), Z16, Z18
+	VMULPS.BCST      44(R9), Z16, Z19
+	VMULPS.BCST      44(SI), Z16, Z16
+	IMUL3Q           $0x0000001b, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 108(DI), Z20, Z17
+	VFMADD231PS.BCST 108(R8), Z20, Z18
+	VFMADD231PS.BCST 108(R9), Z20, Z19
+	VFMADD231PS.BCST 108(SI), Z20, Z16
+	IMUL3Q           $0x0000002b, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 172(DI), Z20, Z17
+	VFMADD231PS.BCST 172(R8), Z20, Z18
+	VFMADD231PS.BCST 172(R9), Z20, Z19
+	VFMADD231PS.BCST 172(SI), Z20, Z16
+	IMUL3Q           $0x0000003b, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 236(DI), Z20, Z17
+	VFMADD231PS.BCST 236(R8), Z20, Z18
+	VFMADD231PS.BCST 236(R9), Z20, Z19
+	VFMADD231PS.BCST 236(SI), Z20, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	IMUL3Q           $0x00000007, AX, R12
+	VMOVUPS          (R10)(R12*1), Z16
+	VMULPS.BCST      28(DI), Z16, Z17
+	VMULPS.BCST      28(R8), Z16, Z18
+	VMULPS.BCST      28(R9), Z16, Z19
+	VMULPS.BCST      28(SI), Z16, Z16
+	IMUL3Q           $0x00000017, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 92(DI), Z20, Z17
+	VFMADD231PS.BCST 92(R8), Z20, Z18
+	VFMADD231PS.BCST 92(R9), Z20, Z19
+	VFMADD231PS.BCST 92(SI), Z20, Z16
+	IMUL3Q           $0x00000027, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 156(DI), Z20, Z17
+	VFMADD231PS.BCST 156(R8), Z20, Z18
+	VFMADD231PS.BCST 156(R9), Z20, Z19
+	VFMADD231PS.BCST 156(SI), Z20, Z16
+	IMUL3Q           $0x00000037, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VFMADD231PS.BCST 220(DI), Z20, Z17
+	VFMADD231PS.BCST 220(R8), Z20, Z18
+	VFMADD231PS.BCST 220(R9), Z20, Z19
+	VFMADD231PS.BCST 220(SI), Z20, Z16
+	IMUL3Q           $0x0000000f, AX, R12
+	VMOVUPS          (R10)(R12*1), Z20
+	VMULPS.BCST      60(DI), Z20, Z21
+	VMULPS.BCST      60(R8), Z20, Z22
+	VMULPS.BCST      60(R9), Z20, Z23
+	VMULPS.BCST      60(SI), Z20, Z20
+	IMUL3Q           $0x0000001f, AX, R12
+	VMOVUPS          (R10)(R12*1), Z24
+	VFMADD231PS.BCST 124(DI), Z24, Z21
+	VFMADD231PS.BCST 124(R8), Z24, Z22
+	VFMADD231PS.BCST 124(R9), Z24, Z23
+	VFMADD231PS.BCST 124(SI), Z24, Z20
+	IMUL3Q           $0x0000002f, AX, R12
+	VMOVUPS          (R10)(R12*1), Z24
+	VFMADD231PS.BCST 188(DI), Z24, Z21
+	VFMADD231PS.BCST 188(R8), Z24, Z22
+	VFMADD231PS.BCST 188(R9), Z24, Z23
+	VFMADD231PS.BCST 188(SI), Z24, Z20
+	IMUL3Q           $0x0000003f, AX, R12
+	VMOVUPS          (R10)(R12*1), Z24
+	VFMADD231PS.BCST 252(DI), Z24, Z21
+	VFMADD231PS.BCST 252(R8), Z24, Z22
+	VFMADD231PS.BCST 252(R9), Z24, Z23
+	VFMADD231PS.BCST 252(SI), Z24, Z20
+	VADDPS           Z21, Z17, Z17
+	VADDPS           Z22, Z18, Z18
+	VADDPS           Z23, Z19, Z19
+	VADDPS           Z20, Z16, Z16
+	VADDPS           Z17, Z13, Z13
+	VADDPS           Z18, Z14, Z14
+	VADDPS           Z19, Z15, Z15
+	VADDPS           Z16, Z12, Z12
+	VADDPS           Z13, Z9, Z9
+	VADDPS           Z14, Z10, Z10
+	VADDPS           Z15, Z11, Z11
+	VADDPS           Z12, Z8, Z8
+	VADDPS           Z9, Z5, Z5
+	VADDPS           Z10, Z6, Z6
+	VADDPS           Z11, Z7, Z7
+	VADDPS           Z8, Z4, Z4
+	MOVQ             $0x00000010, R13
+	CMPQ             R11, R13
+	CMOVQLT          R11, R13
+	MOVL             $0xffffffff, R12
+	BZHIL            R13, R12, R12
+	KMOVW            R12, K1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z8
+	VMULPS.BCST      scale+64(FP), Z5, K1, Z8
+	VMOVUPS          Z8, (DX)
+	VMAXPS           Z0, Z8, Z0
+	VBROADCASTSS     const_ff800000<>+0(SB), Z5
+	VMULPS.BCST      scale+64(FP), Z6, K1, Z5
+	VMOVUPS          Z5, (DX)(AX*1)
+	VMAXPS           Z1, Z5, Z1
+	VBROADCASTSS     const_ff800000<>+0(SB), Z5
+	VMULPS.BCST      scale+64(FP), Z7, K1, Z5
+	VMOVUPS          Z5, (DX)(AX*2)
+	VMAXPS           Z2, Z5, Z2
+	VBROADCASTSS     const_ff800000<>+0(SB), Z5
+	VMULPS.BCST      scale+64(FP), Z4, K1, Z5
+	VMOVUPS          Z5, (DX)(CX*1)
+	VMAXPS           Z3, Z5, Z3
+	ADDQ             $0x00000040, R10
+	ADDQ             $0x00000040, DX
+	SUBQ             $0x00000010, R11
+	JG               group20
+	VMOVUPS          Z0, (BX)
+	VMOVUPS          Z1, 64(BX)
+	VMOVUPS          Z2, 128(BX)
+	VMOVUPS          Z3, 192(BX)
+	LEAQ             (DX)(CX*1), DX
+	ADDQ             $0x00000100, BX
+	MOVQ             qStride+32(FP), SI
+	SHLQ             $0x02, SI
+	ADDQ             SI, q+24(FP)
+	SUBQ             $0x04, nq+48(FP)
+	JG               tile
+	VZEROUPPER
+	RET
 
-block28:
-	LEAQ         (CX)(BX*1), SI
-	VMAXPS       (SI), Z0, Z0
-	VMAXPS       (SI)(AX*1), Z2, Z2
-	VMAXPS       (SI)(AX*2), Z4, Z4
-	VMAXPS       (SI)(DX*1), Z6, Z6
-	ADDQ         $0x00000040, BX
-	CMPQ         BX, AX
-	JLT          block28
-	VINSERTF64X4 $0x01, Y2, Z0, Z8
-	VSHUFF64X2   $0xee, Z2, Z0, Z0
-	VMAXPS       Z0, Z8, Z8
-	VINSERTF64X4 $0x01, Y6, Z4, Z0
-	VSHUFF64X2   $0xee, Z6, Z4, Z2
-	VMAXPS       Z2, Z0, Z0
-	VSHUFF32X4   $0x88, Z0, Z8, Z2
-	VSHUFF32X4   $0xdd, Z0, Z8, Z0
-	VMAXPS       Z0, Z2, Z2
-	VPERMILPS    $0x4e, Z2, Z0
-	VMAXPS       Z0, Z2, Z2
-	VPERMILPS    $0xb1, Z2, Z0
-	VMAXPS       Z0, Z2, Z2
-	VSHUFF32X4   $0x00, Z2, Z2, Z0
-	VSHUFF32X4   $0x55, Z2, Z2, Z4
-	VSHUFF32X4   $0xaa, Z2, Z2, Z6
-	VSHUFF32X4   $0xff, Z2, Z2, Z2
-	XORQ         BX, BX
+// func tileValues64AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·tileValues64AVX512(SB), NOSPLIT, $0-72
+	MOVQ pitch+32(FP), AX
+	SHLQ $0x02, AX
+	LEAQ (AX)(AX*2), CX
+	MOVQ weights+16(FP), DX
+	MOVQ inverses+24(FP), BX
 
-block29:
-	LEAQ         (CX)(BX*1), SI
-	VMOVUPS      (SI), Z8
-	VSUBPS       Z0, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)
-	VADDPS       Z8, Z1, Z1
-	VMOVUPS      (SI)(AX*1), Z8
-	VSUBPS       Z4, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)(AX*1)
-	VADDPS       Z8, Z3, Z3
-	VMOVUPS      (SI)(AX*2), Z8
-	VSUBPS       Z6, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)(AX*2)
-	VADDPS       Z8, Z5, Z5
-	VMOVUPS      (SI)(DX*1), Z8
-	VSUBPS       Z2, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (SI)(DX*1)
-	VADDPS       Z8, Z7, Z7
-	ADDQ         $0x00000040, BX
-	CMPQ         BX, AX
-	JLT          block29
-	VINSERTF64X4 $0x01, Y3, Z1, Z0
-	VSHUFF64X2   $0xee, Z3, Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	VINSERTF64X4 $0x01, Y7, Z5, Z1
-	VSHUFF64X2   $0xee, Z7, Z5, Z2
-	VADDPS       Z2, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z0, Z2
-	VSHUFF32X4   $0xdd, Z1, Z0, Z0
-	VADDPS       Z0, Z2, Z2
-	VPERMILPS    $0x4e, Z2, Z0
-	VADDPS       Z0, Z2, Z2
-	VPERMILPS    $0xb1, Z2, Z0
-	VADDPS       Z0, Z2, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z0
-	VDIVPS       Z2, Z0, Z2
-	VSHUFF32X4   $0x00, Z2, Z2, Z0
-	VSHUFF32X4   $0x55, Z2, Z2, Z1
-	VSHUFF32X4   $0xaa, Z2, Z2, Z3
-	VSHUFF32X4   $0xff, Z2, Z2, Z2
-	XORQ         BX, BX
-
-block30:
-	LEAQ    (CX)(BX*1), SI
-	VMULPS  (SI), Z0, Z4
-	VMOVUPS Z4, (SI)
-	VMULPS  (SI)(AX*1), Z1, Z4
-	VMOVUPS Z4, (SI)(AX*1)
-	VMULPS  (SI)(AX*2), Z3, Z4
-	VMOVUPS Z4, (SI)(AX*2)
-	VMULPS  (SI)(DX*1), Z2, Z4
-	VMOVUPS Z4, (SI)(DX*1)
-	ADDQ    $0x00000040, BX
-	CMPQ    BX, AX
-	JLT     block30
-	MOVQ    outStride+8(FP), CX
-	MOVQ    out+0(FP), DX
-	LEAQ    (DX)(CX*1), BX
-	CMPQ    nq+72(FP), $0x00000001
-	CMOVQLE DX, BX
-	LEAQ    (BX)(CX*1), SI
-	CMPQ    nq+72(FP), $0x00000002
-	CMOVQLE BX, SI
-	LEAQ    (SI)(CX*1), CX
-	CMPQ    nq+72(FP), $0x00000003
-	CMOVQLE SI, CX
-	MOVQ    v+40(FP), DI
-	MOVQ    vStride+48(FP), R8
-	MOVQ    scores+56(FP), R9
-	MOVQ    nk+80(FP), R10
-	LEAQ    (AX)(AX*2), R11
+tile:
+	MOVQ    outStride+8(FP), SI
+	MOVQ    out+0(FP), DI
+	LEAQ    (DI)(SI*1), R8
+	CMPQ    nq+56(FP), $0x00000001
+	CMOVQLE DI, R8
+	LEAQ    (R8)(SI*1), R9
+	CMPQ    nq+56(FP), $0x00000002
+	CMOVQLE R8, R9
+	LEAQ    (R9)(SI*1), SI
+	CMPQ    nq+56(FP), $0x00000003
+	CMOVQLE R9, SI
+	MOVQ    v+40(FP), R10
+	MOVQ    vStride+48(FP), R11
+	MOVQ    nk+64(FP), R13
+	MOVQ    DX, R12
 	VXORPS  Z0, Z0, Z0
 	VXORPS  Z1, Z1, Z1
 	VXORPS  Z2, Z2, Z2
@@ -2164,58 +1864,73 @@ block30:
 	VXORPS  Z14, Z14, Z14
 	VXORPS  Z15, Z15, Z15
 
-keys31:
-	VMOVUPS      (DI), Z16
-	VMOVUPS      64(DI), Z17
-	VMOVUPS      128(DI), Z18
-	VMOVUPS      192(DI), Z19
-	VBROADCASTSS (R9), Z20
+keys21:
+	VMOVUPS      (R10), Z16
+	VMOVUPS      64(R10), Z17
+	VMOVUPS      128(R10), Z18
+	VMOVUPS      192(R10), Z19
+	VBROADCASTSS (R12), Z20
 	VFMADD231PS  Z16, Z20, Z0
 	VFMADD231PS  Z17, Z20, Z1
 	VFMADD231PS  Z18, Z20, Z2
 	VFMADD231PS  Z19, Z20, Z3
-	VBROADCASTSS (R9)(AX*1), Z20
+	VBROADCASTSS (R12)(AX*1), Z20
 	VFMADD231PS  Z16, Z20, Z4
 	VFMADD231PS  Z17, Z20, Z5
 	VFMADD231PS  Z18, Z20, Z6
 	VFMADD231PS  Z19, Z20, Z7
-	VBROADCASTSS (R9)(AX*2), Z20
+	VBROADCASTSS (R12)(AX*2), Z20
 	VFMADD231PS  Z16, Z20, Z8
 	VFMADD231PS  Z17, Z20, Z9
 	VFMADD231PS  Z18, Z20, Z10
 	VFMADD231PS  Z19, Z20, Z11
-	VBROADCASTSS (R9)(R11*1), Z20
+	VBROADCASTSS (R12)(CX*1), Z20
 	VFMADD231PS  Z16, Z20, Z12
 	VFMADD231PS  Z17, Z20, Z13
 	VFMADD231PS  Z18, Z20, Z14
 	VFMADD231PS  Z19, Z20, Z15
-	ADDQ         $0x04, R9
-	ADDQ         R8, DI
-	DECQ         R10
-	JNZ          keys31
-	VMOVUPS      Z0, (DX)
-	VMOVUPS      Z1, 64(DX)
-	VMOVUPS      Z2, 128(DX)
-	VMOVUPS      Z3, 192(DX)
-	VMOVUPS      Z4, (BX)
-	VMOVUPS      Z5, 64(BX)
-	VMOVUPS      Z6, 128(BX)
-	VMOVUPS      Z7, 192(BX)
-	VMOVUPS      Z8, (SI)
-	VMOVUPS      Z9, 64(SI)
-	VMOVUPS      Z10, 128(SI)
-	VMOVUPS      Z11, 192(SI)
-	VMOVUPS      Z12, (CX)
-	VMOVUPS      Z13, 64(CX)
-	VMOVUPS      Z14, 128(CX)
-	VMOVUPS      Z15, 192(CX)
-	MOVQ         qStride+24(FP), AX
-	SHLQ         $0x02, AX
-	ADDQ         AX, q+16(FP)
-	MOVQ         outStride+8(FP), AX
-	SHLQ         $0x02, AX
-	ADDQ         AX, out+0(FP)
-	SUBQ         $0x04, nq+72(FP)
+	ADDQ         $0x04, R12
+	ADDQ         R11, R10
+	DECQ         R13
+	JNZ          keys21
+	VMULPS.BCST  (BX), Z0, Z0
+	VMOVUPS      Z0, (DI)
+	VMULPS.BCST  (BX), Z1, Z1
+	VMOVUPS      Z1, 64(DI)
+	VMULPS.BCST  (BX), Z2, Z2
+	VMOVUPS      Z2, 128(DI)
+	VMULPS.BCST  (BX), Z3, Z3
+	VMOVUPS      Z3, 192(DI)
+	VMULPS.BCST  16(BX), Z4, Z4
+	VMOVUPS      Z4, (R8)
+	VMULPS.BCST  16(BX), Z5, Z5
+	VMOVUPS      Z5, 64(R8)
+	VMULPS.BCST  16(BX), Z6, Z6
+	VMOVUPS      Z6, 128(R8)
+	VMULPS.BCST  16(BX), Z7, Z7
+	VMOVUPS      Z7, 192(R8)
+	VMULPS.BCST  32(BX), Z8, Z8
+	VMOVUPS      Z8, (R9)
+	VMULPS.BCST  32(BX), Z9, Z9
+	VMOVUPS      Z9, 64(R9)
+	VMULPS.BCST  32(BX), Z10, Z10
+	VMOVUPS      Z10, 128(R9)
+	VMULPS.BCST  32(BX), Z11, Z11
+	VMOVUPS      Z11, 192(R9)
+	VMULPS.BCST  48(BX), Z12, Z12
+	VMOVUPS      Z12, (SI)
+	VMULPS.BCST  48(BX), Z13, Z13
+	VMOVUPS      Z13, 64(SI)
+	VMULPS.BCST  48(BX), Z14, Z14
+	VMOVUPS      Z14, 128(SI)
+	VMULPS.BCST  48(BX), Z15, Z15
+	VMOVUPS      Z15, 192(SI)
+	LEAQ         (DX)(AX*4), DX
+	ADDQ         $0x00000040, BX
+	MOVQ         outStride+8(FP), SI
+	SHLQ         $0x02, SI
+	ADDQ         SI, out+0(FP)
+	SUBQ         $0x04, nq+56(FP)
 	JG           tile
 	VZEROUPPER
 	RET
@@ -2466,13 +2181,13 @@ bytes:
 	MOVQ         bias+72(FP), R8
 	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias32
+	JZ           noBias22
 	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
 	VPGATHERDD   (R8)(Z0*4), K2, Z1
 	VMOVAPS      Z1, Z1
 
-noBias32:
+noBias22:
 	VADDPS  Z1, Z3, Z3
 	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
@@ -2633,9 +2348,9 @@ group:
 	ANDQ        $-64, R9
 	XORQ        R8, R8
 	CMPQ        R8, R9
-	JGE         tail34
+	JGE         tail24
 
-loop33:
+loop23:
 	VMOVUPS     (BX)(R8*1), Z17
 	MOVQ        (SP), R10
 	VFMADD231PS (R10)(R8*1), Z17, Z1
@@ -2671,12 +2386,12 @@ loop33:
 	VFMADD231PS (R10)(R8*1), Z17, Z16
 	ADDQ        $0x00000040, R8
 	CMPQ        R8, R9
-	JLT         loop33
+	JLT         loop23
 
-tail34:
+tail24:
 	MOVQ        DX, R10
 	SUBQ        R9, R10
-	JZ          done35
+	JZ          done25
 	SHRQ        $0x02, R10
 	MOVQ        $0x00000010, R9
 	CMPQ        R10, R9
@@ -2718,7 +2433,7 @@ tail34:
 	MOVQ        120(SP), R9
 	VFMADD231PS (R9)(R8*1), Z17, K2, Z16
 
-done35:
+done25:
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
 	VADDPS       Z1, Z17, Z17
@@ -2767,13 +2482,13 @@ done35:
 	MOVQ         bias+48(FP), R8
 	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias36
+	JZ           noBias26
 	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
 	VPGATHERDD   (R8)(Z0*4), K2, Z1
 	VMOVAPS      Z1, Z1
 
-noBias36:
+noBias26:
 	VADDPS  Z1, Z3, Z3
 	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI

@@ -4,12 +4,24 @@
 
 package kernels
 
-// attendAVX512 computes one query of attendGeneric. Key j starts at element kOffsets[j] of k, its value at vOffsets[j] of v.
-// nk, heads and headDim are at least 1. pitch is nk rounded up to a multiple of 16. scores has pitch elements for each head,
-// kOffsets has pitch elements, all valid.
+// headScoresAVX512 computes the scores of one query; key j starts at element offsets[j] of k. nk, heads and headDim are at least 1.
+// scores gets pitch elements for each head, -Inf from the nk-th; maxima 16 for each head, of which the largest is the largest score.
+// pitch is nk rounded up to a multiple of 16, and so many offsets are valid.
 //
 //go:noescape
-func attendAVX512(out *float32, q *float32, k *float32, v *float32, kOffsets *int32, vOffsets *int32, scores *float32, pitch int, nk int, heads int, headDim int, scale float32)
+func headScoresAVX512(scores *float32, maxima *float32, pitch int, q *float32, k *float32, offsets *int32, nk int, heads int, headDim int, scale float32)
+
+// headValuesAVX512 computes the weighted values of one query; value j starts at element offsets[j] of v. nk, heads and headDim are at least 1.
+// weights has pitch elements for each head, inverses 4, of which the first counts.
+//
+//go:noescape
+func headValuesAVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, offsets *int32, nk int, heads int, headDim int)
+
+// expRowsAVX512 replaces each of the rows of pitch elements, a multiple of 16, by e^(s-max); inverses gets 4 elements for each row,
+// of which the first is one over the striped sum. maxima has 16 elements for each row, of which the largest is the row's.
+//
+//go:noescape
+func expRowsAVX512(scores *float32, maxima *float32, inverses *float32, rows int, pitch int)
 
 // transposeKeysAVX512 stores element d of key j, which starts at element offsets[j] of k, at t[d·pitch+j].
 // pitch is a multiple of 16, headDim of 4.
@@ -17,17 +29,29 @@ func attendAVX512(out *float32, q *float32, k *float32, v *float32, kOffsets *in
 //go:noescape
 func transposeKeysAVX512(t *float32, k *float32, offsets *int32, pitch int, headDim int)
 
-// attendTiles32AVX512 computes one head, of 32 elements, of attendGeneric for nq >= 1 queries.
-// t: keys from transposeKeysAVX512. scores: 4·pitch elements. Strides are in bytes, pitch is nk rounded up to a multiple of 16.
+// tileScores32AVX512 computes the scores of nq >= 1 queries with one head, of 32 elements, transposed to t.
+// It works like headScoresAVX512, with a row of scores and maxima for each query, rounded up to a multiple of 4. qStride is in bytes.
 //
 //go:noescape
-func attendTiles32AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
+func tileScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32, qStride int, t *float32, nq int, nk int, scale float32)
 
-// attendTiles64AVX512 computes one head, of 64 elements, of attendGeneric for nq >= 1 queries.
-// t: keys from transposeKeysAVX512. scores: 4·pitch elements. Strides are in bytes, pitch is nk rounded up to a multiple of 16.
+// tileValues32AVX512 computes the weighted values of nq >= 1 queries and one head, of 32 elements.
+// It works like headValuesAVX512, with a row of weights and inverses for each query, rounded up to a multiple of 4. Strides are in bytes.
 //
 //go:noescape
-func attendTiles64AVX512(out *float32, outStride int, q *float32, qStride int, t *float32, v *float32, vStride int, scores *float32, pitch int, nq int, nk int, scale float32)
+func tileValues32AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
+
+// tileScores64AVX512 computes the scores of nq >= 1 queries with one head, of 64 elements, transposed to t.
+// It works like headScoresAVX512, with a row of scores and maxima for each query, rounded up to a multiple of 4. qStride is in bytes.
+//
+//go:noescape
+func tileScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32, qStride int, t *float32, nq int, nk int, scale float32)
+
+// tileValues64AVX512 computes the weighted values of nq >= 1 queries and one head, of 64 elements.
+// It works like headValuesAVX512, with a row of weights and inverses for each query, rounded up to a multiple of 4. Strides are in bytes.
+//
+//go:noescape
+func tileValues64AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
 
 // dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.
 //

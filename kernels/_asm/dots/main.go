@@ -5,10 +5,14 @@ import . "github.com/mmcloughlin/avo/build"
 
 func main() {
 	ConstraintExpr("!purego")
-	attendAVX512()
+	headScoresAVX512()
+	headValuesAVX512()
+	expRowsAVX512()
 	transposeKeysAVX512()
-	attendTilesAVX512(32)
-	attendTilesAVX512(64)
+	for _, dim := range []int{32, 64} {
+		tileScoresAVX512(dim)
+		tileValuesAVX512(dim)
+	}
 	dotRowsInt8AVX512()
 	dotRowsFloat32AVX512()
 	Generate()

@@ -69,65 +69,94 @@ func transposeKeysAVX512() {
 	RET()
 }
 
-// tile generates the attention of tiles of four queries over the transposed keys of one head. Everything loaded of a key
-// or value serves four queries. What is missing of a last tile is its last query again.
+// tile generates the attention of four queries over the transposed keys of one head. Everything loaded of a key or value
+// serves four queries. What is missing of a last tile is its last query again.
 type tile struct {
-	dim    int
-	q, out [tileQueries]reg.GPVirtual
-	pitch  reg.GPVirtual // bytes from an element of the keys to the next, and from a query's scores to the next
+	dim   int
+	rows  [tileQueries]reg.GPVirtual // the queries, or their results
+	pitch reg.GPVirtual              // bytes from an element of the keys to the next, and from a query's scores to the next
+	third reg.GPVirtual              // three times that
 }
 
-func attendTilesAVX512(dim int) {
-	asm.Kernel(fmt.Sprintf("attendTiles%dAVX512", dim), "func(out *float32, outStride int, q *float32, qStride int, t, v *float32, vStride int, "+
-		"scores *float32, pitch, nq, nk int, scale float32)",
-		fmt.Sprintf("attendTiles%dAVX512 computes one head, of %d elements, of attendGeneric for nq >= 1 queries.", dim, dim),
-		"t: keys from transposeKeysAVX512. scores: 4·pitch elements. Strides are in bytes, pitch is nk rounded up to a multiple of 16.")
-	a := &tile{dim: dim}
-	Label("tile")
-	a.pitch = asm.Int("pitch")
+func newTile(dim int) *tile {
+	a := &tile{dim: dim, pitch: asm.Int("pitch"), third: GP64()}
 	SHLQ(Imm(2), a.pitch)
-	a.pointers(&a.q, "q", "qStride")
-	a.scores()
-	softmaxRows(tileQueries, asm.Int("scores"), a.pitch)
-	a.values()
-	for _, s := range []string{"q", "out"} {
-		step := asm.Int(s + "Stride")
-		SHLQ(Imm(2), step)
-		ADDQ(step, asm.Addr(s))
-	}
+	LEAQ(Mem{Base: a.pitch, Index: a.pitch, Scale: 2}, a.third)
+	return a
+}
+
+func tileScoresAVX512(dim int) {
+	asm.Kernel(fmt.Sprintf("tileScores%dAVX512", dim), "func(scores, maxima *float32, pitch int, q *float32, qStride int, t *float32, nq, nk int, scale float32)",
+		fmt.Sprintf("tileScores%dAVX512 computes the scores of nq >= 1 queries with one head, of %d elements, transposed to t.", dim, dim),
+		"It works like headScoresAVX512, with a row of scores and maxima for each query, rounded up to a multiple of 4. qStride is in bytes.")
+	a := newTile(dim)
+	scores, maxima := asm.Int("scores"), asm.Int("maxima")
+	Label("tile")
+	a.pointers("q")
+	a.scores(scores, maxima)
+	LEAQ(Mem{Base: scores, Index: a.third, Scale: 1}, scores) // the first of four rows is behind it
+	ADDQ(U32(64*tileQueries), maxima)
+	a.next("q")
+}
+
+func tileValuesAVX512(dim int) {
+	asm.Kernel(fmt.Sprintf("tileValues%dAVX512", dim), "func(out *float32, outStride int, weights, inverses *float32, pitch int, v *float32, vStride int, nq, nk int)",
+		fmt.Sprintf("tileValues%dAVX512 computes the weighted values of nq >= 1 queries and one head, of %d elements.", dim, dim),
+		"It works like headValuesAVX512, with a row of weights and inverses for each query, rounded up to a multiple of 4. Strides are in bytes.")
+	a := newTile(dim)
+	weights, inverses := asm.Int("weights"), asm.Int("inverses")
+	Label("tile")
+	a.pointers("out")
+	a.values(weights, inverses)
+	LEAQ(Mem{Base: weights, Index: a.pitch, Scale: 4}, weights)
+	ADDQ(U32(16*tileQueries), inverses)
+	a.next("out")
+}
+
+// next steps to the next tile, and ends the kernel after the last.
+func (a *tile) next(rows string) {
+	step := asm.Int(rows + "Stride")
+	SHLQ(Imm(2), step)
+	ADDQ(step, asm.Addr(rows))
 	SUBQ(Imm(tileQueries), asm.Addr("nq"))
 	JG(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
 }
 
-// pointers sets p to the rows of the tile's queries.
-func (a *tile) pointers(p *[tileQueries]reg.GPVirtual, base, stride string) {
-	step := asm.Int(stride)
-	p[0] = asm.Int(base)
+// pointers sets the rows of the tile's queries.
+func (a *tile) pointers(rows string) {
+	step := asm.Int(rows + "Stride")
+	a.rows[0] = asm.Int(rows)
 	for i := 1; i < tileQueries; i++ {
-		p[i] = GP64()
-		LEAQ(Mem{Base: p[i-1], Index: step, Scale: 1}, p[i])
+		a.rows[i] = GP64()
+		LEAQ(Mem{Base: a.rows[i-1], Index: step, Scale: 1}, a.rows[i])
 		CMPQ(asm.Addr("nq"), U32(i))
-		CMOVQLE(p[i-1], p[i])
+		CMOVQLE(a.rows[i-1], a.rows[i])
 	}
 }
 
 // scores stores the scores of four queries, 16 keys at a time.
-func (a *tile) scores() {
-	t, out, rest, third := asm.Int("t"), asm.Int("scores"), asm.Int("nk"), GP64()
-	LEAQ(Mem{Base: a.pitch, Index: a.pitch, Scale: 2}, third)
+func (a *tile) scores(scores, maxima reg.GPVirtual) {
+	t, rest := asm.Int("t"), asm.Int("nk")
+	var largest [tileQueries]reg.VecVirtual
+	for i := range largest {
+		largest[i] = asm.AVX512.Register(minusInfinity)[0]
+	}
 	group := asm.Unique("group")
 	Label(group)
 	dots := a.tree(t, 0, 1)
 	lanes := mask(rest)
 	for i, dot := range dots {
-		storeScores(dot, lanes, rowAt(out, a.pitch, third, i))
+		storeScores(dot, lanes, largest[i], rowAt(scores, a.pitch, a.third, i))
 	}
 	ADDQ(U32(64), t)
-	ADDQ(U32(64), out)
+	ADDQ(U32(64), scores)
 	SUBQ(U32(16), rest)
 	JG(LabelRef(group))
+	for i := range largest {
+		VMOVUPS(largest[i], Mem{Base: maxima, Disp: 64 * i})
+	}
 }
 
 // tree returns for four queries and 16 keys (the lanes) the sum of the stripes first, first + step, first + 2·step, …:
@@ -152,9 +181,9 @@ func (a *tile) stripe(t reg.GPVirtual, stripe int) (sums [tileQueries]reg.VecVir
 		for i := range sums {
 			if d == stripe {
 				sums[i] = ZMM()
-				VMULPS_BCST(Mem{Base: a.q[i], Disp: 4 * d}, keys, sums[i])
+				VMULPS_BCST(Mem{Base: a.rows[i], Disp: 4 * d}, keys, sums[i])
 			} else {
-				VFMADD231PS_BCST(Mem{Base: a.q[i], Disp: 4 * d}, keys, sums[i])
+				VFMADD231PS_BCST(Mem{Base: a.rows[i], Disp: 4 * d}, keys, sums[i])
 			}
 		}
 	}
@@ -162,10 +191,9 @@ func (a *tile) stripe(t reg.GPVirtual, stripe int) (sums [tileQueries]reg.VecVir
 }
 
 // values writes the weighted sums of four queries.
-func (a *tile) values() {
-	a.pointers(&a.out, "out", "outStride")
-	v, step, weights, rest, third := asm.Int("v"), asm.Int("vStride"), asm.Int("scores"), asm.Int("nk"), GP64()
-	LEAQ(Mem{Base: a.pitch, Index: a.pitch, Scale: 2}, third)
+func (a *tile) values(weights, inverses reg.GPVirtual) {
+	v, step, at, rest := asm.Int("v"), asm.Int("vStride"), GP64(), asm.Int("nk")
+	MOVQ(weights, at)
 	vectors := a.dim / 16
 	sums := zeros(tileQueries * vectors)
 	keys := asm.Unique("keys")
@@ -177,18 +205,20 @@ func (a *tile) values() {
 	}
 	for i := range tileQueries {
 		weight := ZMM()
-		VBROADCASTSS(rowAt(weights, a.pitch, third, i), weight)
+		VBROADCASTSS(rowAt(at, a.pitch, a.third, i), weight)
 		for j := range vectors {
 			VFMADD231PS(value[j], weight, sums[i*vectors+j])
 		}
 	}
-	ADDQ(Imm(4), weights)
+	ADDQ(Imm(4), at)
 	ADDQ(step, v)
 	DECQ(rest)
 	JNZ(LabelRef(keys))
 	for i := range tileQueries {
 		for j := range vectors {
-			VMOVUPS(sums[i*vectors+j], Mem{Base: a.out[i], Disp: 64 * j})
+			sum := sums[i*vectors+j]
+			VMULPS_BCST(Mem{Base: inverses, Disp: 16 * i}, sum, sum)
+			VMOVUPS(sum, Mem{Base: a.rows[i], Disp: 64 * j})
 		}
 	}
 }
