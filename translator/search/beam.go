@@ -131,11 +131,12 @@ func (d *Decoder) place(b *beam, chosen []expansion) {
 
 // finish ends a hypothesis.
 func (b *beam) finish(id int32, number int, finished bool) {
-	b.final = append(b.final, final{
-		node: id, length: b.length, number: number, finished: finished,
-		score: b.options.total(b.trellis.score(id), b.length),
-		rank:  b.options.total(b.trellis.rank(id), b.length),
-	})
+	f := final{node: id, length: b.length, number: number, finished: finished}
+	if b.trellis.models > 0 {
+		f.score = b.options.total(b.trellis.score(id), b.length)
+		f.rank = b.options.total(b.trellis.rank(id), b.length)
+	}
+	b.final = append(b.final, f)
 }
 
 // assignSlots gives each hypothesis in moved, which names the slot of its parent, a slot of its own and makes moved live. The
