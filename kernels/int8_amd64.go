@@ -54,35 +54,17 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 	}
 }
 
-// evenPart returns the size of the next part if n are cut into nearly equal parts of at most limit.
-func evenPart(n, limit int) int {
-	parts := (n + limit - 1) / limit
-	return (n + parts - 1) / parts
-}
-
-// rows multiplies a chunk of rows with all panels. The rows are cut into blocks of nearly equal height: the first blocks
-// may be one row higher than the others.
+// rows multiplies a chunk of rows with all panels, in blocks of nearly equal height.
 func (c *mulInt8Call) rows(a *uint8, aScales []float32) {
-	rows := len(aScales)
-	blocks := (rows + mulInt8Rows - 1) / mulInt8Rows
-	height, higher := rows/blocks, rows%blocks
-	split := higher * (height + 1)
-	perCall := max(1, callWork/(rows*c.w.K*int8Panel))
-	panels := (c.w.N + int8Panel - 1) / int8Panel
-	for p := 0; p < panels; {
-		n := min(perCall, panels-p)
-		mask := ^uint32(0)
-		if rest := c.w.N % int8Panel; rest != 0 && p+n == panels {
-			if n > 1 {
-				n-- // the last panel goes alone
-			} else {
-				mask = 1<<rest - 1
-			}
+	b := cutBlocks(len(aScales), mulInt8Rows)
+	lower := (*uint8)(unsafe.Add(unsafe.Pointer(a), b.split*c.aStride))
+	perCall := max(1, callWork/(len(aScales)*c.w.K*int8Panel))
+	for p := 0; p*int8Panel < c.w.N; {
+		n, mask := nextPanels(p, perCall, c.w.N)
+		if b.higher > 0 {
+			c.call(b.height+1, b.higher, a, aScales, 0, p, n, mask)
 		}
-		if higher > 0 {
-			c.call(height+1, higher, a, aScales, 0, p, n, mask)
-		}
-		c.call(height, blocks-higher, (*uint8)(unsafe.Add(unsafe.Pointer(a), split*c.aStride)), aScales[split:], split, p, n, mask)
+		c.call(b.height, b.lower, lower, aScales[b.split:], b.split, p, n, mask)
 		p += n
 	}
 }

@@ -1,0 +1,32 @@
+//go:build !purego
+
+package kernels
+
+// panelColumns is the width of the panels of both kinds of matrix.
+const panelColumns = 32
+
+// blocks is how rows are cut into blocks of nearly equal height: the first ones, up to row split, are one row higher.
+type blocks struct{ height, higher, lower, split int }
+
+func cutBlocks(rows, limit int) blocks {
+	n := (rows + limit - 1) / limit
+	b := blocks{height: rows / n, higher: rows % n}
+	b.lower, b.split = n-b.higher, b.higher*(b.height+1)
+	return b
+}
+
+// evenPart returns the size of the next part if n are cut into nearly equal parts of at most limit.
+func evenPart(n, limit int) int {
+	parts := (n + limit - 1) / limit
+	return (n + parts - 1) / parts
+}
+
+// nextPanels returns how many panels to multiply in one call, at most limit, from the given one on, and which of their
+// columns exist. An incomplete last panel goes alone.
+func nextPanels(panel, limit, columns int) (n int, mask uint32) {
+	whole, rest := columns/panelColumns, columns%panelColumns
+	if panel < whole {
+		return min(limit, whole-panel), ^uint32(0)
+	}
+	return 1, 1<<rest - 1
+}
