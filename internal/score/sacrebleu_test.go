@@ -236,7 +236,10 @@ func TestCorpusScoresLikeSacreBLEU(t *testing.T) {
 			if testing.Short() && len(c[0]) > 300 {
 				continue
 			}
-			for _, v := range variants {
+			for i, v := range variants {
+				if len(c[0]) > 400 && i != 0 && i != 1 && i != 6 {
+					continue
+				}
 				want := new(printed)
 				jobs = append(jobs, job{Do: "corpus", Metric: v.metric(), Args: v.args, Hyps: c[0], Refs: refs})
 				into = append(into, want)

@@ -98,6 +98,21 @@ func TestBinaryFieldsOutOfBounds(t *testing.T) {
 	}
 }
 
+// The bytes are assembled here once more, so that reader and writer cannot err together.
+func TestBinaryLayout(t *testing.T) {
+	var want []byte
+	for _, v := range []uint64{
+		0xF11A48D5013417F5, 0x346af6974c81ca8, 3, 2, 6, 4, // magic, checksum, first, best, offsets, ids
+		0, 0, 2, 3, 3, 4, // offsets
+		90 | 91<<32, 50 | 0<<32, // ids: two of s1, one of s2, and id 0 for s4, the last
+	} {
+		want = binary.LittleEndian.AppendUint64(want, v)
+	}
+	if got := smallBinary(t); !bytes.Equal(got, want) {
+		t.Errorf("got\n%x\nwant\n%x", got, want)
+	}
+}
+
 func TestBinaryOfAnotherVocabulary(t *testing.T) {
 	options := smallOptions()
 	options.Source = numbered("s", 6)
@@ -126,6 +141,11 @@ func TestRefusedFormats(t *testing.T) {
 		if _, err := read(data, smallOptions()); !errors.Is(err, shortlist.ErrUnsupported) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+	shared := smallOptions()
+	shared.Shared = true
+	if _, err := read(smallBinary(t), shared); err == nil {
+		t.Error("a shared vocabulary of two sizes was accepted")
 	}
 	if _, err := read(nil, smallOptions()); err == nil {
 		t.Error("an empty file was accepted")
@@ -177,9 +197,9 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, skip, vocabularies bool) {
 		options := smallOptions()
 		options.SkipChecksum = skip
-		options.Shared = len(data)%2 == 0
 		if !vocabularies {
 			options.Source, options.Target = nil, nil
+			options.Shared = len(data)%2 == 0
 		}
 		list, err := read(data, options)
 		if err != nil {

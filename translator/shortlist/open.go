@@ -60,6 +60,9 @@ func Read(r io.Reader, options Options) (*Shortlist, error) {
 	if err := options.check(); err != nil {
 		return nil, err
 	}
+	if o := options; o.Shared && o.Source != nil && o.Target != nil && o.Source.Size() != o.Target.Size() {
+		return nil, fmt.Errorf("a vocabulary that is shared cannot have %d pieces in the source and %d in the target", o.Source.Size(), o.Target.Size())
+	}
 	plain, err := compress.NewReader(r)
 	if err != nil {
 		return nil, err
