@@ -14,6 +14,7 @@ import (
 type search struct {
 	stdin   *os.File
 	exclude []string
+	single  bool // there is one path only, so that a folder need not be repeated in the output folder
 	found   []*input
 }
 
@@ -32,7 +33,15 @@ func (s *search) add(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return s.addFound(ctx, path, filepath.Base(path), info)
+	absolute, err := filepath.Abs(path) // so that .. has a name
+	if err != nil {
+		return err
+	}
+	relative := filepath.Base(absolute)
+	if info.IsDir() && s.single {
+		relative = ""
+	}
+	return s.addFound(ctx, path, relative, info)
 }
 
 func (s *search) addPattern(ctx context.Context, pattern string) error {
@@ -69,14 +78,10 @@ func patternBase(pattern string) string {
 	return base
 }
 
-// addFound adds a file or the files of a folder. In the output folder they lie at relative, or below it, where the
-// path was found by a pattern; a folder given by itself is not repeated there.
+// addFound adds a file or the files of a folder. In the output folder they lie at relative, or below it.
 func (s *search) addFound(ctx context.Context, path, relative string, info fs.FileInfo) error {
 	if !info.IsDir() {
 		return s.addFile(path, relative, info)
-	}
-	if relative == filepath.Base(path) {
-		relative = ""
 	}
 	return filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
 		if err == nil {

@@ -63,7 +63,7 @@ func (s *Source) Connect(ctx context.Context) error {
 	if err := s.config.Records.Check(); err != nil {
 		return err
 	}
-	search := search{stdin: s.config.Stdin, exclude: s.config.Exclude}
+	search := search{stdin: s.config.Stdin, exclude: s.config.Exclude, single: len(s.config.Paths) == 1}
 	for _, path := range s.config.Paths {
 		if err := search.add(ctx, path); err != nil {
 			return err
@@ -128,8 +128,8 @@ func (s *Source) Lanes() int { return len(s.lanes) }
 func (s *Source) Size() int64 { return totalSize(s.inputs) }
 
 // Relative returns the path that the lane's output has in an output folder: the path of its first input below the
-// folder that was given, or below the part of the pattern before the first folder that is matched, or the file's name
-// alone.
+// folder that was given, with that folder's name before it if several paths were given; or below the part of the
+// pattern before the first folder that is matched; or the file's name alone.
 func (s *Source) Relative(lane string) (string, error) {
 	l, ok := s.byName[lane]
 	if !ok || len(l.inputs) == 0 {
