@@ -189,7 +189,6 @@ func TestBuiltShortlistCoversReferences(t *testing.T) {
 	pairs := tatoeba(t, pieces)
 	training, heldOut := pairs[:20_000], pairs[len(pairs)-2000:]
 	build := shortlist.DefaultBuildOptions(pieces.Size(), pieces.Size())
-	build.MaxPairs = 300_000 // forces pruning
 	var texts [2]bytes.Buffer
 	for i := range texts {
 		table, err := shortlist.Build(corpusOf(training), build)
