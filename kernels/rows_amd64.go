@@ -345,3 +345,45 @@ func absMax(x []float32) float32 {
 	}
 	return absMaxAVX512(&x[0], len(x))
 }
+
+func argMax(x []float32) int {
+	level := cpu.Active()
+	if level == cpu.Generic {
+		return argMaxGeneric(x)
+	}
+	value := largest(level, x)
+	for first := 0; ; first += callElements {
+		part := x[first:min(first+callElements, len(x))]
+		if i := firstOf(level, part, value); i >= 0 {
+			return first + i
+		}
+	}
+}
+
+// largest returns the largest element, NaN if one is.
+func largest(level cpu.Level, x []float32) float32 {
+	switch {
+	case len(x) > callElements:
+		cut := half(len(x))
+		return max(largest(level, x[:cut]), largest(level, x[cut:]))
+	case level == cpu.AVX2:
+		return largestAVX2(&x[0], len(x))
+	}
+	return largestAVX512(&x[0], len(x))
+}
+
+// firstOf returns the place of the first element that equals value, or is NaN if value is; -1 if none.
+//
+//go:noinline
+func firstOf(level cpu.Level, x []float32, value float32) int {
+	isNaN := value != value
+	switch {
+	case level == cpu.AVX2 && isNaN:
+		return firstNaNAVX2(&x[0], len(x))
+	case level == cpu.AVX2:
+		return firstEqualAVX2(&x[0], len(x), value)
+	case isNaN:
+		return firstNaNAVX512(&x[0], len(x))
+	}
+	return firstEqualAVX512(&x[0], len(x), value)
+}

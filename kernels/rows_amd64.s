@@ -2500,6 +2500,178 @@ done104:
 	VZEROUPPER
 	RET
 
+// func largestAVX512(x *float32, n int) float32
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, BMI2, SSE
+TEXT ·largestAVX512(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), AX
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	MOVQ         n+8(FP), CX
+	MOVQ         CX, DX
+	ANDQ         $0x0f, DX
+	MOVL         $0xffffffff, BX
+	BZHIL        DX, BX, BX
+	KMOVW        BX, K1
+	MOVQ         CX, DX
+	ANDQ         $-16, DX
+	XORQ         BX, BX
+	CMPQ         BX, DX
+	JGE          tail106
+
+loop105:
+	VMOVUPS     (AX)(BX*4), Z2
+	VMAXPS      Z0, Z2, Z0
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z1, Z2, Z1
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop105
+
+tail106:
+	CMPQ         BX, CX
+	JGE          done107
+	VBROADCASTSS const_ff800000<>+0(SB), Z2
+	VMOVUPS      (AX)(BX*4), K1, Z2
+	VMAXPS       Z0, Z2, Z0
+	VPANDD.BCST  const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD      Z1, Z2, Z1
+
+done107:
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VMAXPS        Y2, Y0, Y2
+	VEXTRACTF32X4 $0x01, Y2, X0
+	VMAXPS        X0, X2, X0
+	VPERMILPS     $0x4e, X0, X2
+	VMAXPS        X2, X0, X0
+	VPERMILPS     $0xb1, X0, X2
+	VMAXPS        X2, X0, X0
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VPMAXSD       Y2, Y1, Y2
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VPMAXSD       X1, X2, X1
+	VPERMILPS     $0x4e, X1, X2
+	VPMAXSD       X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VPMAXSD       X2, X1, X1
+	VMOVD         X1, AX
+	CMPL          AX, $0x7f800000
+	JLE           number
+	VMOVAPS       X1, X0
+
+number:
+	MOVSS X0, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func firstEqualAVX512(x *float32, n int, value float32) int
+// Requires: AVX, AVX512F, BMI2
+TEXT ·firstEqualAVX512(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS value+16(FP), Z0
+	MOVQ         CX, DX
+	ANDQ         $0x0f, DX
+	MOVL         $0xffffffff, BX
+	BZHIL        DX, BX, BX
+	KMOVW        BX, K1
+	MOVQ         CX, SI
+	ANDQ         $-16, SI
+	XORQ         DI, DI
+	CMPQ         DI, SI
+	JGE          tail109
+
+loop108:
+	VMOVUPS (AX)(DI*4), Z1
+	VCMPPS  $0x00, Z0, Z1, K2
+	KMOVW   K2, BX
+	MOVQ    DI, DX
+	TESTL   BX, BX
+	JNZ     found
+	ADDQ    $0x10, DI
+	CMPQ    DI, SI
+	JLT     loop108
+
+tail109:
+	CMPQ         DI, CX
+	JGE          done110
+	VBROADCASTSS const_ff800000<>+0(SB), Z1
+	VMOVUPS      (AX)(DI*4), K1, Z1
+	VCMPPS       $0x00, Z0, Z1, K1
+	KMOVW        K1, BX
+	MOVQ         DI, DX
+	TESTL        BX, BX
+	JNZ          found
+
+done110:
+	MOVQ $-1, DX
+	JMP  done
+
+found:
+	BSFL BX, BX
+	ADDQ BX, DX
+	CMPQ DX, CX
+	JLT  done
+	MOVQ $-1, DX
+
+done:
+	MOVQ DX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func firstNaNAVX512(x *float32, n int) int
+// Requires: AVX, AVX512F, BMI2
+TEXT ·firstNaNAVX512(SB), NOSPLIT, $0-24
+	MOVQ  x+0(FP), AX
+	MOVQ  n+8(FP), CX
+	MOVQ  CX, DX
+	ANDQ  $0x0f, DX
+	MOVL  $0xffffffff, BX
+	BZHIL DX, BX, BX
+	KMOVW BX, K1
+	MOVQ  CX, SI
+	ANDQ  $-16, SI
+	XORQ  DI, DI
+	CMPQ  DI, SI
+	JGE   tail112
+
+loop111:
+	VMOVUPS (AX)(DI*4), Z0
+	VCMPPS  $0x03, Z0, Z0, K2
+	KMOVW   K2, BX
+	MOVQ    DI, DX
+	TESTL   BX, BX
+	JNZ     found
+	ADDQ    $0x10, DI
+	CMPQ    DI, SI
+	JLT     loop111
+
+tail112:
+	CMPQ         DI, CX
+	JGE          done113
+	VBROADCASTSS const_ff800000<>+0(SB), Z0
+	VMOVUPS      (AX)(DI*4), K1, Z0
+	VCMPPS       $0x03, Z0, Z0, K1
+	KMOVW        K1, BX
+	MOVQ         DI, DX
+	TESTL        BX, BX
+	JNZ          found
+
+done113:
+	MOVQ $-1, DX
+	JMP  done
+
+found:
+	BSFL BX, BX
+	ADDQ BX, DX
+	CMPQ DX, CX
+	JLT  done
+	MOVQ $-1, DX
+
+done:
+	MOVQ DX, ret+16(FP)
+	VZEROUPPER
+	RET
+
 // func addAVX2(dst *float32, a *float32, b *float32, n int)
 // Requires: AVX
 TEXT ·addAVX2(SB), NOSPLIT, $0-32
@@ -2517,9 +2689,9 @@ TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail106
+	JGE     tail115
 
-loop105:
+loop114:
 	VMOVUPS (CX)(DI*4), Y2
 	VMOVUPS 32(CX)(DI*4), Y3
 	VMOVUPS (DX)(DI*4), Y4
@@ -2530,11 +2702,11 @@ loop105:
 	VMOVUPS Y3, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop105
+	JLT     loop114
 
-tail106:
+tail115:
 	CMPQ       DI, BX
-	JGE        done107
+	JGE        done116
 	VMASKMOVPS (CX)(DI*4), Y0, Y2
 	VMASKMOVPS 32(CX)(DI*4), Y1, Y3
 	VMASKMOVPS (DX)(DI*4), Y0, Y4
@@ -2544,7 +2716,7 @@ tail106:
 	VMASKMOVPS Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(DI*4)
 
-done107:
+done116:
 	VZEROUPPER
 	RET
 
@@ -2600,9 +2772,9 @@ TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail109
+	JGE          tail118
 
-loop108:
+loop117:
 	VMOVUPS (CX)(SI*4), Y4
 	VMOVUPS 32(CX)(SI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -2611,11 +2783,11 @@ loop108:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop108
+	JLT     loop117
 
-tail109:
+tail118:
 	CMPQ       SI, DX
-	JGE        done110
+	JGE        done119
 	VMASKMOVPS (CX)(SI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(SI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -2623,7 +2795,7 @@ tail109:
 	VMASKMOVPS Y0, Y2, (AX)(SI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(SI*4)
 
-done110:
+done119:
 	VZEROUPPER
 	RET
 
@@ -2646,9 +2818,9 @@ TEXT ·shiftAVX2(SB), NOSPLIT, $0-24
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail112
+	JGE          tail121
 
-loop111:
+loop120:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VSUBPS  Y0, Y6, Y6
@@ -2659,11 +2831,11 @@ loop111:
 	VMOVUPS Y7, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop111
+	JLT     loop120
 
-tail112:
+tail121:
 	CMPQ       BX, CX
-	JGE        done113
+	JGE        done122
 	VMASKMOVPS (AX)(BX*4), Y4, Y6
 	VMASKMOVPS 32(AX)(BX*4), Y5, Y7
 	VSUBPS     Y0, Y6, Y0
@@ -2673,7 +2845,7 @@ tail112:
 	VMASKMOVPS Y0, Y4, (AX)(BX*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(BX*4)
 
-done113:
+done122:
 	VZEROUPPER
 	RET
 
@@ -2696,9 +2868,9 @@ TEXT ·embedAVX2(SB), NOSPLIT, $0-36
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail115
+	JGE          tail124
 
-loop114:
+loop123:
 	VMOVUPS (CX)(DI*4), Y4
 	VMOVUPS 32(CX)(DI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -2711,11 +2883,11 @@ loop114:
 	VMOVUPS Y5, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop114
+	JLT     loop123
 
-tail115:
+tail124:
 	CMPQ       DI, BX
-	JGE        done116
+	JGE        done125
 	VMASKMOVPS (CX)(DI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(DI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -2727,7 +2899,7 @@ tail115:
 	VMASKMOVPS Y0, Y2, (AX)(DI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(DI*4)
 
-done116:
+done125:
 	VZEROUPPER
 	RET
 
@@ -2751,9 +2923,9 @@ TEXT ·averageAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail118
+	JGE          tail127
 
-loop117:
+loop126:
 	VMOVUPS (AX)(SI*4), Y6
 	VMOVUPS 32(AX)(SI*4), Y7
 	VMULPS  Y0, Y6, Y6
@@ -2768,11 +2940,11 @@ loop117:
 	VMOVUPS Y7, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop117
+	JLT     loop126
 
-tail118:
+tail127:
 	CMPQ       SI, DX
-	JGE        done119
+	JGE        done128
 	VMASKMOVPS (AX)(SI*4), Y4, Y6
 	VMASKMOVPS 32(AX)(SI*4), Y5, Y7
 	VMULPS     Y0, Y6, Y0
@@ -2786,7 +2958,7 @@ tail118:
 	VMASKMOVPS Y0, Y4, (AX)(SI*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(SI*4)
 
-done119:
+done128:
 	VZEROUPPER
 	RET
 
@@ -2805,9 +2977,9 @@ TEXT ·reluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail121
+	JGE     tail130
 
-loop120:
+loop129:
 	VMOVUPS (AX)(BX*4), Y2
 	VMOVUPS 32(AX)(BX*4), Y3
 	VXORPS  Y4, Y4, Y4
@@ -2818,11 +2990,11 @@ loop120:
 	VMOVUPS Y3, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop120
+	JLT     loop129
 
-tail121:
+tail130:
 	CMPQ       BX, CX
-	JGE        done122
+	JGE        done131
 	VMASKMOVPS (AX)(BX*4), Y0, Y2
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y3
 	VXORPS     Y4, Y4, Y4
@@ -2832,7 +3004,7 @@ tail121:
 	VMASKMOVPS Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(BX*4)
 
-done122:
+done131:
 	VZEROUPPER
 	RET
 
@@ -2851,9 +3023,9 @@ TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail124
+	JGE     tail133
 
-loop123:
+loop132:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -2934,11 +3106,11 @@ loop123:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop123
+	JLT          loop132
 
-tail124:
+tail133:
 	CMPQ         BX, CX
-	JGE          done125
+	JGE          done134
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -3018,7 +3190,7 @@ tail124:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done125:
+done134:
 	VZEROUPPER
 	RET
 
@@ -3047,9 +3219,9 @@ TEXT ·tanhAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail127
+	JGE     tail136
 
-loop126:
+loop135:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3170,11 +3342,11 @@ loop126:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop126
+	JLT          loop135
 
-tail127:
+tail136:
 	CMPQ         BX, CX
-	JGE          done128
+	JGE          done137
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3294,7 +3466,7 @@ tail127:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done128:
+done137:
 	VZEROUPPER
 	RET
 
@@ -3315,9 +3487,9 @@ TEXT ·swishAVX2(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail130
+	JGE          tail139
 
-loop129:
+loop138:
 	VMOVUPS      (AX)(BX*4), Y4
 	VMOVUPS      32(AX)(BX*4), Y5
 	VMULPS       Y0, Y4, Y6
@@ -3402,11 +3574,11 @@ loop129:
 	VMOVUPS      Y5, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop129
+	JLT          loop138
 
-tail130:
+tail139:
 	CMPQ         BX, CX
-	JGE          done131
+	JGE          done140
 	VMASKMOVPS   (AX)(BX*4), Y2, Y4
 	VMASKMOVPS   32(AX)(BX*4), Y3, Y5
 	VMULPS       Y0, Y4, Y0
@@ -3490,7 +3662,7 @@ tail130:
 	VMASKMOVPS   Y0, Y2, (AX)(BX*4)
 	VMASKMOVPS   Y1, Y3, 32(AX)(BX*4)
 
-done131:
+done140:
 	VZEROUPPER
 	RET
 
@@ -3509,9 +3681,9 @@ TEXT ·geluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail133
+	JGE     tail142
 
-loop132:
+loop141:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3630,11 +3802,11 @@ loop132:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop132
+	JLT          loop141
 
-tail133:
+tail142:
 	CMPQ         BX, CX
-	JGE          done134
+	JGE          done143
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3752,7 +3924,7 @@ tail133:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done134:
+done143:
 	VZEROUPPER
 	RET
 
@@ -3774,9 +3946,9 @@ TEXT ·ssruAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail136
+	JGE     tail145
 
-loop135:
+loop144:
 	VMOVUPS      (DX)(R8*4), Y2
 	VMOVUPS      32(DX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -3877,11 +4049,11 @@ loop135:
 	VMOVUPS      Y3, 32(CX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop135
+	JLT          loop144
 
-tail136:
+tail145:
 	CMPQ         R8, SI
-	JGE          done137
+	JGE          done146
 	VMASKMOVPS   (DX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -3981,7 +4153,7 @@ tail136:
 	VMASKMOVPS   Y2, Y0, (CX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R8*4)
 
-done137:
+done146:
 	VZEROUPPER
 	RET
 
@@ -4005,9 +4177,9 @@ TEXT ·sruAVX2(SB), NOSPLIT, $0-56
 	ANDQ    $-16, R9
 	XORQ    R10, R10
 	CMPQ    R10, R9
-	JGE     tail139
+	JGE     tail148
 
-loop138:
+loop147:
 	VMOVUPS      (DX)(R10*4), Y2
 	VMOVUPS      32(DX)(R10*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4306,11 +4478,11 @@ loop138:
 	VMOVUPS      Y3, 32(CX)(R10*4)
 	ADDQ         $0x10, R10
 	CMPQ         R10, R9
-	JLT          loop138
+	JLT          loop147
 
-tail139:
+tail148:
 	CMPQ         R10, R8
-	JGE          done140
+	JGE          done149
 	VMASKMOVPS   (DX)(R10*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R10*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4608,7 +4780,7 @@ tail139:
 	VMASKMOVPS   Y2, Y0, (CX)(R10*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R10*4)
 
-done140:
+done149:
 	VZEROUPPER
 	RET
 
@@ -4631,9 +4803,9 @@ TEXT ·gatedSumAVX2(SB), NOSPLIT, $0-48
 	ANDQ    $-16, R8
 	XORQ    R9, R9
 	CMPQ    R9, R8
-	JGE     tail142
+	JGE     tail151
 
-loop141:
+loop150:
 	VMOVUPS      (CX)(R9*4), Y2
 	VMOVUPS      32(CX)(R9*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4800,11 +4972,11 @@ loop141:
 	VMOVUPS      Y3, 32(AX)(R9*4)
 	ADDQ         $0x10, R9
 	CMPQ         R9, R8
-	JLT          loop141
+	JLT          loop150
 
-tail142:
+tail151:
 	CMPQ         R9, DI
-	JGE          done143
+	JGE          done152
 	VMASKMOVPS   (CX)(R9*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R9*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4970,7 +5142,7 @@ tail142:
 	VMASKMOVPS   Y2, Y0, (AX)(R9*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R9*4)
 
-done143:
+done152:
 	VZEROUPPER
 	RET
 
@@ -4992,9 +5164,9 @@ TEXT ·highwayAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail145
+	JGE     tail154
 
-loop144:
+loop153:
 	VMOVUPS      (CX)(R8*4), Y2
 	VMOVUPS      32(CX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5089,11 +5261,11 @@ loop144:
 	VMOVUPS      Y3, 32(AX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop144
+	JLT          loop153
 
-tail145:
+tail154:
 	CMPQ         R8, SI
-	JGE          done146
+	JGE          done155
 	VMASKMOVPS   (CX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5187,7 +5359,7 @@ tail145:
 	VMASKMOVPS   Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R8*4)
 
-done146:
+done155:
 	VZEROUPPER
 	RET
 
@@ -5214,12 +5386,12 @@ row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	TESTQ  BX, BX
-	JZ     alone147
+	JZ     alone156
 	XORQ   R8, R8
 	CMPQ   R8, DI
-	JGE    tail150
+	JGE    tail159
 
-loop149:
+loop158:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS (BX)(R8*4), Y7
@@ -5232,11 +5404,11 @@ loop149:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop149
+	JLT     loop158
 
-tail150:
+tail159:
 	CMPQ       R8, AX
-	JGE        done151
+	JGE        done160
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS (BX)(R8*4), Y0, Y7
@@ -5248,15 +5420,15 @@ tail150:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done151:
-	JMP summed148
+done160:
+	JMP summed157
 
-alone147:
+alone156:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail153
+	JGE  tail162
 
-loop152:
+loop161:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS Y5, (CX)(R8*4)
@@ -5265,11 +5437,11 @@ loop152:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop152
+	JLT     loop161
 
-tail153:
+tail162:
 	CMPQ       R8, AX
-	JGE        done154
+	JGE        done163
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS Y5, Y0, (CX)(R8*4)
@@ -5277,8 +5449,8 @@ tail153:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done154:
-summed148:
+done163:
+summed157:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -5293,9 +5465,9 @@ summed148:
 	VXORPS       Y6, Y6, Y6
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail156
+	JGE          tail165
 
-loop155:
+loop164:
 	VMOVUPS (CX)(R8*4), Y7
 	VMOVUPS 32(CX)(R8*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -5306,11 +5478,11 @@ loop155:
 	VADDPS  Y8, Y6, Y6
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop155
+	JLT     loop164
 
-tail156:
+tail165:
 	CMPQ       R8, AX
-	JGE        done157
+	JGE        done166
 	VMASKMOVPS (CX)(R8*4), Y0, Y7
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y7
@@ -5322,7 +5494,7 @@ tail156:
 	VADDPS     Y7, Y5, Y5
 	VADDPS     Y8, Y6, Y6
 
-done157:
+done166:
 	VADDPS       Y6, Y5, Y5
 	VEXTRACTF128 $0x01, Y5, X6
 	VADDPS       X6, X5, X6
@@ -5339,12 +5511,12 @@ done157:
 	VMOVAPS      Y5, Y6
 	MOVQ         bias+32(FP), R9
 	TESTQ        R9, R9
-	JZ           plain158
+	JZ           plain167
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail161
+	JGE          tail170
 
-loop160:
+loop169:
 	VMOVUPS (CX)(R8*4), Y7
 	VMOVUPS 32(CX)(R8*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -5363,11 +5535,11 @@ loop160:
 	VMOVUPS Y8, 32(CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop160
+	JLT     loop169
 
-tail161:
+tail170:
 	CMPQ       R8, AX
-	JGE        done162
+	JGE        done171
 	VMASKMOVPS (CX)(R8*4), Y0, Y7
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y3
@@ -5385,15 +5557,15 @@ tail161:
 	VMASKMOVPS Y3, Y0, (CX)(R8*4)
 	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
 
-done162:
-	JMP normalised159
+done171:
+	JMP normalised168
 
-plain158:
+plain167:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail164
+	JGE  tail173
 
-loop163:
+loop172:
 	VMOVUPS (CX)(R8*4), Y7
 	VMOVUPS 32(CX)(R8*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -5408,11 +5580,11 @@ loop163:
 	VMOVUPS Y8, 32(CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop163
+	JLT     loop172
 
-tail164:
+tail173:
 	CMPQ       R8, AX
-	JGE        done165
+	JGE        done174
 	VMASKMOVPS (CX)(R8*4), Y0, Y7
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y3
@@ -5426,10 +5598,10 @@ tail164:
 	VMASKMOVPS Y3, Y0, (CX)(R8*4)
 	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
 
-done165:
-normalised159:
+done174:
+normalised168:
 	DECQ  rows+40(FP)
-	JZ    return166
+	JZ    return175
 	MOVQ  n+48(FP), R8
 	SHLQ  $0x02, R8
 	ADDQ  R8, CX
@@ -5439,7 +5611,7 @@ normalised159:
 	ADDQ  R8, BX
 	JMP   row
 
-return166:
+return175:
 	VZEROUPPER
 	RET
 
@@ -5466,12 +5638,12 @@ row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	TESTQ  BX, BX
-	JZ     alone167
+	JZ     alone176
 	XORQ   R8, R8
 	CMPQ   R8, DI
-	JGE    tail170
+	JGE    tail179
 
-loop169:
+loop178:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS (BX)(R8*4), Y7
@@ -5486,11 +5658,11 @@ loop169:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop169
+	JLT     loop178
 
-tail170:
+tail179:
 	CMPQ       R8, AX
-	JGE        done171
+	JGE        done180
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS (BX)(R8*4), Y0, Y7
@@ -5504,15 +5676,15 @@ tail170:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done171:
-	JMP summed168
+done180:
+	JMP summed177
 
-alone167:
+alone176:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail173
+	JGE  tail182
 
-loop172:
+loop181:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS Y5, (CX)(R8*4)
@@ -5523,11 +5695,11 @@ loop172:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop172
+	JLT     loop181
 
-tail173:
+tail182:
 	CMPQ       R8, AX
-	JGE        done174
+	JGE        done183
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS Y5, Y0, (CX)(R8*4)
@@ -5537,8 +5709,8 @@ tail173:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done174:
-summed168:
+done183:
+summed177:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -5555,9 +5727,9 @@ summed168:
 	VMOVAPS      Y3, Y4
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail176
+	JGE          tail185
 
-loop175:
+loop184:
 	VMOVUPS (CX)(R8*4), Y5
 	VMOVUPS 32(CX)(R8*4), Y6
 	VMULPS  Y3, Y5, Y5
@@ -5570,11 +5742,11 @@ loop175:
 	VMOVUPS Y6, 32(CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop175
+	JLT     loop184
 
-tail176:
+tail185:
 	CMPQ       R8, AX
-	JGE        done177
+	JGE        done186
 	VMASKMOVPS (CX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y6
 	VMULPS     Y3, Y5, Y3
@@ -5586,9 +5758,9 @@ tail176:
 	VMASKMOVPS Y3, Y0, (CX)(R8*4)
 	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
 
-done177:
+done186:
 	DECQ  rows+32(FP)
-	JZ    return178
+	JZ    return187
 	MOVQ  n+40(FP), R8
 	SHLQ  $0x02, R8
 	ADDQ  R8, CX
@@ -5598,7 +5770,7 @@ done177:
 	ADDQ  R8, BX
 	JMP   row
 
-return178:
+return187:
 	VZEROUPPER
 	RET
 
@@ -5626,9 +5798,9 @@ row:
 	VXORPS Y5, Y5, Y5
 	XORQ   R8, R8
 	CMPQ   R8, DI
-	JGE    tail180
+	JGE    tail189
 
-loop179:
+loop188:
 	VMOVUPS (DX)(R8*4), Y6
 	VMOVUPS 32(DX)(R8*4), Y7
 	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
@@ -5637,11 +5809,11 @@ loop179:
 	VPMAXSD Y5, Y7, Y5
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop179
+	JLT     loop188
 
-tail180:
+tail189:
 	CMPQ       R8, SI
-	JGE        done181
+	JGE        done190
 	VMASKMOVPS (DX)(R8*4), Y0, Y6
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y7
 	VANDPS     const_7fffffff<>+0(SB), Y6, Y6
@@ -5649,7 +5821,7 @@ tail180:
 	VPMAXSD    Y4, Y6, Y4
 	VPMAXSD    Y5, Y7, Y5
 
-done181:
+done190:
 	VPMAXSD      Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X5
 	VPMAXSD      X5, X4, X5
@@ -5667,9 +5839,9 @@ done181:
 	VMOVAPS      Y4, Y6
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail183
+	JGE          tail192
 
-loop182:
+loop191:
 	VMOVUPS      (DX)(R8*4), Y7
 	VMOVUPS      32(DX)(R8*4), Y8
 	VMULPS       Y4, Y7, Y7
@@ -5685,11 +5857,11 @@ loop182:
 	VMOVDQU      X7, (AX)(R8*1)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop182
+	JLT          loop191
 
-tail183:
+tail192:
 	CMPQ         R8, SI
-	JGE          done184
+	JGE          done193
 	VMASKMOVPS   (DX)(R8*4), Y0, Y7
 	VMASKMOVPS   32(DX)(R8*4), Y1, Y8
 	VMULPS       Y4, Y7, Y4
@@ -5704,7 +5876,7 @@ tail183:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(R8*1)
 
-done184:
+done193:
 next:
 	VMOVSS X5, (CX)
 	ADDQ   $0x04, CX
@@ -5722,9 +5894,9 @@ tiny:
 zeros:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail186
+	JGE  tail195
 
-loop185:
+loop194:
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y6, Y6, Y6
 	VCVTPS2DQ    Y4, Y4
@@ -5738,11 +5910,11 @@ loop185:
 	VMOVDQU      X4, (AX)(R8*1)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop185
+	JLT          loop194
 
-tail186:
+tail195:
 	CMPQ         R8, SI
-	JGE          done187
+	JGE          done196
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y6, Y6, Y6
 	VCVTPS2DQ    Y4, Y4
@@ -5755,7 +5927,7 @@ tail186:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(R8*1)
 
-done187:
+done196:
 	JMP next
 
 // func quantizeRowsFixedAVX2(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
@@ -5779,9 +5951,9 @@ TEXT ·quantizeRowsFixedAVX2(SB), NOSPLIT, $0-44
 row:
 	XORQ DI, DI
 	CMPQ DI, SI
-	JGE  tail189
+	JGE  tail198
 
-loop188:
+loop197:
 	VMOVUPS      (CX)(DI*4), Y4
 	VMOVUPS      32(CX)(DI*4), Y5
 	VMULPS       Y2, Y4, Y4
@@ -5805,11 +5977,11 @@ loop188:
 	VMOVDQU      X4, (AX)(DI*1)
 	ADDQ         $0x10, DI
 	CMPQ         DI, SI
-	JLT          loop188
+	JLT          loop197
 
-tail189:
+tail198:
 	CMPQ         DI, BX
-	JGE          done190
+	JGE          done199
 	VMASKMOVPS   (CX)(DI*4), Y0, Y4
 	VMASKMOVPS   32(CX)(DI*4), Y1, Y5
 	VMULPS       Y2, Y4, Y4
@@ -5832,7 +6004,7 @@ tail189:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(DI*1)
 
-done190:
+done199:
 	MOVQ k+32(FP), DI
 	LEAQ (CX)(DI*4), CX
 	ADDQ stride+8(FP), AX
@@ -5861,20 +6033,20 @@ row:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail192
+	JGE          tail201
 
-loop191:
+loop200:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop191
+	JLT     loop200
 
-tail192:
+tail201:
 	CMPQ         SI, DX
-	JGE          done193
+	JGE          done202
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
@@ -5884,7 +6056,7 @@ tail192:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done193:
+done202:
 	VMAXPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VMAXPS       X3, X2, X3
@@ -5898,9 +6070,9 @@ done193:
 	VXORPS       Y5, Y5, Y5
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail195
+	JGE          tail204
 
-loop194:
+loop203:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y2, Y6, Y6
@@ -5977,11 +6149,11 @@ loop194:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop194
+	JLT          loop203
 
-tail195:
+tail204:
 	CMPQ         SI, DX
-	JGE          done196
+	JGE          done205
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y1, Y7
 	VSUBPS       Y2, Y6, Y2
@@ -6059,7 +6231,7 @@ tail195:
 	VADDPS       Y2, Y4, Y4
 	VADDPS       Y3, Y5, Y5
 
-done196:
+done205:
 	VADDPS       Y5, Y4, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
@@ -6073,9 +6245,9 @@ done196:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail198
+	JGE          tail207
 
-loop197:
+loop206:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMULPS  Y2, Y4, Y4
@@ -6084,11 +6256,11 @@ loop197:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop197
+	JLT     loop206
 
-tail198:
+tail207:
 	CMPQ       SI, DX
-	JGE        done199
+	JGE        done208
 	VMASKMOVPS (AX)(SI*4), Y0, Y4
 	VMASKMOVPS 32(AX)(SI*4), Y1, Y5
 	VMULPS     Y2, Y4, Y2
@@ -6096,7 +6268,7 @@ tail198:
 	VMASKMOVPS Y2, Y0, (AX)(SI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(SI*4)
 
-done199:
+done208:
 	ADDQ stride+24(FP), AX
 	DECQ CX
 	JNZ  row
@@ -6123,9 +6295,9 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail201
+	JGE          tail210
 
-loop200:
+loop209:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y0, Y6, Y6
@@ -6200,11 +6372,11 @@ loop200:
 	VADDPS       Y7, Y3, Y3
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop200
+	JLT          loop209
 
-tail201:
+tail210:
 	CMPQ         SI, DX
-	JGE          done202
+	JGE          done211
 	VMASKMOVPS   (AX)(SI*4), Y4, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y5, Y7
 	VSUBPS       Y0, Y6, Y0
@@ -6280,7 +6452,7 @@ tail201:
 	VADDPS       Y0, Y2, Y2
 	VADDPS       Y1, Y3, Y3
 
-done202:
+done211:
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
 	VZEROUPPER
@@ -6303,20 +6475,20 @@ TEXT ·maximumAVX2(SB), NOSPLIT, $0-20
 	VMOVAPS      Y2, Y3
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail204
+	JGE          tail213
 
-loop203:
+loop212:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop203
+	JLT     loop212
 
-tail204:
+tail213:
 	CMPQ         BX, CX
-	JGE          done205
+	JGE          done214
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(BX*4), Y0, Y6
@@ -6326,7 +6498,7 @@ tail204:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done205:
+done214:
 	VMAXPS       Y3, Y2, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -6355,9 +6527,9 @@ TEXT ·absMaxAVX2(SB), NOSPLIT, $0-20
 	VXORPS  Y3, Y3, Y3
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail207
+	JGE     tail216
 
-loop206:
+loop215:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VANDPS  const_7fffffff<>+0(SB), Y4, Y4
@@ -6366,11 +6538,11 @@ loop206:
 	VPMAXSD Y3, Y5, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop206
+	JLT     loop215
 
-tail207:
+tail216:
 	CMPQ       BX, CX
-	JGE        done208
+	JGE        done217
 	VMASKMOVPS (AX)(BX*4), Y0, Y0
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y1
 	VANDPS     const_7fffffff<>+0(SB), Y0, Y0
@@ -6378,7 +6550,7 @@ tail207:
 	VPMAXSD    Y2, Y0, Y2
 	VPMAXSD    Y3, Y1, Y3
 
-done208:
+done217:
 	VPMAXSD      Y3, Y2, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VPMAXSD      X1, X0, X1
@@ -6387,5 +6559,218 @@ done208:
 	VPERMILPS    $0xb1, X1, X0
 	VPMAXSD      X0, X1, X1
 	MOVSS        X1, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func largestAVX2(x *float32, n int) float32
+// Requires: AVX, AVX2, SSE
+TEXT ·largestAVX2(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), AX
+	VBROADCASTSS const_ff800000<>+0(SB), Y0
+	VMOVAPS      Y0, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         n+8(FP), CX
+	MOVQ         CX, DX
+	ANDQ         $0x0f, DX
+	LEAQ         tail<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      64(BX)(DX*4), Y4
+	VMOVUPS      96(BX)(DX*4), Y5
+	MOVQ         CX, DX
+	ANDQ         $-16, DX
+	XORQ         BX, BX
+	CMPQ         BX, DX
+	JGE          tail219
+
+loop218:
+	VMOVUPS (AX)(BX*4), Y6
+	VMOVUPS 32(AX)(BX*4), Y7
+	VMAXPS  Y0, Y6, Y0
+	VMAXPS  Y1, Y7, Y1
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y2, Y6, Y2
+	VPMAXSD Y3, Y7, Y3
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop218
+
+tail219:
+	CMPQ         BX, CX
+	JGE          done220
+	VBROADCASTSS const_ff800000<>+0(SB), Y6
+	VMOVAPS      Y6, Y7
+	VMASKMOVPS   (AX)(BX*4), Y4, Y8
+	VMASKMOVPS   32(AX)(BX*4), Y5, Y9
+	VBLENDVPS    Y4, Y8, Y6, Y6
+	VBLENDVPS    Y5, Y9, Y7, Y7
+	VMAXPS       Y0, Y6, Y0
+	VMAXPS       Y1, Y7, Y1
+	VANDPS       const_7fffffff<>+0(SB), Y6, Y4
+	VANDPS       const_7fffffff<>+0(SB), Y7, Y5
+	VPMAXSD      Y2, Y4, Y2
+	VPMAXSD      Y3, Y5, Y3
+
+done220:
+	VMAXPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X1
+	VPERMILPS    $0x4e, X1, X0
+	VMAXPS       X0, X1, X1
+	VPERMILPS    $0xb1, X1, X0
+	VMAXPS       X0, X1, X1
+	VPMAXSD      Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X2
+	VPMAXSD      X2, X0, X2
+	VPERMILPS    $0x4e, X2, X0
+	VPMAXSD      X0, X2, X2
+	VPERMILPS    $0xb1, X2, X0
+	VPMAXSD      X0, X2, X2
+	VMOVD        X2, AX
+	CMPL         AX, $0x7f800000
+	JLE          number
+	VMOVAPS      X2, X1
+
+number:
+	MOVSS X1, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func firstEqualAVX2(x *float32, n int, value float32) int
+// Requires: AVX
+TEXT ·firstEqualAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	VBROADCASTSS value+16(FP), Y0
+	VMOVAPS      Y0, Y1
+	MOVQ         CX, DX
+	ANDQ         $0x0f, DX
+	LEAQ         tail<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      64(BX)(DX*4), Y2
+	VMOVUPS      96(BX)(DX*4), Y3
+	MOVQ         CX, SI
+	ANDQ         $-16, SI
+	XORQ         DI, DI
+	CMPQ         DI, SI
+	JGE          tail222
+
+loop221:
+	VMOVUPS   (AX)(DI*4), Y4
+	VMOVUPS   32(AX)(DI*4), Y5
+	VCMPPS    $0x00, Y0, Y4, Y4
+	VCMPPS    $0x00, Y1, Y5, Y5
+	VMOVMSKPS Y4, BX
+	VMOVMSKPS Y5, DX
+	SHLL      $0x08, DX
+	ORL       DX, BX
+	MOVQ      DI, DX
+	TESTL     BX, BX
+	JNZ       found
+	ADDQ      $0x10, DI
+	CMPQ      DI, SI
+	JLT       loop221
+
+tail222:
+	CMPQ         DI, CX
+	JGE          done223
+	VBROADCASTSS const_ff800000<>+0(SB), Y4
+	VMOVAPS      Y4, Y5
+	VMASKMOVPS   (AX)(DI*4), Y2, Y6
+	VMASKMOVPS   32(AX)(DI*4), Y3, Y7
+	VBLENDVPS    Y2, Y6, Y4, Y4
+	VBLENDVPS    Y3, Y7, Y5, Y5
+	VCMPPS       $0x00, Y0, Y4, Y0
+	VCMPPS       $0x00, Y1, Y5, Y1
+	VMOVMSKPS    Y0, BX
+	VMOVMSKPS    Y1, AX
+	SHLL         $0x08, AX
+	ORL          AX, BX
+	MOVQ         DI, DX
+	TESTL        BX, BX
+	JNZ          found
+
+done223:
+	MOVQ $-1, DX
+	JMP  done
+
+found:
+	BSFL BX, BX
+	ADDQ BX, DX
+	CMPQ DX, CX
+	JLT  done
+	MOVQ $-1, DX
+
+done:
+	MOVQ DX, ret+24(FP)
+	VZEROUPPER
+	RET
+
+// func firstNaNAVX2(x *float32, n int) int
+// Requires: AVX
+TEXT ·firstNaNAVX2(SB), NOSPLIT, $0-24
+	MOVQ    x+0(FP), AX
+	MOVQ    n+8(FP), CX
+	MOVQ    CX, DX
+	ANDQ    $0x0f, DX
+	LEAQ    tail<>+0(SB), BX
+	NEGQ    DX
+	VMOVUPS 64(BX)(DX*4), Y0
+	VMOVUPS 96(BX)(DX*4), Y1
+	MOVQ    CX, SI
+	ANDQ    $-16, SI
+	XORQ    DI, DI
+	CMPQ    DI, SI
+	JGE     tail225
+
+loop224:
+	VMOVUPS   (AX)(DI*4), Y2
+	VMOVUPS   32(AX)(DI*4), Y3
+	VCMPPS    $0x03, Y2, Y2, Y2
+	VCMPPS    $0x03, Y3, Y3, Y3
+	VMOVMSKPS Y2, BX
+	VMOVMSKPS Y3, DX
+	SHLL      $0x08, DX
+	ORL       DX, BX
+	MOVQ      DI, DX
+	TESTL     BX, BX
+	JNZ       found
+	ADDQ      $0x10, DI
+	CMPQ      DI, SI
+	JLT       loop224
+
+tail225:
+	CMPQ         DI, CX
+	JGE          done226
+	VBROADCASTSS const_ff800000<>+0(SB), Y2
+	VMOVAPS      Y2, Y3
+	VMASKMOVPS   (AX)(DI*4), Y0, Y4
+	VMASKMOVPS   32(AX)(DI*4), Y1, Y5
+	VBLENDVPS    Y0, Y4, Y2, Y2
+	VBLENDVPS    Y1, Y5, Y3, Y3
+	VCMPPS       $0x03, Y2, Y2, Y0
+	VCMPPS       $0x03, Y3, Y3, Y1
+	VMOVMSKPS    Y0, BX
+	VMOVMSKPS    Y1, AX
+	SHLL         $0x08, AX
+	ORL          AX, BX
+	MOVQ         DI, DX
+	TESTL        BX, BX
+	JNZ          found
+
+done226:
+	MOVQ $-1, DX
+	JMP  done
+
+found:
+	BSFL BX, BX
+	ADDQ BX, DX
+	CMPQ DX, CX
+	JLT  done
+	MOVQ $-1, DX
+
+done:
+	MOVQ DX, ret+16(FP)
 	VZEROUPPER
 	RET

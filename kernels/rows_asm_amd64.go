@@ -116,6 +116,21 @@ func maximumAVX512(x *float32, n int) float32
 //go:noescape
 func absMaxAVX512(x *float32, n int) float32
 
+// largestAVX512 returns the largest element, NaN if one is. n is at least 1.
+//
+//go:noescape
+func largestAVX512(x *float32, n int) float32
+
+// firstEqualAVX512 returns the place of the first element that equals value, -1 if none does.
+//
+//go:noescape
+func firstEqualAVX512(x *float32, n int, value float32) int
+
+// firstNaNAVX512 returns the place of the first NaN, -1 if there is none.
+//
+//go:noescape
+func firstNaNAVX512(x *float32, n int) int
+
 // addAVX2 computes addGeneric for n elements.
 //
 //go:noescape
@@ -227,3 +242,18 @@ func maximumAVX2(x *float32, n int) float32
 //
 //go:noescape
 func absMaxAVX2(x *float32, n int) float32
+
+// largestAVX2 returns the largest element, NaN if one is. n is at least 1.
+//
+//go:noescape
+func largestAVX2(x *float32, n int) float32
+
+// firstEqualAVX2 returns the place of the first element that equals value, -1 if none does.
+//
+//go:noescape
+func firstEqualAVX2(x *float32, n int, value float32) int
+
+// firstNaNAVX2 returns the place of the first NaN, -1 if there is none.
+//
+//go:noescape
+func firstNaNAVX2(x *float32, n int) int

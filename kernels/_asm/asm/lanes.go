@@ -187,13 +187,27 @@ func (a ISA) Round(x V) V {
 
 // Predicates of comparisons.
 const (
-	less       = 1  // false for NaN
-	notLess    = 5  // true for NaN
-	ordered    = 7  // neither is NaN
-	equalTo    = 0  // false for NaN
-	greater    = 14 // false for NaN
-	moreOrSame = 13 // false for NaN
+	EqualTo   = 0 // false for NaN
+	less      = 1 // false for NaN
+	Unordered = 3 // one is NaN
+	notLess   = 5 // true for NaN
+	ordered   = 7 // neither is NaN
 )
+
+// Matches sets bit i of bits if lane i of x compares to that of y as given.
+func (a ISA) Matches(predicate uint64, x, y V, bits reg.GPVirtual) {
+	if a == AVX512 {
+		k := K()
+		VCMPPS(Imm(predicate), y[0], x[0], k)
+		KMOVW(k, bits)
+		return
+	}
+	mask, high := a.compare(predicate, x, y), GP32()
+	VMOVMSKPS(mask[0], bits)
+	VMOVMSKPS(mask[1], high)
+	SHLL(Imm(8), high)
+	ORL(high, bits)
+}
 
 // Exp is exp32:
 //

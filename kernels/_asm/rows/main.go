@@ -15,6 +15,7 @@ func main() {
 		quantize(isa)
 		softmax(isa)
 		reductions(isa)
+		argMax(isa)
 	}
 	Generate()
 }
