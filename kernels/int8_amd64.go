@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// mulInt8Rows is the most rows of a block in registers.
-	mulInt8Rows = 12
+	// mulInt8Rows and mulInt8RowsAVX2 are the most rows of a block in registers.
+	mulInt8Rows, mulInt8RowsAVX2 = 12, 6
 	// mulInt8Chunk is about how many bytes of activations stay in the second-level cache while all panels pass.
 	mulInt8Chunk = 256 << 10
 	// callWork bounds the multiply-accumulates of one call of assembly to some 10 to 50 µs: the garbage collector cannot
@@ -31,14 +31,16 @@ type mulInt8Call struct {
 	yStride  int // bytes
 	aStride  int
 	floor    float32
+	level    cpu.Level
 }
 
 func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
-	if cpu.Active() < cpu.AVX512 || w.K == 0 {
+	level := cpu.Active()
+	if level == cpu.Generic || w.K == 0 {
 		mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
 		return
 	}
-	c := mulInt8Call{w: w, bias: &noBias[0], y: unsafe.Pointer(&y[0]), yStride: 4 * yStride, aStride: Int8Stride(w.K), floor: float32(math.Inf(-1))}
+	c := mulInt8Call{w: w, bias: &noBias[0], y: unsafe.Pointer(&y[0]), yStride: 4 * yStride, aStride: Int8Stride(w.K), floor: float32(math.Inf(-1)), level: level}
 	if bias != nil {
 		c.bias, c.biasStep = &bias[0], 4*int8Panel
 	}
@@ -56,7 +58,11 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 
 // rows multiplies a chunk of rows with all panels, in blocks of nearly equal height.
 func (c *mulInt8Call) rows(a *uint8, aScales []float32) {
-	b := cutBlocks(len(aScales), mulInt8Rows)
+	limit := mulInt8Rows
+	if c.level == cpu.AVX2 {
+		limit = mulInt8RowsAVX2
+	}
+	b := cutBlocks(len(aScales), limit)
 	lower := (*uint8)(unsafe.Add(unsafe.Pointer(a), b.split*c.aStride))
 	perCall := max(1, callWork/(len(aScales)*c.w.K*int8Panel))
 	for p := 0; p*int8Panel < c.w.N; {
@@ -79,5 +85,9 @@ func (c *mulInt8Call) call(height, blocks int, a *uint8, aScales []float32, firs
 	corrections, scales := &c.w.corrections[first], &c.w.scales[first]
 	bias := (*float32)(unsafe.Add(unsafe.Pointer(c.bias), panel*c.biasStep))
 	y := (*float32)(unsafe.Add(c.y, firstRow*c.yStride+4*first))
+	if c.level == cpu.AVX2 {
+		mulInt8AVX2(height, a, c.aStride, s, blocks, w, steps, corrections, scales, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
+		return
+	}
 	mulInt8AVX512(height, a, c.aStride, s, blocks, w, steps, corrections, scales, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
 }

@@ -18,6 +18,9 @@ const (
 	ahead     = 4 << 10 // distance in bytes at which weights are prefetched
 )
 
+const mulInt8Signature = "func(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, " +
+	"corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)"
+
 // maxRows is the most rows whose sums fit the registers, beside two vectors of weights and six of activations.
 const maxRows = 12
 
@@ -30,8 +33,7 @@ const maxRows = 12
 // starting at the column's correction, -128·Σw. VPDPBUSD takes 4 or 5 cycles and two start in each: few rows have too
 // few sums to keep it busy, so they have several sets of sums that take turns and are added at the end.
 func mulInt8AVX512() {
-	asm.Kernel("mulInt8AVX512", "func(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, "+
-		"corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)",
+	asm.Kernel("mulInt8AVX512", mulInt8Signature,
 		"mulInt8AVX512 computes blocks of height (1 to 12) rows of mulInt8Generic for panels of 32 columns.",
 		"steps counts groups of 4 along k, a multiple of 4; strides and biasStep are in bytes.",
 		"mask has a bit for each column of a panel that exists. floor is what results are at least.")

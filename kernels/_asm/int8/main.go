@@ -6,5 +6,6 @@ import . "github.com/mmcloughlin/avo/build"
 func main() {
 	ConstraintExpr("!purego")
 	mulInt8AVX512()
+	mulInt8AVX2()
 	Generate()
 }
