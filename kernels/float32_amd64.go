@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	mulFloat32Rows  = 12        // most rows of a block in registers
+	mulFloat32Rows, mulFloat32RowsAVX2 = 12, 6 // most rows of a block in registers
+
 	mulFloat32Chunk = 256 << 10 // bytes of activations that stay in the second-level cache while all panels pass
 	floatCallWork   = callWork / 4
 )
@@ -23,15 +24,17 @@ type mulFloat32Call struct {
 	x, y             unsafe.Pointer // of the chunk
 	xStride, yStride int            // bytes
 	floor            float32
+	level            cpu.Level
 }
 
 func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Float32Matrix, bias []float32, act Activation) {
-	if cpu.Active() < cpu.AVX512 || w.K == 0 {
+	level := cpu.Active()
+	if level == cpu.Generic || w.K == 0 {
 		mulFloat32Generic(y, yStride, x, xStride, rows, w, bias, act)
 		return
 	}
 	c := mulFloat32Call{
-		w: w, bias: &noBias[0], floor: float32(math.Inf(-1)),
+		w: w, bias: &noBias[0], floor: float32(math.Inf(-1)), level: level,
 		x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&y[0]), xStride: 4 * xStride, yStride: 4 * yStride,
 	}
 	if bias != nil {
@@ -50,7 +53,11 @@ func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Flo
 
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulFloat32Call) chunk(first, rows int) {
-	b := cutBlocks(rows, mulFloat32Rows)
+	limit := mulFloat32Rows
+	if c.level == cpu.AVX2 {
+		limit = mulFloat32RowsAVX2
+	}
+	b := cutBlocks(rows, limit)
 	perCall := max(1, floatCallWork/(rows*c.w.K*float32Panel))
 	for p := 0; p*float32Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
@@ -71,5 +78,9 @@ func (c *mulFloat32Call) call(height, blocks, row, panel, panels int, mask uint3
 	bias := (*float32)(unsafe.Add(unsafe.Pointer(c.bias), panel*c.biasStep))
 	x := (*float32)(unsafe.Add(c.x, row*c.xStride))
 	y := (*float32)(unsafe.Add(c.y, row*c.yStride+4*column))
+	if c.level == cpu.AVX2 {
+		mulFloat32AVX2(height, x, c.xStride, blocks, &c.w.panels[column*c.w.K], c.w.K, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
+		return
+	}
 	mulFloat32AVX512(height, x, c.xStride, blocks, &c.w.panels[column*c.w.K], c.w.K, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
 }

@@ -2893,3 +2893,693 @@ finish1:
 	JNZ          panel1
 	VZEROUPPER
 	RET
+
+// func mulFloat32AVX2(height int, x *float32, xStride int, blocks int, w *float32, k int, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·mulFloat32AVX2(SB), NOSPLIT, $0-96
+	MOVQ height+0(FP), AX
+	CMPQ AX, $0x00000001
+	JEQ  rows1
+	CMPQ AX, $0x00000002
+	JEQ  rows2
+	CMPQ AX, $0x00000003
+	JEQ  rows3
+	CMPQ AX, $0x00000004
+	JEQ  rows4
+	CMPQ AX, $0x00000005
+	JEQ  rows5
+	MOVQ xStride+16(FP), AX
+
+panel6:
+	MOVQ $0x00000002, BX
+
+strip6:
+	MOVQ x+8(FP), CX
+	MOVQ y+64(FP), SI
+	MOVQ blocks+24(FP), DI
+
+block6:
+	LEAQ   (CX)(AX*2), DX
+	ADDQ   AX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   w+32(FP), R8
+	MOVQ   k+40(FP), R9
+
+step6:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (CX)(AX*1), Y15
+	VFMADD231PS  Y12, Y15, Y2
+	VFMADD231PS  Y13, Y15, Y3
+	VBROADCASTSS (CX)(AX*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (DX), Y15
+	VFMADD231PS  Y12, Y15, Y6
+	VFMADD231PS  Y13, Y15, Y7
+	VBROADCASTSS (DX)(AX*1), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (DX)(AX*2), Y15
+	VFMADD231PS  Y12, Y15, Y10
+	VFMADD231PS  Y13, Y15, Y11
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         R9
+	JNZ          step6
+	VBROADCASTSS floor+88(FP), Y13
+	MOVQ         yStride+72(FP), R9
+	MOVQ         bias+48(FP), CX
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
+	VMASKMOVPS   (CX), Y14, Y12
+	MOVQ         SI, R8
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMASKMOVPS   Y0, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMASKMOVPS   Y2, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMASKMOVPS   Y4, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y6, Y6
+	VMAXPS       Y6, Y13, Y6
+	VMASKMOVPS   Y6, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y8, Y8
+	VMAXPS       Y8, Y13, Y8
+	VMASKMOVPS   Y8, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y10, Y10
+	VMAXPS       Y10, Y13, Y10
+	VMASKMOVPS   Y10, Y14, (R8)
+	ADDQ         R9, R8
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
+	VMASKMOVPS   32(CX), Y14, Y12
+	MOVQ         SI, R8
+	VADDPS       Y12, Y1, Y1
+	VMAXPS       Y1, Y13, Y1
+	VMASKMOVPS   Y1, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y3, Y3
+	VMAXPS       Y3, Y13, Y3
+	VMASKMOVPS   Y3, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y5, Y5
+	VMAXPS       Y5, Y13, Y5
+	VMASKMOVPS   Y5, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y7, Y7
+	VMAXPS       Y7, Y13, Y7
+	VMASKMOVPS   Y7, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y9, Y9
+	VMAXPS       Y9, Y13, Y9
+	VMASKMOVPS   Y9, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y11, Y13, Y11
+	VMASKMOVPS   Y11, Y14, 32(R8)
+	ADDQ         R9, R8
+	MOVQ         R8, SI
+	MOVQ         DX, CX
+	MOVQ         k+40(FP), DX
+	SHLQ         $0x02, DX
+	SUBQ         DX, CX
+	ADDQ         AX, CX
+	ADDQ         AX, CX
+	ADDQ         AX, CX
+	DECQ         DI
+	JNZ          block6
+	ADDQ         $0x00000040, w+32(FP)
+	ADDQ         $0x00000040, y+64(FP)
+	CMPQ         biasStep+56(FP), $0x00000000
+	JEQ          noBias1
+	ADDQ         $0x00000040, bias+48(FP)
+
+noBias1:
+	RORL $0x10, mask+92(FP)
+	DECQ BX
+	JNZ  strip6
+	MOVQ k+40(FP), CX
+	DECQ CX
+	SHLQ $0x07, CX
+	ADDQ CX, w+32(FP)
+	DECQ panels+80(FP)
+	JNZ  panel6
+	VZEROUPPER
+	RET
+
+rows5:
+	MOVQ xStride+16(FP), AX
+
+panel5:
+	MOVQ $0x00000002, BX
+
+strip5:
+	MOVQ x+8(FP), CX
+	MOVQ y+64(FP), SI
+	MOVQ blocks+24(FP), DI
+
+block5:
+	LEAQ   (CX)(AX*2), DX
+	ADDQ   AX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   w+32(FP), R8
+	MOVQ   k+40(FP), R9
+
+step5:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (CX)(AX*1), Y15
+	VFMADD231PS  Y12, Y15, Y2
+	VFMADD231PS  Y13, Y15, Y3
+	VBROADCASTSS (CX)(AX*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (DX), Y15
+	VFMADD231PS  Y12, Y15, Y6
+	VFMADD231PS  Y13, Y15, Y7
+	VBROADCASTSS (DX)(AX*1), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         R9
+	JNZ          step5
+	VBROADCASTSS floor+88(FP), Y13
+	MOVQ         yStride+72(FP), R9
+	MOVQ         bias+48(FP), CX
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
+	VMASKMOVPS   (CX), Y14, Y12
+	MOVQ         SI, R8
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMASKMOVPS   Y0, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMASKMOVPS   Y2, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMASKMOVPS   Y4, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y6, Y6
+	VMAXPS       Y6, Y13, Y6
+	VMASKMOVPS   Y6, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y8, Y8
+	VMAXPS       Y8, Y13, Y8
+	VMASKMOVPS   Y8, Y14, (R8)
+	ADDQ         R9, R8
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
+	VMASKMOVPS   32(CX), Y14, Y12
+	MOVQ         SI, R8
+	VADDPS       Y12, Y1, Y1
+	VMAXPS       Y1, Y13, Y1
+	VMASKMOVPS   Y1, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y3, Y3
+	VMAXPS       Y3, Y13, Y3
+	VMASKMOVPS   Y3, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y5, Y5
+	VMAXPS       Y5, Y13, Y5
+	VMASKMOVPS   Y5, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y7, Y7
+	VMAXPS       Y7, Y13, Y7
+	VMASKMOVPS   Y7, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y9, Y9
+	VMAXPS       Y9, Y13, Y9
+	VMASKMOVPS   Y9, Y14, 32(R8)
+	ADDQ         R9, R8
+	MOVQ         R8, SI
+	MOVQ         DX, CX
+	MOVQ         k+40(FP), DX
+	SHLQ         $0x02, DX
+	SUBQ         DX, CX
+	ADDQ         AX, CX
+	ADDQ         AX, CX
+	DECQ         DI
+	JNZ          block5
+	ADDQ         $0x00000040, w+32(FP)
+	ADDQ         $0x00000040, y+64(FP)
+	CMPQ         biasStep+56(FP), $0x00000000
+	JEQ          noBias2
+	ADDQ         $0x00000040, bias+48(FP)
+
+noBias2:
+	RORL $0x10, mask+92(FP)
+	DECQ BX
+	JNZ  strip5
+	MOVQ k+40(FP), CX
+	DECQ CX
+	SHLQ $0x07, CX
+	ADDQ CX, w+32(FP)
+	DECQ panels+80(FP)
+	JNZ  panel5
+	VZEROUPPER
+	RET
+
+rows4:
+	MOVQ xStride+16(FP), AX
+
+panel4:
+	MOVQ $0x00000002, BX
+
+strip4:
+	MOVQ x+8(FP), CX
+	MOVQ y+64(FP), SI
+	MOVQ blocks+24(FP), DI
+
+block4:
+	LEAQ   (CX)(AX*2), DX
+	ADDQ   AX, DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   w+32(FP), R8
+	MOVQ   k+40(FP), R9
+
+step4:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (CX)(AX*1), Y15
+	VFMADD231PS  Y12, Y15, Y2
+	VFMADD231PS  Y13, Y15, Y3
+	VBROADCASTSS (CX)(AX*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (DX), Y15
+	VFMADD231PS  Y12, Y15, Y6
+	VFMADD231PS  Y13, Y15, Y7
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         R9
+	JNZ          step4
+	VBROADCASTSS floor+88(FP), Y13
+	MOVQ         yStride+72(FP), R9
+	MOVQ         bias+48(FP), CX
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
+	VMASKMOVPS   (CX), Y14, Y12
+	MOVQ         SI, R8
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMASKMOVPS   Y0, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMASKMOVPS   Y2, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMASKMOVPS   Y4, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y6, Y6
+	VMAXPS       Y6, Y13, Y6
+	VMASKMOVPS   Y6, Y14, (R8)
+	ADDQ         R9, R8
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
+	VMASKMOVPS   32(CX), Y14, Y12
+	MOVQ         SI, R8
+	VADDPS       Y12, Y1, Y1
+	VMAXPS       Y1, Y13, Y1
+	VMASKMOVPS   Y1, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y3, Y3
+	VMAXPS       Y3, Y13, Y3
+	VMASKMOVPS   Y3, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y5, Y5
+	VMAXPS       Y5, Y13, Y5
+	VMASKMOVPS   Y5, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y7, Y7
+	VMAXPS       Y7, Y13, Y7
+	VMASKMOVPS   Y7, Y14, 32(R8)
+	ADDQ         R9, R8
+	MOVQ         R8, SI
+	MOVQ         DX, CX
+	MOVQ         k+40(FP), DX
+	SHLQ         $0x02, DX
+	SUBQ         DX, CX
+	ADDQ         AX, CX
+	DECQ         DI
+	JNZ          block4
+	ADDQ         $0x00000040, w+32(FP)
+	ADDQ         $0x00000040, y+64(FP)
+	CMPQ         biasStep+56(FP), $0x00000000
+	JEQ          noBias3
+	ADDQ         $0x00000040, bias+48(FP)
+
+noBias3:
+	RORL $0x10, mask+92(FP)
+	DECQ BX
+	JNZ  strip4
+	MOVQ k+40(FP), CX
+	DECQ CX
+	SHLQ $0x07, CX
+	ADDQ CX, w+32(FP)
+	DECQ panels+80(FP)
+	JNZ  panel4
+	VZEROUPPER
+	RET
+
+rows3:
+	MOVQ xStride+16(FP), AX
+
+panel3:
+	MOVQ $0x00000002, DX
+
+strip3:
+	MOVQ x+8(FP), CX
+	MOVQ y+64(FP), BX
+	MOVQ blocks+24(FP), SI
+
+block3:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   w+32(FP), DI
+	MOVQ   k+40(FP), R8
+
+step3:
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (CX)(AX*1), Y15
+	VFMADD231PS  Y12, Y15, Y2
+	VFMADD231PS  Y13, Y15, Y3
+	VBROADCASTSS (CX)(AX*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x04, CX
+	DECQ         R8
+	JNZ          step3
+	VBROADCASTSS floor+88(FP), Y13
+	MOVQ         yStride+72(FP), R9
+	MOVQ         bias+48(FP), DI
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
+	VMASKMOVPS   (DI), Y14, Y12
+	MOVQ         BX, R8
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMASKMOVPS   Y0, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMASKMOVPS   Y2, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMASKMOVPS   Y4, Y14, (R8)
+	ADDQ         R9, R8
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
+	VMASKMOVPS   32(DI), Y14, Y12
+	MOVQ         BX, R8
+	VADDPS       Y12, Y1, Y1
+	VMAXPS       Y1, Y13, Y1
+	VMASKMOVPS   Y1, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y3, Y3
+	VMAXPS       Y3, Y13, Y3
+	VMASKMOVPS   Y3, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y5, Y5
+	VMAXPS       Y5, Y13, Y5
+	VMASKMOVPS   Y5, Y14, 32(R8)
+	ADDQ         R9, R8
+	MOVQ         R8, BX
+	MOVQ         k+40(FP), DI
+	SHLQ         $0x02, DI
+	SUBQ         DI, CX
+	ADDQ         AX, CX
+	ADDQ         AX, CX
+	ADDQ         AX, CX
+	DECQ         SI
+	JNZ          block3
+	ADDQ         $0x00000040, w+32(FP)
+	ADDQ         $0x00000040, y+64(FP)
+	CMPQ         biasStep+56(FP), $0x00000000
+	JEQ          noBias4
+	ADDQ         $0x00000040, bias+48(FP)
+
+noBias4:
+	RORL $0x10, mask+92(FP)
+	DECQ DX
+	JNZ  strip3
+	MOVQ k+40(FP), CX
+	DECQ CX
+	SHLQ $0x07, CX
+	ADDQ CX, w+32(FP)
+	DECQ panels+80(FP)
+	JNZ  panel3
+	VZEROUPPER
+	RET
+
+rows2:
+	MOVQ xStride+16(FP), AX
+
+panel2:
+	MOVQ $0x00000002, DX
+
+strip2:
+	MOVQ x+8(FP), CX
+	MOVQ y+64(FP), BX
+	MOVQ blocks+24(FP), SI
+
+block2:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   w+32(FP), DI
+	MOVQ   k+40(FP), R8
+
+step2:
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS (CX)(AX*1), Y15
+	VFMADD231PS  Y12, Y15, Y2
+	VFMADD231PS  Y13, Y15, Y3
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x04, CX
+	DECQ         R8
+	JNZ          step2
+	VBROADCASTSS floor+88(FP), Y13
+	MOVQ         yStride+72(FP), R9
+	MOVQ         bias+48(FP), DI
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
+	VMASKMOVPS   (DI), Y14, Y12
+	MOVQ         BX, R8
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMASKMOVPS   Y0, Y14, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMASKMOVPS   Y2, Y14, (R8)
+	ADDQ         R9, R8
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
+	VMASKMOVPS   32(DI), Y14, Y12
+	MOVQ         BX, R8
+	VADDPS       Y12, Y1, Y1
+	VMAXPS       Y1, Y13, Y1
+	VMASKMOVPS   Y1, Y14, 32(R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y3, Y3
+	VMAXPS       Y3, Y13, Y3
+	VMASKMOVPS   Y3, Y14, 32(R8)
+	ADDQ         R9, R8
+	MOVQ         R8, BX
+	MOVQ         k+40(FP), DI
+	SHLQ         $0x02, DI
+	SUBQ         DI, CX
+	ADDQ         AX, CX
+	ADDQ         AX, CX
+	DECQ         SI
+	JNZ          block2
+	ADDQ         $0x00000040, w+32(FP)
+	ADDQ         $0x00000040, y+64(FP)
+	CMPQ         biasStep+56(FP), $0x00000000
+	JEQ          noBias5
+	ADDQ         $0x00000040, bias+48(FP)
+
+noBias5:
+	RORL $0x10, mask+92(FP)
+	DECQ DX
+	JNZ  strip2
+	MOVQ k+40(FP), CX
+	DECQ CX
+	SHLQ $0x07, CX
+	ADDQ CX, w+32(FP)
+	DECQ panels+80(FP)
+	JNZ  panel2
+	VZEROUPPER
+	RET
+
+rows1:
+	MOVQ xStride+16(FP), AX
+
+panel1:
+	MOVQ $0x00000002, DX
+
+strip1:
+	MOVQ x+8(FP), CX
+	MOVQ y+64(FP), BX
+	MOVQ blocks+24(FP), SI
+
+block1:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   w+32(FP), DI
+	MOVQ   k+40(FP), R8
+
+step1:
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
+	VBROADCASTSS (CX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x04, CX
+	DECQ         R8
+	JNZ          step1
+	VBROADCASTSS floor+88(FP), Y13
+	MOVQ         yStride+72(FP), R9
+	MOVQ         bias+48(FP), DI
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
+	VMASKMOVPS   (DI), Y14, Y12
+	MOVQ         BX, R8
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMASKMOVPS   Y0, Y14, (R8)
+	ADDQ         R9, R8
+	VBROADCASTSS mask+92(FP), Y14
+	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
+	VMASKMOVPS   32(DI), Y14, Y12
+	MOVQ         BX, R8
+	VADDPS       Y12, Y1, Y1
+	VMAXPS       Y1, Y13, Y1
+	VMASKMOVPS   Y1, Y14, 32(R8)
+	ADDQ         R9, R8
+	MOVQ         R8, BX
+	MOVQ         k+40(FP), DI
+	SHLQ         $0x02, DI
+	SUBQ         DI, CX
+	ADDQ         AX, CX
+	DECQ         SI
+	JNZ          block1
+	ADDQ         $0x00000040, w+32(FP)
+	ADDQ         $0x00000040, y+64(FP)
+	CMPQ         biasStep+56(FP), $0x00000000
+	JEQ          noBias6
+	ADDQ         $0x00000040, bias+48(FP)
+
+noBias6:
+	RORL $0x10, mask+92(FP)
+	DECQ DX
+	JNZ  strip1
+	MOVQ k+40(FP), CX
+	DECQ CX
+	SHLQ $0x07, CX
+	ADDQ CX, w+32(FP)
+	DECQ panels+80(FP)
+	JNZ  panel1
+	VZEROUPPER
+	RET
+
+DATA bit_of_lane_0<>+0(SB)/4, $0x00000001
+DATA bit_of_lane_0<>+4(SB)/4, $0x00000002
+DATA bit_of_lane_0<>+8(SB)/4, $0x00000004
+DATA bit_of_lane_0<>+12(SB)/4, $0x00000008
+DATA bit_of_lane_0<>+16(SB)/4, $0x00000010
+DATA bit_of_lane_0<>+20(SB)/4, $0x00000020
+DATA bit_of_lane_0<>+24(SB)/4, $0x00000040
+DATA bit_of_lane_0<>+28(SB)/4, $0x00000080
+GLOBL bit_of_lane_0<>(SB), RODATA|NOPTR, $32
+
+DATA bit_of_lane_8<>+0(SB)/4, $0x00000100
+DATA bit_of_lane_8<>+4(SB)/4, $0x00000200
+DATA bit_of_lane_8<>+8(SB)/4, $0x00000400
+DATA bit_of_lane_8<>+12(SB)/4, $0x00000800
+DATA bit_of_lane_8<>+16(SB)/4, $0x00001000
+DATA bit_of_lane_8<>+20(SB)/4, $0x00002000
+DATA bit_of_lane_8<>+24(SB)/4, $0x00004000
+DATA bit_of_lane_8<>+28(SB)/4, $0x00008000
+GLOBL bit_of_lane_8<>(SB), RODATA|NOPTR, $32

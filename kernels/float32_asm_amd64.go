@@ -9,3 +9,8 @@ package kernels
 //
 //go:noescape
 func mulFloat32AVX512(height int, x *float32, xStride int, blocks int, w *float32, k int, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
+
+// mulFloat32AVX2 computes blocks of height (1 to 6) rows of mulFloat32Generic for panels of 32 columns. See mulFloat32AVX512.
+//
+//go:noescape
+func mulFloat32AVX2(height int, x *float32, xStride int, blocks int, w *float32, k int, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)

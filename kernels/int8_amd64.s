@@ -3334,8 +3334,8 @@ steps6:
 	SUBQ         $0x04, R10
 	JNZ          steps6
 	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane<>+0(SB), Y12, Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	MOVQ         bias+72(FP), CX
 	VMASKMOVPS   (CX), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
@@ -3602,8 +3602,8 @@ steps5:
 	SUBQ         $0x04, R10
 	JNZ          steps5
 	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane<>+0(SB), Y12, Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	MOVQ         bias+72(FP), CX
 	VMASKMOVPS   (CX), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
@@ -3832,8 +3832,8 @@ steps4:
 	SUBQ         $0x04, R10
 	JNZ          steps4
 	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane<>+0(SB), Y12, Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	MOVQ         bias+72(FP), CX
 	VMASKMOVPS   (CX), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
@@ -4021,8 +4021,8 @@ steps3:
 	SUBQ         $0x04, R9
 	JNZ          steps3
 	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane<>+0(SB), Y12, Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	MOVQ         bias+72(FP), R8
 	VMASKMOVPS   (R8), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
@@ -4174,8 +4174,8 @@ steps2:
 	SUBQ         $0x04, R9
 	JNZ          steps2
 	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane<>+0(SB), Y12, Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	MOVQ         bias+72(FP), R8
 	VMASKMOVPS   (R8), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
@@ -4289,8 +4289,8 @@ steps1:
 	SUBQ         $0x04, R9
 	JNZ          steps1
 	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane<>+0(SB), Y12, Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	MOVQ         bias+72(FP), R8
 	VMASKMOVPS   (R8), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
@@ -4336,12 +4336,12 @@ noBias6:
 	VZEROUPPER
 	RET
 
-DATA bit_of_lane<>+0(SB)/4, $0x00000001
-DATA bit_of_lane<>+4(SB)/4, $0x00000002
-DATA bit_of_lane<>+8(SB)/4, $0x00000004
-DATA bit_of_lane<>+12(SB)/4, $0x00000008
-DATA bit_of_lane<>+16(SB)/4, $0x00000010
-DATA bit_of_lane<>+20(SB)/4, $0x00000020
-DATA bit_of_lane<>+24(SB)/4, $0x00000040
-DATA bit_of_lane<>+28(SB)/4, $0x00000080
-GLOBL bit_of_lane<>(SB), RODATA|NOPTR, $32
+DATA bit_of_lane_0<>+0(SB)/4, $0x00000001
+DATA bit_of_lane_0<>+4(SB)/4, $0x00000002
+DATA bit_of_lane_0<>+8(SB)/4, $0x00000004
+DATA bit_of_lane_0<>+12(SB)/4, $0x00000008
+DATA bit_of_lane_0<>+16(SB)/4, $0x00000010
+DATA bit_of_lane_0<>+20(SB)/4, $0x00000020
+DATA bit_of_lane_0<>+24(SB)/4, $0x00000040
+DATA bit_of_lane_0<>+28(SB)/4, $0x00000080
+GLOBL bit_of_lane_0<>(SB), RODATA|NOPTR, $32

@@ -1,6 +1,8 @@
 package asm
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -99,3 +101,26 @@ func (t Tail) loadOr(m Mem, c Const) V {
 	}
 	return v
 }
+
+// LanesOfBits sets the lanes of a 256-bit register to ones for which bits first, first + 1, … of a word are set.
+func LanesOfBits(word Mem, first int, lanes reg.Register) {
+	bit := bitOfLane(first)
+	VBROADCASTSS(word, lanes)
+	VPAND(bit, lanes, lanes)
+	VPCMPEQD(bit, lanes, lanes)
+}
+
+// bitOfLane has bit first + i set in lane i.
+func bitOfLane(first int) Mem {
+	m, ok := bitsOfLanes[first]
+	if !ok {
+		m = GLOBL(fmt.Sprintf("bit_of_lane_%d", first), RODATA|NOPTR)
+		for i := range 8 {
+			DATA(4*i, U32(1<<(first+i)))
+		}
+		bitsOfLanes[first] = m
+	}
+	return m
+}
+
+var bitsOfLanes = map[int]Mem{}

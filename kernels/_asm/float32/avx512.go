@@ -20,14 +20,16 @@ const (
 	maxRows = 12
 )
 
+const mulFloat32Signature = "func(height int, x *float32, xStride, blocks int, w *float32, k int, bias *float32, biasStep int, " +
+	"y *float32, yStride, panels int, floor float32, mask uint32)"
+
 // mulFloat32AVX512 multiplies blocks of height rows with panels of 32 columns. Each height has code of its own.
 //
 // The block's sums stay in registers, two vectors of 16 columns for a row, while k runs; each is one chain:
 //
 //	sum[r][j] = fma(x[r][i], w[i][j], sum[r][j]),  i = 0, 1, …, k-1
 func mulFloat32AVX512() {
-	asm.Kernel("mulFloat32AVX512", "func(height int, x *float32, xStride, blocks int, w *float32, k int, bias *float32, biasStep int, "+
-		"y *float32, yStride, panels int, floor float32, mask uint32)",
+	asm.Kernel("mulFloat32AVX512", mulFloat32Signature,
 		"mulFloat32AVX512 computes blocks of height (1 to 12) rows of mulFloat32Generic for panels of 32 columns. k is at least 1.",
 		"Strides and biasStep are in bytes. mask has a bit for each column of a panel that exists. floor is what results are at least.")
 	height := asm.Int("height")

@@ -6,5 +6,6 @@ import . "github.com/mmcloughlin/avo/build"
 func main() {
 	ConstraintExpr("!purego")
 	mulFloat32AVX512()
+	mulFloat32AVX2()
 	Generate()
 }

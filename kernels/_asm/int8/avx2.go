@@ -125,9 +125,7 @@ func (m *mulInt8x256) step(w reg.GPVirtual, step int) {
 func (m *mulInt8x256) finish(y, aScales reg.GPVirtual) {
 	exists, bias, floor, scale := asm.Y[12], asm.Y[13], asm.Y[14], asm.Y[15]
 	at, stride, scales := GP64(), GP64(), GP64()
-	VBROADCASTSS(asm.Addr("mask"), exists)
-	VPAND(bitOfLane(), exists, exists)
-	VPCMPEQD(bitOfLane(), exists, exists)
+	asm.LanesOfBits(asm.Addr("mask"), 0, exists)
 	MOVQ(asm.Addr("bias"), at)
 	VMASKMOVPS(Mem{Base: at}, exists, bias)
 	VBROADCASTSS(asm.Addr("floor"), floor)
@@ -149,20 +147,6 @@ func (m *mulInt8x256) finish(y, aScales reg.GPVirtual) {
 		ADDQ(stride, y)
 	}
 	ADDQ(U32(4*m.rows), aScales)
-}
-
-var bitOfLaneMem *Mem
-
-// bitOfLane has bit i set in lane i.
-func bitOfLane() Mem {
-	if bitOfLaneMem == nil {
-		m := GLOBL("bit_of_lane", RODATA|NOPTR)
-		for i := range strip {
-			DATA(4*i, U32(1<<i))
-		}
-		bitOfLaneMem = &m
-	}
-	return *bitOfLaneMem
 }
 
 // nextBlock moves the first row pointer from the end of its row to the start of the block that follows.
