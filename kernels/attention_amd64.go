@@ -50,7 +50,7 @@ func newAttentionCall(s *Attention, nk int, rows []int32, scratch []float32) att
 
 // hasAttention reports whether the assembly can do it: offsets have 31 bits.
 func hasAttention(k, v []float32) bool {
-	return cpu.Active() == cpu.AVX512 && len(k) <= math.MaxInt32 && len(v) <= math.MaxInt32
+	return cpu.Active() > cpu.Generic && len(k) <= math.MaxInt32 && len(v) <= math.MaxInt32
 }
 
 func attend(s *Attention, out, q, k, v []float32, nq, nk int, scratch []float32) {
@@ -59,7 +59,7 @@ func attend(s *Attention, out, q, k, v []float32, nq, nk int, scratch []float32)
 		return
 	}
 	c := newAttentionCall(s, nk, nil, scratch)
-	if nq >= tiledQueries && (s.HeadDim == 32 || s.HeadDim == 64) {
+	if cpu.Active() == cpu.AVX512 && nq >= tiledQueries && (s.HeadDim == 32 || s.HeadDim == 64) {
 		c.tiled(out, q, k, v, nq)
 		return
 	}
@@ -81,9 +81,23 @@ func attendRows(s *Attention, out, q, k, v []float32, rows []int32, scratch []fl
 //
 //go:noinline
 func (c *attentionCall) query(out, q, k, v []float32) {
+	if cpu.Active() == cpu.AVX2 {
+		c.queryAVX2(out, q, k, v)
+		return
+	}
 	headScoresAVX512(&c.scores[0], &c.maxima[0], c.pitch, &q[0], &k[0], &c.kOffsets[0], c.nk, c.Heads, c.HeadDim, c.Scale)
 	expRowsAVX512(&c.scores[0], &c.maxima[0], &c.inverses[0], c.Heads, c.pitch)
 	headValuesAVX512(&out[0], &c.scores[0], &c.inverses[0], c.pitch, &v[0], &c.vOffsets[0], c.nk, c.Heads, c.HeadDim)
+}
+
+// queryAVX2 runs one query, head by head.
+func (c *attentionCall) queryAVX2(out, q, k, v []float32) {
+	scores := &c.scores[0]
+	for first := 0; first < c.Heads*c.HeadDim; first += c.HeadDim {
+		dotsFloat32AVX2(scores, &q[first], &k[first], &c.kOffsets[0], 4, c.nk, c.HeadDim)
+		inverse := attentionWeightsAVX2(scores, c.nk, c.Scale)
+		valuesAVX2(&out[first], scores, &v[first], &c.vOffsets[0], c.nk, c.HeadDim, inverse)
+	}
 }
 
 // tiled runs all queries, head by head, over transposed keys.

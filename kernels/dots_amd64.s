@@ -2497,3 +2497,389 @@ noBias26:
 	JG      group
 	VZEROUPPER
 	RET
+
+// func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
+// Requires: AVX, AVX2
+TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
+	MOVQ a+8(FP), AX
+	MOVQ base+16(FP), DX
+	MOVQ ids+24(FP), BX
+	MOVQ stride+32(FP), SI
+
+group27:
+	CMPQ    n+40(FP), $0x00000004
+	JLT     next28
+	MOVLQSX (BX), DI
+	IMULQ   SI, DI
+	ADDQ    DX, DI
+	MOVLQSX 4(BX), R8
+	IMULQ   SI, R8
+	ADDQ    DX, R8
+	MOVLQSX 8(BX), R9
+	IMULQ   SI, R9
+	ADDQ    DX, R9
+	MOVLQSX 12(BX), R10
+	IMULQ   SI, R10
+	ADDQ    DX, R10
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	XORQ    CX, CX
+
+bytes29:
+	VPMOVZXBW    (AX)(CX*1), Y4
+	VPMOVSXBW    (DI)(CX*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y0, Y0
+	VPMOVSXBW    (R8)(CX*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VPMOVSXBW    (R9)(CX*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMOVSXBW    (R10)(CX*1), Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	ADDQ         $0x10, CX
+	CMPQ         CX, SI
+	JLT          bytes29
+	VPHADDD      Y1, Y0, Y0
+	VPHADDD      Y3, Y2, Y2
+	VPHADDD      Y2, Y0, Y0
+	MOVQ         y+0(FP), CX
+	VEXTRACTF128 $0x01, Y0, X1
+	VPADDD       X1, X0, X1
+	VMOVUPS      X1, (CX)
+	ADDQ         $0x00000010, BX
+	ADDQ         $0x00000010, y+0(FP)
+	SUBQ         $0x00000004, n+40(FP)
+	JMP          group27
+
+next28:
+group30:
+	CMPQ    n+40(FP), $0x00000001
+	JLT     next31
+	MOVLQSX (BX), DI
+	IMULQ   SI, DI
+	ADDQ    DX, DI
+	VPXOR   Y0, Y0, Y0
+	XORQ    CX, CX
+
+bytes32:
+	VPMOVZXBW    (AX)(CX*1), Y1
+	VPMOVSXBW    (DI)(CX*1), Y2
+	VPMADDWD     Y1, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	ADDQ         $0x10, CX
+	CMPQ         CX, SI
+	JLT          bytes32
+	VPHADDD      Y0, Y0, Y0
+	VPHADDD      Y0, Y0, Y0
+	MOVQ         y+0(FP), CX
+	VEXTRACTF128 $0x01, Y0, X1
+	VPADDD       X1, X0, X1
+	VMOVSS       X1, (CX)
+	ADDQ         $0x00000004, BX
+	ADDQ         $0x00000004, y+0(FP)
+	SUBQ         $0x00000001, n+40(FP)
+	JMP          group30
+
+next31:
+	VZEROUPPER
+	RET
+
+// func dotsFloat32AVX2(y *float32, x *float32, base *float32, ids *int32, stride int, n int, k int)
+// Requires: AVX, FMA3
+TEXT ·dotsFloat32AVX2(SB), NOSPLIT, $0-56
+	MOVQ    x+8(FP), AX
+	MOVQ    k+48(FP), CX
+	MOVQ    CX, DX
+	ANDQ    $0x0f, DX
+	LEAQ    tail<>+0(SB), BX
+	NEGQ    DX
+	VMOVUPS 64(BX)(DX*4), Y0
+	VMOVUPS 96(BX)(DX*4), Y1
+	MOVQ    CX, DX
+	ANDQ    $-16, DX
+	MOVQ    base+16(FP), SI
+	MOVQ    ids+24(FP), DI
+	MOVQ    stride+32(FP), R8
+
+group33:
+	CMPQ    n+40(FP), $0x00000004
+	JLT     next34
+	MOVLQSX (DI), R9
+	IMULQ   R8, R9
+	ADDQ    SI, R9
+	MOVLQSX 4(DI), R10
+	IMULQ   R8, R10
+	ADDQ    SI, R10
+	MOVLQSX 8(DI), R11
+	IMULQ   R8, R11
+	ADDQ    SI, R11
+	MOVLQSX 12(DI), R12
+	IMULQ   R8, R12
+	ADDQ    SI, R12
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	XORQ    BX, BX
+	CMPQ    BX, DX
+	JGE     tail36
+
+loop35:
+	VMOVUPS     (AX)(BX*4), Y10
+	VMOVUPS     32(AX)(BX*4), Y11
+	VFMADD231PS (R9)(BX*4), Y10, Y2
+	VFMADD231PS 32(R9)(BX*4), Y11, Y3
+	VFMADD231PS (R10)(BX*4), Y10, Y4
+	VFMADD231PS 32(R10)(BX*4), Y11, Y5
+	VFMADD231PS (R11)(BX*4), Y10, Y6
+	VFMADD231PS 32(R11)(BX*4), Y11, Y7
+	VFMADD231PS (R12)(BX*4), Y10, Y8
+	VFMADD231PS 32(R12)(BX*4), Y11, Y9
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop35
+
+tail36:
+	CMPQ        BX, CX
+	JGE         done37
+	VMASKMOVPS  (AX)(BX*4), Y0, Y10
+	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
+	VMASKMOVPS  (R9)(BX*4), Y0, Y12
+	VMASKMOVPS  32(R9)(BX*4), Y1, Y13
+	VMOVAPS     Y2, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y2, Y2
+	VMOVAPS     Y3, Y12
+	VFMADD231PS Y13, Y11, Y12
+	VBLENDVPS   Y1, Y12, Y3, Y3
+	VMASKMOVPS  (R10)(BX*4), Y0, Y12
+	VMASKMOVPS  32(R10)(BX*4), Y1, Y13
+	VMOVAPS     Y4, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y4, Y4
+	VMOVAPS     Y5, Y12
+	VFMADD231PS Y13, Y11, Y12
+	VBLENDVPS   Y1, Y12, Y5, Y5
+	VMASKMOVPS  (R11)(BX*4), Y0, Y12
+	VMASKMOVPS  32(R11)(BX*4), Y1, Y13
+	VMOVAPS     Y6, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y6, Y6
+	VMOVAPS     Y7, Y12
+	VFMADD231PS Y13, Y11, Y12
+	VBLENDVPS   Y1, Y12, Y7, Y7
+	VMASKMOVPS  (R12)(BX*4), Y0, Y12
+	VMASKMOVPS  32(R12)(BX*4), Y1, Y13
+	VMOVAPS     Y8, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y8, Y8
+	VMOVAPS     Y9, Y10
+	VFMADD231PS Y13, Y11, Y10
+	VBLENDVPS   Y1, Y10, Y9, Y9
+
+done37:
+	MOVQ         y+0(FP), BX
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X3
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X2, X4, X2
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X4
+	VADDPS       X4, X6, X4
+	VADDPS       Y9, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X5
+	VADDPS       X5, X8, X5
+	VUNPCKHPD    X2, X3, X6
+	VUNPCKLPD    X2, X3, X3
+	VADDPS       X6, X3, X3
+	VUNPCKHPD    X5, X4, X2
+	VUNPCKLPD    X5, X4, X4
+	VADDPS       X2, X4, X4
+	VSHUFPS      $0xdd, X4, X3, X2
+	VSHUFPS      $0x88, X4, X3, X3
+	VADDPS       X2, X3, X3
+	VMOVUPS      X3, (BX)
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, y+0(FP)
+	SUBQ         $0x00000004, n+40(FP)
+	JMP          group33
+
+next34:
+group38:
+	CMPQ    n+40(FP), $0x00000001
+	JLT     next39
+	MOVLQSX (DI), R9
+	IMULQ   R8, R9
+	ADDQ    SI, R9
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	XORQ    BX, BX
+	CMPQ    BX, DX
+	JGE     tail41
+
+loop40:
+	VMOVUPS     (AX)(BX*4), Y4
+	VMOVUPS     32(AX)(BX*4), Y5
+	VFMADD231PS (R9)(BX*4), Y4, Y2
+	VFMADD231PS 32(R9)(BX*4), Y5, Y3
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop40
+
+tail41:
+	CMPQ        BX, CX
+	JGE         done42
+	VMASKMOVPS  (AX)(BX*4), Y0, Y4
+	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
+	VMASKMOVPS  (R9)(BX*4), Y0, Y6
+	VMASKMOVPS  32(R9)(BX*4), Y1, Y7
+	VMOVAPS     Y2, Y8
+	VFMADD231PS Y6, Y4, Y8
+	VBLENDVPS   Y0, Y8, Y2, Y2
+	VMOVAPS     Y3, Y4
+	VFMADD231PS Y7, Y5, Y4
+	VBLENDVPS   Y1, Y4, Y3, Y3
+
+done42:
+	MOVQ         y+0(FP), BX
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VPERMILPS    $0xb1, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSS       X3, (BX)
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, y+0(FP)
+	SUBQ         $0x00000001, n+40(FP)
+	JMP          group38
+
+next39:
+	VZEROUPPER
+	RET
+
+DATA tail<>+0(SB)/4, $0xffffffff
+DATA tail<>+4(SB)/4, $0xffffffff
+DATA tail<>+8(SB)/4, $0xffffffff
+DATA tail<>+12(SB)/4, $0xffffffff
+DATA tail<>+16(SB)/4, $0xffffffff
+DATA tail<>+20(SB)/4, $0xffffffff
+DATA tail<>+24(SB)/4, $0xffffffff
+DATA tail<>+28(SB)/4, $0xffffffff
+DATA tail<>+32(SB)/4, $0xffffffff
+DATA tail<>+36(SB)/4, $0xffffffff
+DATA tail<>+40(SB)/4, $0xffffffff
+DATA tail<>+44(SB)/4, $0xffffffff
+DATA tail<>+48(SB)/4, $0xffffffff
+DATA tail<>+52(SB)/4, $0xffffffff
+DATA tail<>+56(SB)/4, $0xffffffff
+DATA tail<>+60(SB)/4, $0xffffffff
+DATA tail<>+64(SB)/4, $0x00000000
+DATA tail<>+68(SB)/4, $0x00000000
+DATA tail<>+72(SB)/4, $0x00000000
+DATA tail<>+76(SB)/4, $0x00000000
+DATA tail<>+80(SB)/4, $0x00000000
+DATA tail<>+84(SB)/4, $0x00000000
+DATA tail<>+88(SB)/4, $0x00000000
+DATA tail<>+92(SB)/4, $0x00000000
+DATA tail<>+96(SB)/4, $0x00000000
+DATA tail<>+100(SB)/4, $0x00000000
+DATA tail<>+104(SB)/4, $0x00000000
+DATA tail<>+108(SB)/4, $0x00000000
+DATA tail<>+112(SB)/4, $0x00000000
+DATA tail<>+116(SB)/4, $0x00000000
+DATA tail<>+120(SB)/4, $0x00000000
+DATA tail<>+124(SB)/4, $0x00000000
+GLOBL tail<>(SB), RODATA|NOPTR, $128
+
+// func valuesAVX2(out *float32, weights *float32, v *float32, offsets *int32, nk int, headDim int, inverse float32)
+// Requires: AVX, FMA3
+TEXT ·valuesAVX2(SB), NOSPLIT, $0-52
+	MOVQ    out+0(FP), AX
+	MOVQ    v+16(FP), CX
+	MOVQ    weights+8(FP), DX
+	MOVQ    headDim+40(FP), BX
+	MOVQ    BX, SI
+	ANDQ    $0x0f, SI
+	LEAQ    tail<>+0(SB), DI
+	NEGQ    SI
+	VMOVUPS 64(DI)(SI*4), Y0
+	VMOVUPS 96(DI)(SI*4), Y1
+	MOVQ    BX, SI
+	ANDQ    $-16, SI
+	XORQ    DI, DI
+	CMPQ    DI, SI
+	JGE     tail44
+
+loop43:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   offsets+24(FP), R9
+	XORQ   R8, R8
+
+keys46:
+	MOVLQSX      (R9)(R8*4), R10
+	LEAQ         (CX)(R10*4), R10
+	VBROADCASTSS (DX)(R8*4), Y4
+	VMOVAPS      Y4, Y5
+	VFMADD231PS  (R10)(DI*4), Y4, Y2
+	VFMADD231PS  32(R10)(DI*4), Y5, Y3
+	INCQ         R8
+	CMPQ         R8, nk+32(FP)
+	JLT          keys46
+	VBROADCASTSS inverse+48(FP), Y4
+	VMOVAPS      Y4, Y5
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y5, Y3, Y3
+	VMOVUPS      Y2, (AX)(DI*4)
+	VMOVUPS      Y3, 32(AX)(DI*4)
+	ADDQ         $0x10, DI
+	CMPQ         DI, SI
+	JLT          loop43
+
+tail44:
+	CMPQ   DI, BX
+	JGE    done45
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   offsets+24(FP), SI
+	XORQ   BX, BX
+
+keys47:
+	MOVLQSX      (SI)(BX*4), R8
+	LEAQ         (CX)(R8*4), R8
+	VBROADCASTSS (DX)(BX*4), Y4
+	VMOVAPS      Y4, Y5
+	VMASKMOVPS   (R8)(DI*4), Y0, Y6
+	VMASKMOVPS   32(R8)(DI*4), Y1, Y7
+	VMOVAPS      Y2, Y8
+	VFMADD231PS  Y6, Y4, Y8
+	VBLENDVPS    Y0, Y8, Y2, Y2
+	VMOVAPS      Y3, Y4
+	VFMADD231PS  Y7, Y5, Y4
+	VBLENDVPS    Y1, Y4, Y3, Y3
+	INCQ         BX
+	CMPQ         BX, nk+32(FP)
+	JLT          keys47
+	VBROADCASTSS inverse+48(FP), Y4
+	VMOVAPS      Y4, Y5
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y5, Y3, Y3
+	VMASKMOVPS   Y2, Y0, (AX)(DI*4)
+	VMASKMOVPS   Y3, Y1, 32(AX)(DI*4)
+
+done45:
+	VZEROUPPER
+	RET

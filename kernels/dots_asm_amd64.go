@@ -62,3 +62,18 @@ func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride
 //
 //go:noescape
 func dotRowsFloat32AVX512(y *float32, x *float32, table *float32, stride int, ids *int32, n int, bias *float32)
+
+// dotsInt8AVX2 stores Σ a·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 16.
+//
+//go:noescape
+func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
+
+// dotsFloat32AVX2 stores dotGeneric of x and the rows of k >= 1 elements that start ids[i]·stride bytes from base.
+//
+//go:noescape
+func dotsFloat32AVX2(y *float32, x *float32, base *float32, ids *int32, stride int, n int, k int)
+
+// valuesAVX2 computes the weighted values of one query and one head; value j starts at element offsets[j] of v. nk and headDim are at least 1.
+//
+//go:noescape
+func valuesAVX2(out *float32, weights *float32, v *float32, offsets *int32, nk int, headDim int, inverse float32)

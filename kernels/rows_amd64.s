@@ -6774,3 +6774,260 @@ done:
 	MOVQ DX, ret+16(FP)
 	VZEROUPPER
 	RET
+
+// func attentionWeightsAVX2(x *float32, n int, scale float32) float32
+// Requires: AVX, AVX2, SSE
+TEXT ·attentionWeightsAVX2(SB), NOSPLIT, $0-28
+	MOVQ         x+0(FP), AX
+	VBROADCASTSS scale+16(FP), Y0
+	VMOVAPS      Y0, Y1
+	MOVQ         n+8(FP), CX
+	MOVQ         CX, DX
+	ANDQ         $0x0f, DX
+	LEAQ         tail<>+0(SB), BX
+	NEGQ         DX
+	VMOVUPS      64(BX)(DX*4), Y2
+	VMOVUPS      96(BX)(DX*4), Y3
+	MOVQ         CX, DX
+	ANDQ         $-16, DX
+	XORQ         BX, BX
+	CMPQ         BX, DX
+	JGE          tail228
+
+loop227:
+	VMOVUPS (AX)(BX*4), Y4
+	VMOVUPS 32(AX)(BX*4), Y5
+	VMULPS  Y0, Y4, Y4
+	VMULPS  Y1, Y5, Y5
+	VMOVUPS Y4, (AX)(BX*4)
+	VMOVUPS Y5, 32(AX)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop227
+
+tail228:
+	CMPQ       BX, CX
+	JGE        done229
+	VMASKMOVPS (AX)(BX*4), Y2, Y4
+	VMASKMOVPS 32(AX)(BX*4), Y3, Y5
+	VMULPS     Y0, Y4, Y0
+	VMULPS     Y1, Y5, Y1
+	VMASKMOVPS Y0, Y2, (AX)(BX*4)
+	VMASKMOVPS Y1, Y3, 32(AX)(BX*4)
+
+done229:
+	VBROADCASTSS const_ff800000<>+0(SB), Y0
+	VMOVAPS      Y0, Y1
+	XORQ         BX, BX
+	CMPQ         BX, DX
+	JGE          tail231
+
+loop230:
+	VMOVUPS (AX)(BX*4), Y4
+	VMOVUPS 32(AX)(BX*4), Y5
+	VMAXPS  Y0, Y4, Y0
+	VMAXPS  Y1, Y5, Y1
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop230
+
+tail231:
+	CMPQ         BX, CX
+	JGE          done232
+	VBROADCASTSS const_ff800000<>+0(SB), Y4
+	VMOVAPS      Y4, Y5
+	VMASKMOVPS   (AX)(BX*4), Y2, Y6
+	VMASKMOVPS   32(AX)(BX*4), Y3, Y7
+	VBLENDVPS    Y2, Y6, Y4, Y4
+	VBLENDVPS    Y3, Y7, Y5, Y5
+	VMAXPS       Y0, Y4, Y0
+	VMAXPS       Y1, Y5, Y1
+
+done232:
+	VMAXPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X1
+	VPERMILPS    $0x4e, X1, X0
+	VMAXPS       X0, X1, X1
+	VPERMILPS    $0xb1, X1, X0
+	VMAXPS       X0, X1, X1
+	VBROADCASTSS X1, Y0
+	VMOVAPS      Y0, Y1
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	XORQ         BX, BX
+	CMPQ         BX, DX
+	JGE          tail234
+
+loop233:
+	VMOVUPS      (AX)(BX*4), Y6
+	VMOVUPS      32(AX)(BX*4), Y7
+	VSUBPS       Y0, Y6, Y6
+	VSUBPS       Y1, Y7, Y7
+	VBROADCASTSS const_42b20000<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VMINPS       Y6, Y8, Y6
+	VMINPS       Y7, Y9, Y7
+	VMULPS       const_3fb8aa3b<>+0(SB), Y6, Y8
+	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
+	VROUNDPS     $0x08, Y8, Y8
+	VROUNDPS     $0x08, Y9, Y9
+	VMULPS       const_3f318000<>+0(SB), Y8, Y10
+	VMULPS       const_3f318000<>+0(SB), Y9, Y11
+	VSUBPS       Y10, Y6, Y10
+	VSUBPS       Y11, Y7, Y11
+	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
+	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
+	VSUBPS       Y12, Y10, Y10
+	VSUBPS       Y13, Y11, Y11
+	VMULPS       const_39506967<>+0(SB), Y10, Y12
+	VMULPS       const_39506967<>+0(SB), Y11, Y13
+	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
+	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
+	VMULPS       Y10, Y12, Y12
+	VMULPS       Y11, Y13, Y13
+	VADDPS       const_3c088908<>+0(SB), Y12, Y12
+	VADDPS       const_3c088908<>+0(SB), Y13, Y13
+	VMULPS       Y10, Y12, Y12
+	VMULPS       Y11, Y13, Y13
+	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
+	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
+	VMULPS       Y10, Y12, Y12
+	VMULPS       Y11, Y13, Y13
+	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
+	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
+	VMULPS       Y10, Y12, Y12
+	VMULPS       Y11, Y13, Y13
+	VADDPS       const_3f000000<>+0(SB), Y12, Y12
+	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMULPS       Y10, Y10, Y14
+	VMULPS       Y11, Y11, Y15
+	VMULPS       Y14, Y12, Y12
+	VMULPS       Y15, Y13, Y13
+	VADDPS       Y10, Y12, Y10
+	VADDPS       Y11, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y10
+	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VCVTPS2DQ    Y8, Y12
+	VPSRAD       $0x01, Y12, Y8
+	VPSUBD       Y8, Y12, Y12
+	VPADDD       const_0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPADDD       const_0000007f<>+0(SB), Y12, Y12
+	VPSLLD       $0x17, Y12, Y12
+	VMULPS       Y8, Y10, Y8
+	VMULPS       Y12, Y8, Y8
+	VCVTPS2DQ    Y9, Y10
+	VPSRAD       $0x01, Y10, Y9
+	VPSUBD       Y9, Y10, Y10
+	VPADDD       const_0000007f<>+0(SB), Y9, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VPADDD       const_0000007f<>+0(SB), Y10, Y10
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y9, Y11, Y9
+	VMULPS       Y10, Y9, Y9
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y6, Y6
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y7, Y7
+	VANDPS       Y6, Y8, Y6
+	VANDPS       Y7, Y9, Y7
+	VMOVUPS      Y6, (AX)(BX*4)
+	VMOVUPS      Y7, 32(AX)(BX*4)
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y7, Y5, Y5
+	ADDQ         $0x10, BX
+	CMPQ         BX, DX
+	JLT          loop233
+
+tail234:
+	CMPQ         BX, CX
+	JGE          done235
+	VMASKMOVPS   (AX)(BX*4), Y2, Y6
+	VMASKMOVPS   32(AX)(BX*4), Y3, Y7
+	VSUBPS       Y0, Y6, Y0
+	VSUBPS       Y1, Y7, Y1
+	VBROADCASTSS const_42b20000<>+0(SB), Y6
+	VMOVAPS      Y6, Y7
+	VMINPS       Y0, Y6, Y0
+	VMINPS       Y1, Y7, Y1
+	VMULPS       const_3fb8aa3b<>+0(SB), Y0, Y6
+	VMULPS       const_3fb8aa3b<>+0(SB), Y1, Y7
+	VROUNDPS     $0x08, Y6, Y6
+	VROUNDPS     $0x08, Y7, Y7
+	VMULPS       const_3f318000<>+0(SB), Y6, Y8
+	VMULPS       const_3f318000<>+0(SB), Y7, Y9
+	VSUBPS       Y8, Y0, Y8
+	VSUBPS       Y9, Y1, Y9
+	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
+	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
+	VSUBPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y9, Y9
+	VMULPS       const_39506967<>+0(SB), Y8, Y10
+	VMULPS       const_39506967<>+0(SB), Y9, Y11
+	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
+	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
+	VMULPS       Y8, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VADDPS       const_3c088908<>+0(SB), Y10, Y10
+	VADDPS       const_3c088908<>+0(SB), Y11, Y11
+	VMULPS       Y8, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
+	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
+	VMULPS       Y8, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
+	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
+	VMULPS       Y8, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VADDPS       const_3f000000<>+0(SB), Y10, Y10
+	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMULPS       Y8, Y8, Y12
+	VMULPS       Y9, Y9, Y13
+	VMULPS       Y12, Y10, Y10
+	VMULPS       Y13, Y11, Y11
+	VADDPS       Y8, Y10, Y8
+	VADDPS       Y9, Y11, Y9
+	VADDPS       const_3f800000<>+0(SB), Y8, Y8
+	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VCVTPS2DQ    Y6, Y10
+	VPSRAD       $0x01, Y10, Y6
+	VPSUBD       Y6, Y10, Y10
+	VPADDD       const_0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VPADDD       const_0000007f<>+0(SB), Y10, Y10
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y6, Y8, Y6
+	VMULPS       Y10, Y6, Y6
+	VCVTPS2DQ    Y7, Y8
+	VPSRAD       $0x01, Y8, Y7
+	VPSUBD       Y7, Y8, Y8
+	VPADDD       const_0000007f<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VPADDD       const_0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y7, Y9, Y7
+	VMULPS       Y8, Y7, Y7
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y0, Y0
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y1, Y1
+	VANDPS       Y0, Y6, Y0
+	VANDPS       Y1, Y7, Y1
+	VMASKMOVPS   Y0, Y2, (AX)(BX*4)
+	VMASKMOVPS   Y1, Y3, 32(AX)(BX*4)
+	VANDPS       Y2, Y0, Y0
+	VANDPS       Y3, Y1, Y1
+	VADDPS       Y0, Y4, Y4
+	VADDPS       Y1, Y5, Y5
+
+done235:
+	VADDPS       Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0x4e, X1, X0
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0xb1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSS       const_3f800000<>+0(SB), X0
+	VDIVSS       X1, X0, X1
+	MOVSS        X1, ret+24(FP)
+	VZEROUPPER
+	RET

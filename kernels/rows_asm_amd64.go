@@ -257,3 +257,8 @@ func firstEqualAVX2(x *float32, n int, value float32) int
 //
 //go:noescape
 func firstNaNAVX2(x *float32, n int) int
+
+// attentionWeightsAVX2 replaces n >= 1 dot products by e^(x·scale-max) and returns one over their striped sum.
+//
+//go:noescape
+func attentionWeightsAVX2(x *float32, n int, scale float32) float32

@@ -95,3 +95,21 @@ func (b Block) LoadOr(p reg.Register, c Const) V {
 	}
 	return b.row.tail.loadOr(b.At(p), c)
 }
+
+// FMA adds to sum the product of x with the block of the row at p, fused. Lanes that the row does not have keep their sum.
+// (AVX2 only.)
+func (b Block) FMA(sum, x V, p reg.Register) {
+	if !b.tail {
+		for i := range sum {
+			VFMADD231PS(b.At(p).Offset(32*i), x[i], sum[i])
+		}
+		return
+	}
+	y := b.Load(p)
+	for i := range sum {
+		fused := YMM()
+		VMOVAPS(sum[i], fused)
+		VFMADD231PS(y[i], x[i], fused)
+		VBLENDVPS(b.row.tail.mask[i], fused, sum[i], sum[i])
+	}
+}

@@ -15,5 +15,8 @@ func main() {
 	}
 	dotRowsInt8AVX512()
 	dotRowsFloat32AVX512()
+	dotsInt8AVX2()
+	dotsFloat32AVX2()
+	valuesAVX2()
 	Generate()
 }

@@ -17,5 +17,6 @@ func main() {
 		reductions(isa)
 		argMax(isa)
 	}
+	attentionWeights(asm.AVX2)
 	Generate()
 }

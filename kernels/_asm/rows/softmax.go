@@ -49,6 +49,28 @@ func softmax(isa asm.ISA) {
 	RET()
 }
 
+// attentionWeights generates the softmax of attention before its division.
+func attentionWeights(isa asm.ISA) {
+	asm.Kernel("attentionWeights"+isa.String(), "func(x *float32, n int, scale float32) float32",
+		"attentionWeights"+isa.String()+" replaces n >= 1 dot products by e^(x·scale-max) and returns one over their striped sum.")
+	x, factor := asm.Int("x"), isa.Splat(asm.Addr("scale"))
+	row := isa.NewRow(asm.Int("n"))
+	row.Each(func(b asm.Block) { b.Store(isa.Mul(b.Load(x), factor), x) })
+	largest := isa.Splat(rowMaximum(isa, row, x))
+	sum := isa.Zero()
+	row.Each(func(b asm.Block) {
+		e := isa.Exp(isa.Sub(b.Load(x), largest))
+		b.Store(e, x)
+		isa.Accumulate(sum, b.Keep(e))
+	})
+	s, one := isa.Sum(sum), XMM()
+	VMOVSS(asm.F(1).Mem(), one)
+	VDIVSS(s, one, s)
+	Store(s, ReturnIndex(0))
+	VZEROUPPER()
+	RET()
+}
+
 // rowMaximum returns the largest element of the row at x, ignoring NaN, in lane 0.
 func rowMaximum(isa asm.ISA, row *asm.Row, x reg.Register) reg.VecVirtual {
 	largest := isa.Register(asm.F(minusInfinity))

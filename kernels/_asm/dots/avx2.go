@@ -1,0 +1,170 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+// rows256 generates a loop over the rows that ids choose, four at a time, then one by one.
+type rows256 struct {
+	base, ids, stride reg.GPVirtual
+	row               []reg.GPVirtual
+}
+
+// loop calls body with the addresses of 4 rows, or 1, in row. body stores their results at the address of parameter y.
+func (c *rows256) loop(body func()) {
+	c.base, c.ids, c.stride = asm.Int("base"), asm.Int("ids"), asm.Int("stride")
+	for _, rows := range []int{4, 1} {
+		group, next := asm.Unique("group"), asm.Unique("next")
+		Label(group)
+		CMPQ(asm.Addr("n"), U32(rows))
+		JLT(LabelRef(next))
+		c.row = nil
+		for j := range rows {
+			address := GP64()
+			MOVLQSX(Mem{Base: c.ids, Disp: 4 * j}, address)
+			IMULQ(c.stride, address)
+			ADDQ(c.base, address)
+			c.row = append(c.row, address)
+		}
+		body()
+		ADDQ(U32(4*rows), c.ids)
+		ADDQ(U32(4*rows), asm.Addr("y"))
+		SUBQ(U32(rows), asm.Addr("n"))
+		JMP(LabelRef(group))
+		Label(next)
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// dotsInt8AVX2 sums the products of a row of activations with chosen rows, 16 bytes at a time, widened to words
+// (see mulInt8AVX2).
+func dotsInt8AVX2() {
+	asm.Kernel("dotsInt8AVX2", "func(y *int32, a *uint8, base *int8, ids *int32, stride, n int)",
+		"dotsInt8AVX2 stores Σ a·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 16.")
+	a, d := asm.Int("a"), GP64()
+	c := &rows256{}
+	c.loop(func() {
+		var sums []reg.VecVirtual
+		for range c.row {
+			sums = append(sums, YMM())
+		}
+		for _, s := range sums {
+			VPXOR(s, s, s)
+		}
+		XORQ(d, d)
+		bytes := asm.Unique("bytes")
+		Label(bytes)
+		activations := YMM()
+		VPMOVZXBW(Mem{Base: a, Index: d, Scale: 1}, activations)
+		for i, row := range c.row {
+			weights := YMM()
+			VPMOVSXBW(Mem{Base: row, Index: d, Scale: 1}, weights)
+			VPMADDWD(activations, weights, weights)
+			VPADDD(weights, sums[i], sums[i])
+		}
+		ADDQ(Imm(16), d)
+		CMPQ(d, c.stride)
+		JLT(LabelRef(bytes))
+		if len(sums) == 4 {
+			VPHADDD(sums[1], sums[0], sums[0])
+			VPHADDD(sums[3], sums[2], sums[2])
+			VPHADDD(sums[2], sums[0], sums[0]) // one row in each lane, in both halves
+		} else {
+			VPHADDD(sums[0], sums[0], sums[0])
+			VPHADDD(sums[0], sums[0], sums[0])
+		}
+		storeRows(len(c.row), VPADDD, sums[0])
+	})
+}
+
+// storeRows stores for each row the lane of the lower half added to that of the upper.
+func storeRows(rows int, add func(...Op), v reg.VecVirtual) {
+	high, y := XMM(), asm.Int("y")
+	VEXTRACTF128(Imm(1), v, high)
+	add(high, v.AsX(), high)
+	if rows == 1 {
+		VMOVSS(high, Mem{Base: y})
+		return
+	}
+	VMOVUPS(high, Mem{Base: y})
+}
+
+// dotsFloat32AVX2 computes striped dot products, FMA within each stripe, with chosen rows.
+func dotsFloat32AVX2() {
+	asm.Kernel("dotsFloat32AVX2", "func(y, x, base *float32, ids *int32, stride, n, k int)",
+		"dotsFloat32AVX2 stores dotGeneric of x and the rows of k >= 1 elements that start ids[i]·stride bytes from base.")
+	isa := asm.AVX2
+	x, k := asm.Int("x"), asm.Int("k")
+	elements := isa.NewRow(k)
+	c := &rows256{}
+	c.loop(func() {
+		var sums []asm.V
+		for range c.row {
+			sums = append(sums, isa.Zero())
+		}
+		elements.Each(func(b asm.Block) {
+			v := b.Load(x)
+			for i, row := range c.row {
+				b.FMA(sums[i], v, row)
+			}
+		})
+		if len(sums) == 1 {
+			y := asm.Int("y")
+			VMOVSS(isa.Sum(sums[0]), Mem{Base: y})
+			return
+		}
+		y := asm.Int("y")
+		VMOVUPS(sumFour(sums), Mem{Base: y})
+	})
+}
+
+// sumFour sums the stripes of four V in the fixed tree, one in each lane of the result.
+func sumFour(v []asm.V) reg.VecVirtual {
+	var four []reg.VecVirtual // 4 stripes each
+	for _, s := range v {
+		high := XMM()
+		VADDPS(s[1], s[0], s[0])
+		VEXTRACTF128(Imm(1), s[0], high)
+		VADDPS(high, s[0].AsX(), high)
+		four = append(four, high)
+	}
+	for i := 0; i < 4; i += 2 {
+		high := XMM()
+		VUNPCKHPD(four[i+1], four[i], high)
+		VUNPCKLPD(four[i+1], four[i], four[i])
+		VADDPS(high, four[i], four[i])
+	}
+	odd := XMM()
+	VSHUFPS(Imm(0xdd), four[2], four[0], odd)
+	VSHUFPS(Imm(0x88), four[2], four[0], four[0])
+	VADDPS(odd, four[0], four[0])
+	return four[0]
+}
+
+// valuesAVX2 sums weighted rows: out[d] = (Σ_j weight[j]·v[j][d])·inverse, 32 elements at a time, then 16 or less.
+func valuesAVX2() {
+	asm.Kernel("valuesAVX2", "func(out, weights, v *float32, offsets *int32, nk, headDim int, inverse float32)",
+		"valuesAVX2 computes the weighted values of one query and one head; value j starts at element offsets[j] of v. nk and headDim are at least 1.")
+	isa := asm.AVX2
+	out, v, weights := asm.Int("out"), asm.Int("v"), asm.Int("weights")
+	isa.NewRow(asm.Int("headDim")).Each(func(b asm.Block) {
+		sums, j, offsets, from := isa.Zero(), GP64(), asm.Int("offsets"), GP64()
+		XORQ(j, j)
+		keys := asm.Unique("keys")
+		Label(keys)
+		MOVLQSX(Mem{Base: offsets, Index: j, Scale: 4}, from)
+		LEAQ(Mem{Base: v, Index: from, Scale: 4}, from)
+		b.FMA(sums, isa.Splat(Mem{Base: weights, Index: j, Scale: 4}), from)
+		INCQ(j)
+		CMPQ(j, asm.Addr("nk"))
+		JLT(LabelRef(keys))
+		b.Store(isa.Mul(sums, isa.Splat(asm.Addr("inverse"))), out)
+	})
+	VZEROUPPER()
+	RET()
+}
