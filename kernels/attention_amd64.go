@@ -127,6 +127,22 @@ func (c *attentionCall) tiles(out, q, v []float32, nq int) {
 	tileValues64AVX512(&out[0], outStride, scores, inverses, c.pitch, &v[0], vStride, nq, c.nk)
 }
 
+// identity are the first rows in their order.
+var identity = func() (rows [64]int32) {
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	return rows
+}()
+
 func attentionScores(scores, query, keys []float32, stride int, factor float32) {
-	attentionScoresGeneric(scores, query, keys, stride, factor)
+	if cpu.Active() == cpu.Generic || len(query) == 0 {
+		attentionScoresGeneric(scores, query, keys, stride, factor)
+		return
+	}
+	for first := 0; first < len(scores); first += len(identity) {
+		n := min(len(identity), len(scores)-first)
+		dotsFloat32AVX2(&scores[first], &query[0], &keys[first*stride], &identity[0], 4*stride, n, len(query))
+	}
+	scale(scores, scores, factor)
 }

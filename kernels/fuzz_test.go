@@ -1,0 +1,171 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/sluice-mt/sluice/internal/cpu"
+)
+
+// The fuzz targets compare every implementation with the reference on numbers of any bits.
+
+// fuzzFloats reads n numbers from data, which is repeated as often as needed; without data they are zero.
+func fuzzFloats(data []byte, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		var bits [4]byte
+		for j := range bits {
+			if len(data) > 0 {
+				bits[j] = data[(4*i+j)%len(data)]
+			}
+		}
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(bits[:]))
+	}
+	return x
+}
+
+// agreeEverywhere compares a kernel at every level that the processor has.
+func agreeEverywhere(t *testing.T, what string, kernel func(a *arena) []float32) {
+	for l := cpu.AVX2; l <= cpu.Detected(); l++ {
+		restore := cpu.Limit(l)
+		agree(t, fmt.Sprint(what, " on ", l), kernel)
+		restore()
+	}
+}
+
+// seeds adds the special numbers, and some bytes.
+func seeds(f *testing.F, arguments ...any) {
+	var data []byte
+	for _, v := range special {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+	}
+	f.Add(append([]any{data}, arguments...)...)
+	f.Add(append([]any{[]byte("sluice!")}, arguments...)...)
+}
+
+func FuzzMulInt8(f *testing.F) {
+	seeds(f, uint8(13), uint8(70), uint8(40))
+	f.Fuzz(func(t *testing.T, data []byte, rows, k, n uint8) {
+		rows %= 40
+		weights, a := make([]int8, int(k)*int(n)), make([]uint8, int(rows)*Int8Stride(int(k)))
+		for i := range weights {
+			weights[i] = int8(fuzzByte(data, i, 0))
+		}
+		for i := range a {
+			a[i] = fuzzByte(data, i, 1)
+		}
+		scales, aScales := fuzzFloats(data, int(n)), fuzzFloats(data, int(rows))
+		w := PackInt8(int(k), int(n), weights, scales)
+		agreeEverywhere(t, "MulInt8", func(g *arena) []float32 {
+			y := guard(g, make([]float32, int(rows)*int(n)))
+			MulInt8(y, int(n), guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))
+			return y
+		})
+	})
+}
+
+func fuzzByte(data []byte, i, shift int) byte {
+	if len(data) == 0 {
+		return 0
+	}
+	return data[(i+shift)%len(data)]
+}
+
+func FuzzQuantizeRows(f *testing.F) {
+	seeds(f, uint8(3), uint8(37), float32(20))
+	f.Fuzz(func(t *testing.T, data []byte, rows, k uint8, multiplier float32) {
+		rows %= 8
+		x, stride := fuzzFloats(data, int(rows)*int(k)), Int8Stride(int(k))
+		agreeEverywhere(t, "QuantizeRows", func(g *arena) []float32 {
+			dst, scales := guard(g, make([]uint8, int(rows)*stride)), guard(g, make([]float32, rows))
+			QuantizeRows(dst, scales, guard(g, x), int(rows), int(k))
+			fixed := guard(g, make([]uint8, int(rows)*stride))
+			QuantizeRowsFixed(fixed, guard(g, x), int(rows), int(k), multiplier)
+			if k == 0 {
+				return scales
+			}
+			return append(append(withoutPadding(dst, stride, int(k)), withoutPadding(fixed, stride, int(k))...), scales...)
+		})
+	})
+}
+
+func FuzzMulFloat32(f *testing.F) {
+	seeds(f, uint8(13), uint8(9), uint8(40))
+	f.Fuzz(func(t *testing.T, data []byte, rows, k, n uint8) {
+		rows, k = rows%30, k%40
+		w := PackFloat32(int(k), int(n), fuzzFloats(data, int(k)*int(n)))
+		x, bias := fuzzFloats(data, int(rows)*int(k)), fuzzFloats(data, int(n))
+		agreeEverywhere(t, "MulFloat32", func(g *arena) []float32 {
+			y := guard(g, make([]float32, int(rows)*int(n)))
+			MulFloat32(y, int(n), guard(g, x), int(k), int(rows), w, guard(g, bias), Activation(k%2))
+			return y
+		})
+	})
+}
+
+func FuzzDotRowsFloat32(f *testing.F) {
+	seeds(f, uint8(21), uint8(37))
+	f.Fuzz(func(t *testing.T, data []byte, n, k uint8) {
+		ids := make([]int32, n)
+		for i := range ids {
+			ids[i] = int32(fuzzByte(data, i, 0)) % 7
+		}
+		x, table := fuzzFloats(data, int(k)), fuzzFloats(data, 7*int(k))
+		if k == 0 {
+			ids = nil
+		}
+		agreeEverywhere(t, "DotRowsFloat32", func(g *arena) []float32 {
+			y := guard(g, make([]float32, len(ids)))
+			DotRowsFloat32(y, guard(g, x), guard(g, table), int(k), guard(g, ids), nil)
+			return y
+		})
+	})
+}
+
+func FuzzAttention(f *testing.F) {
+	seeds(f, uint8(2), uint8(32), uint8(5), uint8(21))
+	f.Fuzz(func(t *testing.T, data []byte, heads, headDim, nq, nk uint8) {
+		heads, headDim, nq, nk = heads%5, headDim%80, nq%20, nk%70
+		width := int(heads) * int(headDim)
+		s := Attention{Heads: int(heads), HeadDim: int(headDim), Scale: 0.5, QStride: width, KStride: width, VStride: width, OutStride: width}
+		q, kv := fuzzFloats(data, int(nq)*width), fuzzFloats(data, int(nk)*width)
+		agreeEverywhere(t, "attention", func(g *arena) []float32 {
+			out := guard(g, make([]float32, int(nq)*width))
+			s.Run(out, guard(g, q), guard(g, kv), guard(g, kv), int(nq), int(nk), guard(g, make([]float32, s.ScratchLen(int(nk)))))
+			return out
+		})
+	})
+}
+
+func FuzzRows(f *testing.F) {
+	seeds(f, uint8(37))
+	f.Fuzz(func(t *testing.T, data []byte, length uint8) {
+		n := int(length)
+		if n == 0 {
+			return
+		}
+		x := fuzzFloats(data, n)
+		for name, kernel := range map[string]func(y []float32){
+			"LayerNorm":  func(y []float32) { LayerNorm(y, y, x, x, x, 1, n, 1e-6) },
+			"RMSNorm":    func(y []float32) { RMSNorm(y, y, nil, x, 1, n, 1e-6) },
+			"Softmax":    func(y []float32) { Softmax(y, 1, n, n) },
+			"LogSoftmax": LogSoftmax,
+			"Swish":      Swish,
+			"GELU":       GELU,
+			"Sigmoid":    Sigmoid,
+			"Tanh":       Tanh,
+			"ReLU":       ReLU,
+			"SSRU":       func(y []float32) { SSRU(y, y, x, x) },
+			"ArgMax":     func(y []float32) { i, _ := ArgMax(y); y[0] = float32(i) },
+			"AbsMax":     func(y []float32) { y[0] = AbsMax(y) },
+		} {
+			agreeEverywhere(t, name, func(g *arena) []float32 {
+				y := guard(g, x)
+				kernel(y)
+				return y
+			})
+		}
+	})
+}
