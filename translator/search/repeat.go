@@ -19,23 +19,26 @@ next:
 	return dst
 }
 
+// What counts as a loop. Of 1.83 million lines of German (web crawl, news, subtitles, in pieces of a vocabulary of 32,000)
+// these bounds hit one, in which someone wrote "Wiiii…" with 45 letters; 16 tokens instead of 24 would hit nine.
 const (
-	longestCycle  = 12 // tokens
-	fewestRepeats = 8  // of a cycle
+	longestCycle  = 24 // tokens of a cycle
+	fewestRepeats = 4  // of the cycle
 	fewestTokens  = 24 // of all repeats together
 )
 
-// Repeats says whether a translation (without its end of sentence) is stuck in a loop.
+// Repeats says whether a sequence of tokens (without its end of sentence) repeats itself as no honest text does: whether
+// somewhere a cycle of at most 24 tokens stands at least 4 times in a row and at least 24 tokens long.
 func Repeats(tokens []Token) bool {
 	for cycle := 1; cycle <= longestCycle; cycle++ {
 		need := max(fewestRepeats*cycle, fewestTokens)
-		same := cycle
+		length := cycle // of the repetition that ends before i
 		for i := cycle; i < len(tokens); i++ {
 			if tokens[i] != tokens[i-cycle] {
-				same = cycle
+				length = cycle
 				continue
 			}
-			if same++; same >= need {
+			if length++; length >= need {
 				return true
 			}
 		}
