@@ -2829,7 +2829,7 @@ loop43:
 	MOVQ   offsets+24(FP), R9
 	XORQ   R8, R8
 
-keys46:
+keys45:
 	MOVLQSX      (R9)(R8*4), R10
 	LEAQ         (CX)(R10*4), R10
 	VBROADCASTSS (DX)(R8*4), Y4
@@ -2838,7 +2838,7 @@ keys46:
 	VFMADD231PS  32(R10)(DI*4), Y5, Y3
 	INCQ         R8
 	CMPQ         R8, nk+32(FP)
-	JLT          keys46
+	JLT          keys45
 	VBROADCASTSS inverse+48(FP), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
@@ -2851,7 +2851,7 @@ keys46:
 
 tail44:
 	CMPQ   DI, BX
-	JGE    done45
+	JGE    done46
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+24(FP), SI
@@ -2880,6 +2880,6 @@ keys47:
 	VMASKMOVPS   Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(DI*4)
 
-done45:
+done46:
 	VZEROUPPER
 	RET

@@ -1639,10 +1639,40 @@ row:
 	TESTQ  BX, BX
 	JZ     alone43
 	XORQ   R8, R8
-	CMPQ   R8, DI
-	JGE    tail46
+	LEAQ   -63(DI), R9
+	CMPQ   R8, R9
+	JGE    rest46
 
-loop45:
+turn45:
+	VMOVUPS (DX)(R8*4), Z2
+	VMOVUPS (BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 64(DX)(R8*4), Z2
+	VMOVUPS 64(BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 64(CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 128(DX)(R8*4), Z2
+	VMOVUPS 128(BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 128(CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 192(DX)(R8*4), Z2
+	VMOVUPS 192(BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 192(CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn45
+
+rest46:
+	CMPQ R8, DI
+	JGE  tail48
+
+loop47:
 	VMOVUPS (DX)(R8*4), Z2
 	VMOVUPS (BX)(R8*4), Z3
 	VADDPS  Z3, Z2, Z2
@@ -1650,41 +1680,63 @@ loop45:
 	VADDPS  Z2, Z1, Z1
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop45
+	JLT     loop47
 
-tail46:
+tail48:
 	CMPQ      R8, AX
-	JGE       done47
+	JGE       done49
 	VMOVUPS.Z (DX)(R8*4), K1, Z2
 	VMOVUPS.Z (BX)(R8*4), K1, Z3
 	VADDPS    Z3, Z2, Z2
 	VMOVUPS   Z2, K1, (CX)(R8*4)
 	VADDPS    Z2, Z1, Z1
 
-done47:
+done49:
 	JMP summed44
 
 alone43:
 	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail49
+	LEAQ -63(DI), R9
+	CMPQ R8, R9
+	JGE  rest51
 
-loop48:
+turn50:
+	VMOVUPS (DX)(R8*4), Z2
+	VMOVUPS Z2, (CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 64(DX)(R8*4), Z2
+	VMOVUPS Z2, 64(CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 128(DX)(R8*4), Z2
+	VMOVUPS Z2, 128(CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 192(DX)(R8*4), Z2
+	VMOVUPS Z2, 192(CX)(R8*4)
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn50
+
+rest51:
+	CMPQ R8, DI
+	JGE  tail53
+
+loop52:
 	VMOVUPS (DX)(R8*4), Z2
 	VMOVUPS Z2, (CX)(R8*4)
 	VADDPS  Z2, Z1, Z1
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop48
+	JLT     loop52
 
-tail49:
+tail53:
 	CMPQ      R8, AX
-	JGE       done50
+	JGE       done54
 	VMOVUPS.Z (DX)(R8*4), K1, Z2
 	VMOVUPS   Z2, K1, (CX)(R8*4)
 	VADDPS    Z2, Z1, Z1
 
-done50:
+done54:
 summed44:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
@@ -1698,28 +1750,54 @@ summed44:
 	VBROADCASTSS  X1, Z1
 	VXORPS        Z2, Z2, Z2
 	XORQ          R8, R8
-	CMPQ          R8, DI
-	JGE           tail52
+	LEAQ          -63(DI), R9
+	CMPQ          R8, R9
+	JGE           rest56
 
-loop51:
+turn55:
+	VMOVUPS (CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn55
+
+rest56:
+	CMPQ R8, DI
+	JGE  tail58
+
+loop57:
 	VMOVUPS (CX)(R8*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z3, Z3, Z3
 	VADDPS  Z3, Z2, Z2
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop51
+	JLT     loop57
 
-tail52:
+tail58:
 	CMPQ      R8, AX
-	JGE       done53
+	JGE       done59
 	VMOVUPS.Z (CX)(R8*4), K1, Z3
 	VSUBPS    Z1, Z3, Z3
 	VMULPS    Z3, Z3, Z3
 	VMOVAPS.Z Z3, K1, Z3
 	VADDPS    Z3, Z2, Z2
 
-done53:
+done59:
 	VEXTRACTF64X4 $0x01, Z2, Y3
 	VADDPS        Y3, Y2, Y3
 	VEXTRACTF32X4 $0x01, Y3, X2
@@ -1736,12 +1814,54 @@ done53:
 	VBROADCASTSS  X2, Z2
 	MOVQ          bias+32(FP), R9
 	TESTQ         R9, R9
-	JZ            plain54
+	JZ            plain60
 	XORQ          R8, R8
-	CMPQ          R8, DI
-	JGE           tail57
+	LEAQ          -63(DI), R10
+	CMPQ          R8, R10
+	JGE           rest63
 
-loop56:
+turn62:
+	VMOVUPS (CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS (SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS (R9)(R8*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (CX)(R8*4)
+	VMOVUPS 64(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS 64(SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS 64(R9)(R8*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(CX)(R8*4)
+	VMOVUPS 128(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS 128(SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS 128(R9)(R8*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(CX)(R8*4)
+	VMOVUPS 192(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS 192(SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS 192(R9)(R8*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(CX)(R8*4)
+	ADDQ    $0x40, R8
+	CMPQ    R8, R10
+	JLT     turn62
+
+rest63:
+	CMPQ R8, DI
+	JGE  tail65
+
+loop64:
 	VMOVUPS (CX)(R8*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z2, Z3, Z3
@@ -1752,11 +1872,11 @@ loop56:
 	VMOVUPS Z3, (CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop56
+	JLT     loop64
 
-tail57:
+tail65:
 	CMPQ      R8, AX
-	JGE       done58
+	JGE       done66
 	VMOVUPS.Z (CX)(R8*4), K1, Z3
 	VSUBPS    Z1, Z3, Z1
 	VMULPS    Z2, Z1, Z1
@@ -1766,15 +1886,49 @@ tail57:
 	VADDPS    Z2, Z1, Z1
 	VMOVUPS   Z1, K1, (CX)(R8*4)
 
-done58:
-	JMP normalised55
+done66:
+	JMP normalised61
 
-plain54:
+plain60:
 	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail60
+	LEAQ -63(DI), R9
+	CMPQ R8, R9
+	JGE  rest68
 
-loop59:
+turn67:
+	VMOVUPS (CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS (SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, (CX)(R8*4)
+	VMOVUPS 64(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS 64(SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(CX)(R8*4)
+	VMOVUPS 128(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS 128(SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(CX)(R8*4)
+	VMOVUPS 192(CX)(R8*4), Z3
+	VSUBPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z3
+	VMOVUPS 192(SI)(R8*4), Z4
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(CX)(R8*4)
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn67
+
+rest68:
+	CMPQ R8, DI
+	JGE  tail70
+
+loop69:
 	VMOVUPS (CX)(R8*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z2, Z3, Z3
@@ -1783,11 +1937,11 @@ loop59:
 	VMOVUPS Z3, (CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop59
+	JLT     loop69
 
-tail60:
+tail70:
 	CMPQ      R8, AX
-	JGE       done61
+	JGE       done71
 	VMOVUPS.Z (CX)(R8*4), K1, Z3
 	VSUBPS    Z1, Z3, Z1
 	VMULPS    Z2, Z1, Z1
@@ -1795,10 +1949,10 @@ tail60:
 	VMULPS    Z2, Z1, Z1
 	VMOVUPS   Z1, K1, (CX)(R8*4)
 
-done61:
-normalised55:
+done71:
+normalised61:
 	DECQ  rows+40(FP)
-	JZ    return62
+	JZ    return72
 	MOVQ  n+48(FP), R8
 	SHLQ  $0x02, R8
 	ADDQ  R8, CX
@@ -1808,7 +1962,7 @@ normalised55:
 	ADDQ  R8, BX
 	JMP   row
 
-return62:
+return72:
 	VZEROUPPER
 	RET
 
@@ -1833,12 +1987,46 @@ TEXT ·rmsNormAVX512(SB), NOSPLIT, $0-52
 row:
 	VXORPS Z1, Z1, Z1
 	TESTQ  BX, BX
-	JZ     alone63
+	JZ     alone73
 	XORQ   R8, R8
-	CMPQ   R8, DI
-	JGE    tail66
+	LEAQ   -63(DI), R9
+	CMPQ   R8, R9
+	JGE    rest76
 
-loop65:
+turn75:
+	VMOVUPS (DX)(R8*4), Z2
+	VMOVUPS (BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 64(DX)(R8*4), Z2
+	VMOVUPS 64(BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 64(CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 128(DX)(R8*4), Z2
+	VMOVUPS 128(BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 128(CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 192(DX)(R8*4), Z2
+	VMOVUPS 192(BX)(R8*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 192(CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn75
+
+rest76:
+	CMPQ R8, DI
+	JGE  tail78
+
+loop77:
 	VMOVUPS (DX)(R8*4), Z2
 	VMOVUPS (BX)(R8*4), Z3
 	VADDPS  Z3, Z2, Z2
@@ -1847,11 +2035,11 @@ loop65:
 	VADDPS  Z2, Z1, Z1
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop65
+	JLT     loop77
 
-tail66:
+tail78:
 	CMPQ      R8, AX
-	JGE       done67
+	JGE       done79
 	VMOVUPS.Z (DX)(R8*4), K1, Z2
 	VMOVUPS.Z (BX)(R8*4), K1, Z3
 	VADDPS    Z3, Z2, Z2
@@ -1859,33 +2047,59 @@ tail66:
 	VMULPS    Z2, Z2, Z2
 	VADDPS    Z2, Z1, Z1
 
-done67:
-	JMP summed64
+done79:
+	JMP summed74
 
-alone63:
+alone73:
 	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail69
+	LEAQ -63(DI), R9
+	CMPQ R8, R9
+	JGE  rest81
 
-loop68:
+turn80:
+	VMOVUPS (DX)(R8*4), Z2
+	VMOVUPS Z2, (CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 64(DX)(R8*4), Z2
+	VMOVUPS Z2, 64(CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 128(DX)(R8*4), Z2
+	VMOVUPS Z2, 128(CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 192(DX)(R8*4), Z2
+	VMOVUPS Z2, 192(CX)(R8*4)
+	VMULPS  Z2, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn80
+
+rest81:
+	CMPQ R8, DI
+	JGE  tail83
+
+loop82:
 	VMOVUPS (DX)(R8*4), Z2
 	VMOVUPS Z2, (CX)(R8*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop68
+	JLT     loop82
 
-tail69:
+tail83:
 	CMPQ      R8, AX
-	JGE       done70
+	JGE       done84
 	VMOVUPS.Z (DX)(R8*4), K1, Z2
 	VMOVUPS   Z2, K1, (CX)(R8*4)
 	VMULPS    Z2, Z2, Z2
 	VADDPS    Z2, Z1, Z1
 
-done70:
-summed64:
+done84:
+summed74:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
 	VEXTRACTF32X4 $0x01, Y2, X1
@@ -1901,10 +2115,40 @@ summed64:
 	VDIVSS        X1, X2, X1
 	VBROADCASTSS  X1, Z1
 	XORQ          R8, R8
-	CMPQ          R8, DI
-	JGE           tail72
+	LEAQ          -63(DI), R9
+	CMPQ          R8, R9
+	JGE           rest86
 
-loop71:
+turn85:
+	VMOVUPS (CX)(R8*4), Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS (SI)(R8*4), Z3
+	VMULPS  Z3, Z2, Z2
+	VMOVUPS Z2, (CX)(R8*4)
+	VMOVUPS 64(CX)(R8*4), Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS 64(SI)(R8*4), Z3
+	VMULPS  Z3, Z2, Z2
+	VMOVUPS Z2, 64(CX)(R8*4)
+	VMOVUPS 128(CX)(R8*4), Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS 128(SI)(R8*4), Z3
+	VMULPS  Z3, Z2, Z2
+	VMOVUPS Z2, 128(CX)(R8*4)
+	VMOVUPS 192(CX)(R8*4), Z2
+	VMULPS  Z1, Z2, Z2
+	VMOVUPS 192(SI)(R8*4), Z3
+	VMULPS  Z3, Z2, Z2
+	VMOVUPS Z2, 192(CX)(R8*4)
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn85
+
+rest86:
+	CMPQ R8, DI
+	JGE  tail88
+
+loop87:
 	VMOVUPS (CX)(R8*4), Z2
 	VMULPS  Z1, Z2, Z2
 	VMOVUPS (SI)(R8*4), Z3
@@ -1912,20 +2156,20 @@ loop71:
 	VMOVUPS Z2, (CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop71
+	JLT     loop87
 
-tail72:
+tail88:
 	CMPQ      R8, AX
-	JGE       done73
+	JGE       done89
 	VMOVUPS.Z (CX)(R8*4), K1, Z2
 	VMULPS    Z1, Z2, Z1
 	VMOVUPS.Z (SI)(R8*4), K1, Z2
 	VMULPS    Z2, Z1, Z1
 	VMOVUPS   Z1, K1, (CX)(R8*4)
 
-done73:
+done89:
 	DECQ  rows+32(FP)
-	JZ    return74
+	JZ    return90
 	MOVQ  n+40(FP), R8
 	SHLQ  $0x02, R8
 	ADDQ  R8, CX
@@ -1935,12 +2179,12 @@ done73:
 	ADDQ  R8, BX
 	JMP   row
 
-return74:
+return90:
 	VZEROUPPER
 	RET
 
 // func quantizeRowsAVX512(dst *uint8, stride int, scales *float32, x *float32, rows int, k int)
-// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, BMI2
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·quantizeRowsAVX512(SB), NOSPLIT, $0-48
 	MOVQ   dst+0(FP), AX
 	MOVQ   scales+16(FP), CX
@@ -1959,26 +2203,50 @@ TEXT ·quantizeRowsAVX512(SB), NOSPLIT, $0-48
 
 row:
 	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
 	XORQ   R8, R8
-	CMPQ   R8, DI
-	JGE    tail76
+	LEAQ   -63(DI), R9
+	CMPQ   R8, R9
+	JGE    rest92
 
-loop75:
-	VMOVUPS     (DX)(R8*4), Z3
-	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
-	VPMAXSD     Z2, Z3, Z2
+turn91:
+	VMOVUPS     (DX)(R8*4), Z4
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z2, Z4, Z2
+	VMOVUPS     64(DX)(R8*4), Z4
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z3, Z4, Z3
+	VMOVUPS     128(DX)(R8*4), Z4
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z2, Z4, Z2
+	VMOVUPS     192(DX)(R8*4), Z4
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z3, Z4, Z3
+	ADDQ        $0x40, R8
+	CMPQ        R8, R9
+	JLT         turn91
+
+rest92:
+	CMPQ R8, DI
+	JGE  tail94
+
+loop93:
+	VMOVUPS     (DX)(R8*4), Z4
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z2, Z4, Z2
 	ADDQ        $0x10, R8
 	CMPQ        R8, DI
-	JLT         loop75
+	JLT         loop93
 
-tail76:
+tail94:
 	CMPQ        R8, SI
-	JGE         done77
-	VMOVUPS.Z   (DX)(R8*4), K1, Z3
-	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
-	VPMAXSD     Z2, Z3, Z2
+	JGE         done95
+	VMOVUPS.Z   (DX)(R8*4), K1, Z4
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z2, Z4, Z2
 
-done77:
+done95:
+	VPMAXSD       Z2, Z3, Z2
 	VEXTRACTF64X4 $0x01, Z2, Y3
 	VPMAXSD       Y3, Y2, Y3
 	VEXTRACTF32X4 $0x01, Y3, X2
@@ -1994,11 +2262,40 @@ done77:
 	VUCOMISS      X3, X0
 	JCS           tiny
 	VBROADCASTSS  X3, Z3
+	VMOVDQU32     four_bytes<>+0(SB), Z4
 	XORQ          R8, R8
-	CMPQ          R8, DI
-	JGE           tail79
+	LEAQ          -63(DI), R9
+	CMPQ          R8, R9
+	JGE           rest97
 
-loop78:
+turn96:
+	VMOVUPS     (DX)(R8*4), Z5
+	VMULPS      Z3, Z5, Z5
+	VMOVUPS     64(DX)(R8*4), Z6
+	VMULPS      Z3, Z6, Z6
+	VMOVUPS     128(DX)(R8*4), Z7
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     192(DX)(R8*4), Z8
+	VMULPS      Z3, Z8, Z8
+	VCVTPS2DQ   Z5, Z5
+	VCVTPS2DQ   Z6, Z6
+	VCVTPS2DQ   Z7, Z7
+	VCVTPS2DQ   Z8, Z8
+	VPACKSSDW   Z6, Z5, Z5
+	VPACKSSDW   Z8, Z7, Z7
+	VPACKSSWB   Z7, Z5, Z5
+	VPERMD      Z5, Z4, Z5
+	VPXORD.BCST const_80808080<>+0(SB), Z5, Z5
+	VMOVDQU32   Z5, (AX)(R8*1)
+	ADDQ        $0x40, R8
+	CMPQ        R8, R9
+	JLT         turn96
+
+rest97:
+	CMPQ R8, DI
+	JGE  tail99
+
+loop98:
 	VMOVUPS   (DX)(R8*4), Z4
 	VMULPS    Z3, Z4, Z4
 	VCVTPS2DQ Z4, Z4
@@ -2007,11 +2304,11 @@ loop78:
 	VMOVDQU   X4, (AX)(R8*1)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop78
+	JLT       loop98
 
-tail79:
+tail99:
 	CMPQ      R8, SI
-	JGE       done80
+	JGE       done100
 	VMOVUPS.Z (DX)(R8*4), K1, Z4
 	VMULPS    Z3, Z4, Z3
 	VCVTPS2DQ Z3, Z3
@@ -2019,7 +2316,7 @@ tail79:
 	VPXOR     const_80808080<>+0(SB), X3, X3
 	VMOVDQU   X3, (AX)(R8*1)
 
-done80:
+done100:
 next:
 	VMOVSS X2, (CX)
 	ADDQ   $0x04, CX
@@ -2037,9 +2334,9 @@ tiny:
 zeros:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail82
+	JGE  tail102
 
-loop81:
+loop101:
 	VXORPS    Z3, Z3, Z3
 	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
@@ -2047,18 +2344,18 @@ loop81:
 	VMOVDQU   X3, (AX)(R8*1)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop81
+	JLT       loop101
 
-tail82:
+tail102:
 	CMPQ      R8, SI
-	JGE       done83
+	JGE       done103
 	VXORPS    Z3, Z3, Z3
 	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
 	VPXOR     const_80808080<>+0(SB), X3, X3
 	VMOVDQU   X3, (AX)(R8*1)
 
-done83:
+done103:
 	JMP next
 
 DATA const_7f7fffff<>+0(SB)/4, $0x7f7fffff
@@ -2081,6 +2378,24 @@ DATA const_42fe0000<>+24(SB)/4, $0x42fe0000
 DATA const_42fe0000<>+28(SB)/4, $0x42fe0000
 GLOBL const_42fe0000<>(SB), RODATA|NOPTR, $32
 
+DATA four_bytes<>+0(SB)/4, $0x00000000
+DATA four_bytes<>+4(SB)/4, $0x00000004
+DATA four_bytes<>+8(SB)/4, $0x00000008
+DATA four_bytes<>+12(SB)/4, $0x0000000c
+DATA four_bytes<>+16(SB)/4, $0x00000001
+DATA four_bytes<>+20(SB)/4, $0x00000005
+DATA four_bytes<>+24(SB)/4, $0x00000009
+DATA four_bytes<>+28(SB)/4, $0x0000000d
+DATA four_bytes<>+32(SB)/4, $0x00000002
+DATA four_bytes<>+36(SB)/4, $0x00000006
+DATA four_bytes<>+40(SB)/4, $0x0000000a
+DATA four_bytes<>+44(SB)/4, $0x0000000e
+DATA four_bytes<>+48(SB)/4, $0x00000003
+DATA four_bytes<>+52(SB)/4, $0x00000007
+DATA four_bytes<>+56(SB)/4, $0x0000000b
+DATA four_bytes<>+60(SB)/4, $0x0000000f
+GLOBL four_bytes<>(SB), RODATA|NOPTR, $64
+
 DATA const_80808080<>+0(SB)/4, $0x80808080
 DATA const_80808080<>+4(SB)/4, $0x80808080
 DATA const_80808080<>+8(SB)/4, $0x80808080
@@ -2092,7 +2407,7 @@ DATA const_80808080<>+28(SB)/4, $0x80808080
 GLOBL const_80808080<>(SB), RODATA|NOPTR, $32
 
 // func quantizeRowsFixedAVX512(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512BW, AVX512F, BMI2
 TEXT ·quantizeRowsFixedAVX512(SB), NOSPLIT, $0-44
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+16(FP), CX
@@ -2108,11 +2423,56 @@ TEXT ·quantizeRowsFixedAVX512(SB), NOSPLIT, $0-44
 	VBROADCASTSS multiplier+40(FP), Z0
 
 row:
-	XORQ DI, DI
-	CMPQ DI, SI
-	JGE  tail85
+	VMOVDQU32 four_bytes<>+0(SB), Z1
+	XORQ      DI, DI
+	LEAQ      -63(SI), R8
+	CMPQ      DI, R8
+	JGE       rest105
 
-loop84:
+turn104:
+	VMOVUPS     (CX)(DI*4), Z2
+	VMULPS      Z0, Z2, Z2
+	VCMPPS      $0x07, Z2, Z2, K2
+	VMOVAPS.Z   Z2, K2, Z2
+	VMINPS.BCST const_42fe0000<>+0(SB), Z2, Z2
+	VMAXPS.BCST const_c2fe0000<>+0(SB), Z2, Z2
+	VMOVUPS     64(CX)(DI*4), Z3
+	VMULPS      Z0, Z3, Z3
+	VCMPPS      $0x07, Z3, Z3, K2
+	VMOVAPS.Z   Z3, K2, Z3
+	VMINPS.BCST const_42fe0000<>+0(SB), Z3, Z3
+	VMAXPS.BCST const_c2fe0000<>+0(SB), Z3, Z3
+	VMOVUPS     128(CX)(DI*4), Z4
+	VMULPS      Z0, Z4, Z4
+	VCMPPS      $0x07, Z4, Z4, K2
+	VMOVAPS.Z   Z4, K2, Z4
+	VMINPS.BCST const_42fe0000<>+0(SB), Z4, Z4
+	VMAXPS.BCST const_c2fe0000<>+0(SB), Z4, Z4
+	VMOVUPS     192(CX)(DI*4), Z5
+	VMULPS      Z0, Z5, Z5
+	VCMPPS      $0x07, Z5, Z5, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VMINPS.BCST const_42fe0000<>+0(SB), Z5, Z5
+	VMAXPS.BCST const_c2fe0000<>+0(SB), Z5, Z5
+	VCVTPS2DQ   Z2, Z2
+	VCVTPS2DQ   Z3, Z3
+	VCVTPS2DQ   Z4, Z4
+	VCVTPS2DQ   Z5, Z5
+	VPACKSSDW   Z3, Z2, Z2
+	VPACKSSDW   Z5, Z4, Z4
+	VPACKSSWB   Z4, Z2, Z2
+	VPERMD      Z2, Z1, Z2
+	VPXORD.BCST const_80808080<>+0(SB), Z2, Z2
+	VMOVDQU32   Z2, (AX)(DI*1)
+	ADDQ        $0x40, DI
+	CMPQ        DI, R8
+	JLT         turn104
+
+rest105:
+	CMPQ DI, SI
+	JGE  tail107
+
+loop106:
 	VMOVUPS     (CX)(DI*4), Z1
 	VMULPS      Z0, Z1, Z1
 	VCMPPS      $0x07, Z1, Z1, K2
@@ -2125,11 +2485,11 @@ loop84:
 	VMOVDQU     X1, (AX)(DI*1)
 	ADDQ        $0x10, DI
 	CMPQ        DI, SI
-	JLT         loop84
+	JLT         loop106
 
-tail85:
+tail107:
 	CMPQ        DI, BX
-	JGE         done86
+	JGE         done108
 	VMOVUPS.Z   (CX)(DI*4), K1, Z1
 	VMULPS      Z0, Z1, Z1
 	VCMPPS      $0x07, Z1, Z1, K2
@@ -2141,7 +2501,7 @@ tail85:
 	VPXOR       const_80808080<>+0(SB), X1, X1
 	VMOVDQU     X1, (AX)(DI*1)
 
-done86:
+done108:
 	MOVQ k+32(FP), DI
 	LEAQ (CX)(DI*4), CX
 	ADDQ stride+8(FP), AX
@@ -2178,23 +2538,23 @@ row:
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail88
+	JGE          tail110
 
-loop87:
+loop109:
 	VMOVUPS (AX)(SI*4), Z1
 	VMAXPS  Z0, Z1, Z0
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop87
+	JLT     loop109
 
-tail88:
+tail110:
 	CMPQ         SI, DX
-	JGE          done89
+	JGE          done111
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(SI*4), K1, Z1
 	VMAXPS       Z0, Z1, Z0
 
-done89:
+done111:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VMAXPS        Y1, Y0, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
@@ -2207,9 +2567,9 @@ done89:
 	VXORPS        Z1, Z1, Z1
 	XORQ          SI, SI
 	CMPQ          SI, BX
-	JGE           tail91
+	JGE           tail113
 
-loop90:
+loop112:
 	VMOVUPS      (AX)(SI*4), Z2
 	VSUBPS       Z0, Z2, Z2
 	VBROADCASTSS const_42b20000<>+0(SB), Z3
@@ -2240,11 +2600,11 @@ loop90:
 	VADDPS       Z2, Z1, Z1
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop90
+	JLT          loop112
 
-tail91:
+tail113:
 	CMPQ         SI, DX
-	JGE          done92
+	JGE          done114
 	VMOVUPS.Z    (AX)(SI*4), K1, Z2
 	VSUBPS       Z0, Z2, Z0
 	VBROADCASTSS const_42b20000<>+0(SB), Z2
@@ -2275,7 +2635,7 @@ tail91:
 	VMOVAPS.Z    Z0, K1, Z0
 	VADDPS       Z0, Z1, Z1
 
-done92:
+done114:
 	VEXTRACTF64X4 $0x01, Z1, Y0
 	VADDPS        Y0, Y1, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -2289,24 +2649,24 @@ done92:
 	VBROADCASTSS  X1, Z0
 	XORQ          SI, SI
 	CMPQ          SI, BX
-	JGE           tail94
+	JGE           tail116
 
-loop93:
+loop115:
 	VMOVUPS (AX)(SI*4), Z1
 	VMULPS  Z0, Z1, Z1
 	VMOVUPS Z1, (AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop93
+	JLT     loop115
 
-tail94:
+tail116:
 	CMPQ      SI, DX
-	JGE       done95
+	JGE       done117
 	VMOVUPS.Z (AX)(SI*4), K1, Z1
 	VMULPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (AX)(SI*4)
 
-done95:
+done117:
 	ADDQ stride+24(FP), AX
 	DECQ CX
 	JNZ  row
@@ -2340,9 +2700,9 @@ TEXT ·expSumAVX512(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail97
+	JGE          tail119
 
-loop96:
+loop118:
 	VMOVUPS      (AX)(SI*4), Z2
 	VSUBPS       Z0, Z2, Z2
 	VBROADCASTSS const_42b20000<>+0(SB), Z3
@@ -2372,11 +2732,11 @@ loop96:
 	VADDPS       Z2, Z1, Z1
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop96
+	JLT          loop118
 
-tail97:
+tail119:
 	CMPQ         SI, DX
-	JGE          done98
+	JGE          done120
 	VMOVUPS.Z    (AX)(SI*4), K1, Z2
 	VSUBPS       Z0, Z2, Z0
 	VBROADCASTSS const_42b20000<>+0(SB), Z2
@@ -2406,7 +2766,7 @@ tail97:
 	VMOVAPS.Z    Z0, K1, Z0
 	VADDPS       Z0, Z1, Z1
 
-done98:
+done120:
 	VMOVUPS Z1, (CX)
 	VZEROUPPER
 	RET
@@ -2426,23 +2786,23 @@ TEXT ·maximumAVX512(SB), NOSPLIT, $0-20
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail100
+	JGE          tail122
 
-loop99:
+loop121:
 	VMOVUPS (AX)(BX*4), Z1
 	VMAXPS  Z0, Z1, Z0
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop99
+	JLT     loop121
 
-tail100:
+tail122:
 	CMPQ         BX, CX
-	JGE          done101
+	JGE          done123
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(BX*4), K1, Z1
 	VMAXPS       Z0, Z1, Z0
 
-done101:
+done123:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VMAXPS        Y1, Y0, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
@@ -2468,26 +2828,50 @@ TEXT ·absMaxAVX512(SB), NOSPLIT, $0-20
 	MOVQ   CX, DX
 	ANDQ   $-16, DX
 	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
 	XORQ   BX, BX
-	CMPQ   BX, DX
-	JGE    tail103
+	LEAQ   -63(DX), SI
+	CMPQ   BX, SI
+	JGE    rest125
 
-loop102:
-	VMOVUPS     (AX)(BX*4), Z1
-	VPANDD.BCST const_7fffffff<>+0(SB), Z1, Z1
-	VPMAXSD     Z0, Z1, Z0
+turn124:
+	VMOVUPS     (AX)(BX*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
+	VMOVUPS     64(AX)(BX*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z1, Z2, Z1
+	VMOVUPS     128(AX)(BX*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
+	VMOVUPS     192(AX)(BX*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z1, Z2, Z1
+	ADDQ        $0x40, BX
+	CMPQ        BX, SI
+	JLT         turn124
+
+rest125:
+	CMPQ BX, DX
+	JGE  tail127
+
+loop126:
+	VMOVUPS     (AX)(BX*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop102
+	JLT         loop126
 
-tail103:
+tail127:
 	CMPQ        BX, CX
-	JGE         done104
-	VMOVUPS.Z   (AX)(BX*4), K1, Z1
-	VPANDD.BCST const_7fffffff<>+0(SB), Z1, Z1
-	VPMAXSD     Z0, Z1, Z0
+	JGE         done128
+	VMOVUPS.Z   (AX)(BX*4), K1, Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
 
-done104:
+done128:
+	VPMAXSD       Z0, Z1, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VPMAXSD       Y1, Y0, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
@@ -2516,27 +2900,27 @@ TEXT ·largestAVX512(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail106
+	JGE          tail130
 
-loop105:
+loop129:
 	VMOVUPS     (AX)(BX*4), Z2
 	VMAXPS      Z0, Z2, Z0
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z1, Z2, Z1
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop105
+	JLT         loop129
 
-tail106:
+tail130:
 	CMPQ         BX, CX
-	JGE          done107
+	JGE          done131
 	VBROADCASTSS const_ff800000<>+0(SB), Z2
 	VMOVUPS      (AX)(BX*4), K1, Z2
 	VMAXPS       Z0, Z2, Z0
 	VPANDD.BCST  const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD      Z1, Z2, Z1
 
-done107:
+done131:
 	VEXTRACTF64X4 $0x01, Z0, Y2
 	VMAXPS        Y2, Y0, Y2
 	VEXTRACTF32X4 $0x01, Y2, X0
@@ -2578,9 +2962,9 @@ TEXT ·firstEqualAVX512(SB), NOSPLIT, $0-32
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail109
+	JGE          tail133
 
-loop108:
+loop132:
 	VMOVUPS (AX)(DI*4), Z1
 	VCMPPS  $0x00, Z0, Z1, K2
 	KMOVW   K2, BX
@@ -2589,11 +2973,11 @@ loop108:
 	JNZ     found
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop108
+	JLT     loop132
 
-tail109:
+tail133:
 	CMPQ         DI, CX
-	JGE          done110
+	JGE          done134
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(DI*4), K1, Z1
 	VCMPPS       $0x00, Z0, Z1, K1
@@ -2602,7 +2986,7 @@ tail109:
 	TESTL        BX, BX
 	JNZ          found
 
-done110:
+done134:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -2632,9 +3016,9 @@ TEXT ·firstNaNAVX512(SB), NOSPLIT, $0-24
 	ANDQ  $-16, SI
 	XORQ  DI, DI
 	CMPQ  DI, SI
-	JGE   tail112
+	JGE   tail136
 
-loop111:
+loop135:
 	VMOVUPS (AX)(DI*4), Z0
 	VCMPPS  $0x03, Z0, Z0, K2
 	KMOVW   K2, BX
@@ -2643,11 +3027,11 @@ loop111:
 	JNZ     found
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop111
+	JLT     loop135
 
-tail112:
+tail136:
 	CMPQ         DI, CX
-	JGE          done113
+	JGE          done137
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	VMOVUPS      (AX)(DI*4), K1, Z0
 	VCMPPS       $0x03, Z0, Z0, K1
@@ -2656,7 +3040,7 @@ tail112:
 	TESTL        BX, BX
 	JNZ          found
 
-done113:
+done137:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -2689,9 +3073,9 @@ TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail115
+	JGE     tail139
 
-loop114:
+loop138:
 	VMOVUPS (CX)(DI*4), Y2
 	VMOVUPS 32(CX)(DI*4), Y3
 	VMOVUPS (DX)(DI*4), Y4
@@ -2702,11 +3086,11 @@ loop114:
 	VMOVUPS Y3, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop114
+	JLT     loop138
 
-tail115:
+tail139:
 	CMPQ       DI, BX
-	JGE        done116
+	JGE        done140
 	VMASKMOVPS (CX)(DI*4), Y0, Y2
 	VMASKMOVPS 32(CX)(DI*4), Y1, Y3
 	VMASKMOVPS (DX)(DI*4), Y0, Y4
@@ -2716,7 +3100,7 @@ tail115:
 	VMASKMOVPS Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(DI*4)
 
-done116:
+done140:
 	VZEROUPPER
 	RET
 
@@ -2772,9 +3156,9 @@ TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail118
+	JGE          tail142
 
-loop117:
+loop141:
 	VMOVUPS (CX)(SI*4), Y4
 	VMOVUPS 32(CX)(SI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -2783,11 +3167,11 @@ loop117:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop117
+	JLT     loop141
 
-tail118:
+tail142:
 	CMPQ       SI, DX
-	JGE        done119
+	JGE        done143
 	VMASKMOVPS (CX)(SI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(SI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -2795,7 +3179,7 @@ tail118:
 	VMASKMOVPS Y0, Y2, (AX)(SI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(SI*4)
 
-done119:
+done143:
 	VZEROUPPER
 	RET
 
@@ -2818,9 +3202,9 @@ TEXT ·shiftAVX2(SB), NOSPLIT, $0-24
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail121
+	JGE          tail145
 
-loop120:
+loop144:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VSUBPS  Y0, Y6, Y6
@@ -2831,11 +3215,11 @@ loop120:
 	VMOVUPS Y7, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop120
+	JLT     loop144
 
-tail121:
+tail145:
 	CMPQ       BX, CX
-	JGE        done122
+	JGE        done146
 	VMASKMOVPS (AX)(BX*4), Y4, Y6
 	VMASKMOVPS 32(AX)(BX*4), Y5, Y7
 	VSUBPS     Y0, Y6, Y0
@@ -2845,7 +3229,7 @@ tail121:
 	VMASKMOVPS Y0, Y4, (AX)(BX*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(BX*4)
 
-done122:
+done146:
 	VZEROUPPER
 	RET
 
@@ -2868,9 +3252,9 @@ TEXT ·embedAVX2(SB), NOSPLIT, $0-36
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail124
+	JGE          tail148
 
-loop123:
+loop147:
 	VMOVUPS (CX)(DI*4), Y4
 	VMOVUPS 32(CX)(DI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -2883,11 +3267,11 @@ loop123:
 	VMOVUPS Y5, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop123
+	JLT     loop147
 
-tail124:
+tail148:
 	CMPQ       DI, BX
-	JGE        done125
+	JGE        done149
 	VMASKMOVPS (CX)(DI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(DI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -2899,7 +3283,7 @@ tail124:
 	VMASKMOVPS Y0, Y2, (AX)(DI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(DI*4)
 
-done125:
+done149:
 	VZEROUPPER
 	RET
 
@@ -2923,9 +3307,9 @@ TEXT ·averageAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail127
+	JGE          tail151
 
-loop126:
+loop150:
 	VMOVUPS (AX)(SI*4), Y6
 	VMOVUPS 32(AX)(SI*4), Y7
 	VMULPS  Y0, Y6, Y6
@@ -2940,11 +3324,11 @@ loop126:
 	VMOVUPS Y7, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop126
+	JLT     loop150
 
-tail127:
+tail151:
 	CMPQ       SI, DX
-	JGE        done128
+	JGE        done152
 	VMASKMOVPS (AX)(SI*4), Y4, Y6
 	VMASKMOVPS 32(AX)(SI*4), Y5, Y7
 	VMULPS     Y0, Y6, Y0
@@ -2958,7 +3342,7 @@ tail127:
 	VMASKMOVPS Y0, Y4, (AX)(SI*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(SI*4)
 
-done128:
+done152:
 	VZEROUPPER
 	RET
 
@@ -2977,9 +3361,9 @@ TEXT ·reluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail130
+	JGE     tail154
 
-loop129:
+loop153:
 	VMOVUPS (AX)(BX*4), Y2
 	VMOVUPS 32(AX)(BX*4), Y3
 	VXORPS  Y4, Y4, Y4
@@ -2990,11 +3374,11 @@ loop129:
 	VMOVUPS Y3, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop129
+	JLT     loop153
 
-tail130:
+tail154:
 	CMPQ       BX, CX
-	JGE        done131
+	JGE        done155
 	VMASKMOVPS (AX)(BX*4), Y0, Y2
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y3
 	VXORPS     Y4, Y4, Y4
@@ -3004,7 +3388,7 @@ tail130:
 	VMASKMOVPS Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(BX*4)
 
-done131:
+done155:
 	VZEROUPPER
 	RET
 
@@ -3023,9 +3407,9 @@ TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail133
+	JGE     tail157
 
-loop132:
+loop156:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -3106,11 +3490,11 @@ loop132:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop132
+	JLT          loop156
 
-tail133:
+tail157:
 	CMPQ         BX, CX
-	JGE          done134
+	JGE          done158
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -3190,7 +3574,7 @@ tail133:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done134:
+done158:
 	VZEROUPPER
 	RET
 
@@ -3219,9 +3603,9 @@ TEXT ·tanhAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail136
+	JGE     tail160
 
-loop135:
+loop159:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3342,11 +3726,11 @@ loop135:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop135
+	JLT          loop159
 
-tail136:
+tail160:
 	CMPQ         BX, CX
-	JGE          done137
+	JGE          done161
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3466,7 +3850,7 @@ tail136:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done137:
+done161:
 	VZEROUPPER
 	RET
 
@@ -3487,9 +3871,9 @@ TEXT ·swishAVX2(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail139
+	JGE          tail163
 
-loop138:
+loop162:
 	VMOVUPS      (AX)(BX*4), Y4
 	VMOVUPS      32(AX)(BX*4), Y5
 	VMULPS       Y0, Y4, Y6
@@ -3574,11 +3958,11 @@ loop138:
 	VMOVUPS      Y5, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop138
+	JLT          loop162
 
-tail139:
+tail163:
 	CMPQ         BX, CX
-	JGE          done140
+	JGE          done164
 	VMASKMOVPS   (AX)(BX*4), Y2, Y4
 	VMASKMOVPS   32(AX)(BX*4), Y3, Y5
 	VMULPS       Y0, Y4, Y0
@@ -3662,7 +4046,7 @@ tail139:
 	VMASKMOVPS   Y0, Y2, (AX)(BX*4)
 	VMASKMOVPS   Y1, Y3, 32(AX)(BX*4)
 
-done140:
+done164:
 	VZEROUPPER
 	RET
 
@@ -3681,9 +4065,9 @@ TEXT ·geluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail142
+	JGE     tail166
 
-loop141:
+loop165:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3802,11 +4186,11 @@ loop141:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop141
+	JLT          loop165
 
-tail142:
+tail166:
 	CMPQ         BX, CX
-	JGE          done143
+	JGE          done167
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3924,7 +4308,7 @@ tail142:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done143:
+done167:
 	VZEROUPPER
 	RET
 
@@ -3946,9 +4330,9 @@ TEXT ·ssruAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail145
+	JGE     tail169
 
-loop144:
+loop168:
 	VMOVUPS      (DX)(R8*4), Y2
 	VMOVUPS      32(DX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4049,11 +4433,11 @@ loop144:
 	VMOVUPS      Y3, 32(CX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop144
+	JLT          loop168
 
-tail145:
+tail169:
 	CMPQ         R8, SI
-	JGE          done146
+	JGE          done170
 	VMASKMOVPS   (DX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4153,7 +4537,7 @@ tail145:
 	VMASKMOVPS   Y2, Y0, (CX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R8*4)
 
-done146:
+done170:
 	VZEROUPPER
 	RET
 
@@ -4177,9 +4561,9 @@ TEXT ·sruAVX2(SB), NOSPLIT, $0-56
 	ANDQ    $-16, R9
 	XORQ    R10, R10
 	CMPQ    R10, R9
-	JGE     tail148
+	JGE     tail172
 
-loop147:
+loop171:
 	VMOVUPS      (DX)(R10*4), Y2
 	VMOVUPS      32(DX)(R10*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4478,11 +4862,11 @@ loop147:
 	VMOVUPS      Y3, 32(CX)(R10*4)
 	ADDQ         $0x10, R10
 	CMPQ         R10, R9
-	JLT          loop147
+	JLT          loop171
 
-tail148:
+tail172:
 	CMPQ         R10, R8
-	JGE          done149
+	JGE          done173
 	VMASKMOVPS   (DX)(R10*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R10*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4780,7 +5164,7 @@ tail148:
 	VMASKMOVPS   Y2, Y0, (CX)(R10*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R10*4)
 
-done149:
+done173:
 	VZEROUPPER
 	RET
 
@@ -4803,9 +5187,9 @@ TEXT ·gatedSumAVX2(SB), NOSPLIT, $0-48
 	ANDQ    $-16, R8
 	XORQ    R9, R9
 	CMPQ    R9, R8
-	JGE     tail151
+	JGE     tail175
 
-loop150:
+loop174:
 	VMOVUPS      (CX)(R9*4), Y2
 	VMOVUPS      32(CX)(R9*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4972,11 +5356,11 @@ loop150:
 	VMOVUPS      Y3, 32(AX)(R9*4)
 	ADDQ         $0x10, R9
 	CMPQ         R9, R8
-	JLT          loop150
+	JLT          loop174
 
-tail151:
+tail175:
 	CMPQ         R9, DI
-	JGE          done152
+	JGE          done176
 	VMASKMOVPS   (CX)(R9*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R9*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5142,7 +5526,7 @@ tail151:
 	VMASKMOVPS   Y2, Y0, (AX)(R9*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R9*4)
 
-done152:
+done176:
 	VZEROUPPER
 	RET
 
@@ -5164,9 +5548,9 @@ TEXT ·highwayAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail154
+	JGE     tail178
 
-loop153:
+loop177:
 	VMOVUPS      (CX)(R8*4), Y2
 	VMOVUPS      32(CX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5261,11 +5645,11 @@ loop153:
 	VMOVUPS      Y3, 32(AX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop153
+	JLT          loop177
 
-tail154:
+tail178:
 	CMPQ         R8, SI
-	JGE          done155
+	JGE          done179
 	VMASKMOVPS   (CX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5359,7 +5743,7 @@ tail154:
 	VMASKMOVPS   Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R8*4)
 
-done155:
+done179:
 	VZEROUPPER
 	RET
 
@@ -5386,12 +5770,62 @@ row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	TESTQ  BX, BX
-	JZ     alone156
+	JZ     alone180
 	XORQ   R8, R8
-	CMPQ   R8, DI
-	JGE    tail159
+	LEAQ   -63(DI), R9
+	CMPQ   R8, R9
+	JGE    rest183
 
-loop158:
+turn182:
+	VMOVUPS (DX)(R8*4), Y5
+	VMOVUPS 32(DX)(R8*4), Y6
+	VMOVUPS (BX)(R8*4), Y7
+	VMOVUPS 32(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, (CX)(R8*4)
+	VMOVUPS Y6, 32(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 64(DX)(R8*4), Y5
+	VMOVUPS 96(DX)(R8*4), Y6
+	VMOVUPS 64(BX)(R8*4), Y7
+	VMOVUPS 96(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, 64(CX)(R8*4)
+	VMOVUPS Y6, 96(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 128(DX)(R8*4), Y5
+	VMOVUPS 160(DX)(R8*4), Y6
+	VMOVUPS 128(BX)(R8*4), Y7
+	VMOVUPS 160(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, 128(CX)(R8*4)
+	VMOVUPS Y6, 160(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 192(DX)(R8*4), Y5
+	VMOVUPS 224(DX)(R8*4), Y6
+	VMOVUPS 192(BX)(R8*4), Y7
+	VMOVUPS 224(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, 192(CX)(R8*4)
+	VMOVUPS Y6, 224(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn182
+
+rest183:
+	CMPQ R8, DI
+	JGE  tail185
+
+loop184:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS (BX)(R8*4), Y7
@@ -5404,11 +5838,11 @@ loop158:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop158
+	JLT     loop184
 
-tail159:
+tail185:
 	CMPQ       R8, AX
-	JGE        done160
+	JGE        done186
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS (BX)(R8*4), Y0, Y7
@@ -5420,15 +5854,49 @@ tail159:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done160:
-	JMP summed157
+done186:
+	JMP summed181
 
-alone156:
+alone180:
 	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail162
+	LEAQ -63(DI), R9
+	CMPQ R8, R9
+	JGE  rest188
 
-loop161:
+turn187:
+	VMOVUPS (DX)(R8*4), Y5
+	VMOVUPS 32(DX)(R8*4), Y6
+	VMOVUPS Y5, (CX)(R8*4)
+	VMOVUPS Y6, 32(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 64(DX)(R8*4), Y5
+	VMOVUPS 96(DX)(R8*4), Y6
+	VMOVUPS Y5, 64(CX)(R8*4)
+	VMOVUPS Y6, 96(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 128(DX)(R8*4), Y5
+	VMOVUPS 160(DX)(R8*4), Y6
+	VMOVUPS Y5, 128(CX)(R8*4)
+	VMOVUPS Y6, 160(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 192(DX)(R8*4), Y5
+	VMOVUPS 224(DX)(R8*4), Y6
+	VMOVUPS Y5, 192(CX)(R8*4)
+	VMOVUPS Y6, 224(CX)(R8*4)
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn187
+
+rest188:
+	CMPQ R8, DI
+	JGE  tail190
+
+loop189:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS Y5, (CX)(R8*4)
@@ -5437,11 +5905,11 @@ loop161:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop161
+	JLT     loop189
 
-tail162:
+tail190:
 	CMPQ       R8, AX
-	JGE        done163
+	JGE        done191
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS Y5, Y0, (CX)(R8*4)
@@ -5449,8 +5917,8 @@ tail162:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done163:
-summed157:
+done191:
+summed181:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -5464,10 +5932,52 @@ summed157:
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
 	XORQ         R8, R8
-	CMPQ         R8, DI
-	JGE          tail165
+	LEAQ         -63(DI), R9
+	CMPQ         R8, R9
+	JGE          rest193
 
-loop164:
+turn192:
+	VMOVUPS (CX)(R8*4), Y7
+	VMOVUPS 32(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 64(CX)(R8*4), Y7
+	VMOVUPS 96(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 128(CX)(R8*4), Y7
+	VMOVUPS 160(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 192(CX)(R8*4), Y7
+	VMOVUPS 224(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn192
+
+rest193:
+	CMPQ R8, DI
+	JGE  tail195
+
+loop194:
 	VMOVUPS (CX)(R8*4), Y7
 	VMOVUPS 32(CX)(R8*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -5478,11 +5988,11 @@ loop164:
 	VADDPS  Y8, Y6, Y6
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop164
+	JLT     loop194
 
-tail165:
+tail195:
 	CMPQ       R8, AX
-	JGE        done166
+	JGE        done196
 	VMASKMOVPS (CX)(R8*4), Y0, Y7
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y7
@@ -5494,7 +6004,7 @@ tail165:
 	VADDPS     Y7, Y5, Y5
 	VADDPS     Y8, Y6, Y6
 
-done166:
+done196:
 	VADDPS       Y6, Y5, Y5
 	VEXTRACTF128 $0x01, Y5, X6
 	VADDPS       X6, X5, X6
@@ -5511,12 +6021,86 @@ done166:
 	VMOVAPS      Y5, Y6
 	MOVQ         bias+32(FP), R9
 	TESTQ        R9, R9
-	JZ           plain167
+	JZ           plain197
 	XORQ         R8, R8
-	CMPQ         R8, DI
-	JGE          tail170
+	LEAQ         -63(DI), R10
+	CMPQ         R8, R10
+	JGE          rest200
 
-loop169:
+turn199:
+	VMOVUPS (CX)(R8*4), Y7
+	VMOVUPS 32(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS (SI)(R8*4), Y9
+	VMOVUPS 32(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS (R9)(R8*4), Y9
+	VMOVUPS 32(R9)(R8*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, (CX)(R8*4)
+	VMOVUPS Y8, 32(CX)(R8*4)
+	VMOVUPS 64(CX)(R8*4), Y7
+	VMOVUPS 96(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS 64(SI)(R8*4), Y9
+	VMOVUPS 96(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS 64(R9)(R8*4), Y9
+	VMOVUPS 96(R9)(R8*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 64(CX)(R8*4)
+	VMOVUPS Y8, 96(CX)(R8*4)
+	VMOVUPS 128(CX)(R8*4), Y7
+	VMOVUPS 160(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS 128(SI)(R8*4), Y9
+	VMOVUPS 160(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS 128(R9)(R8*4), Y9
+	VMOVUPS 160(R9)(R8*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 128(CX)(R8*4)
+	VMOVUPS Y8, 160(CX)(R8*4)
+	VMOVUPS 192(CX)(R8*4), Y7
+	VMOVUPS 224(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS 192(SI)(R8*4), Y9
+	VMOVUPS 224(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS 192(R9)(R8*4), Y9
+	VMOVUPS 224(R9)(R8*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 192(CX)(R8*4)
+	VMOVUPS Y8, 224(CX)(R8*4)
+	ADDQ    $0x40, R8
+	CMPQ    R8, R10
+	JLT     turn199
+
+rest200:
+	CMPQ R8, DI
+	JGE  tail202
+
+loop201:
 	VMOVUPS (CX)(R8*4), Y7
 	VMOVUPS 32(CX)(R8*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -5535,11 +6119,11 @@ loop169:
 	VMOVUPS Y8, 32(CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop169
+	JLT     loop201
 
-tail170:
+tail202:
 	CMPQ       R8, AX
-	JGE        done171
+	JGE        done203
 	VMASKMOVPS (CX)(R8*4), Y0, Y7
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y3
@@ -5557,15 +6141,73 @@ tail170:
 	VMASKMOVPS Y3, Y0, (CX)(R8*4)
 	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
 
-done171:
-	JMP normalised168
+done203:
+	JMP normalised198
 
-plain167:
+plain197:
 	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail173
+	LEAQ -63(DI), R9
+	CMPQ R8, R9
+	JGE  rest205
 
-loop172:
+turn204:
+	VMOVUPS (CX)(R8*4), Y7
+	VMOVUPS 32(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS (SI)(R8*4), Y9
+	VMOVUPS 32(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, (CX)(R8*4)
+	VMOVUPS Y8, 32(CX)(R8*4)
+	VMOVUPS 64(CX)(R8*4), Y7
+	VMOVUPS 96(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS 64(SI)(R8*4), Y9
+	VMOVUPS 96(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, 64(CX)(R8*4)
+	VMOVUPS Y8, 96(CX)(R8*4)
+	VMOVUPS 128(CX)(R8*4), Y7
+	VMOVUPS 160(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS 128(SI)(R8*4), Y9
+	VMOVUPS 160(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, 128(CX)(R8*4)
+	VMOVUPS Y8, 160(CX)(R8*4)
+	VMOVUPS 192(CX)(R8*4), Y7
+	VMOVUPS 224(CX)(R8*4), Y8
+	VSUBPS  Y3, Y7, Y7
+	VSUBPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y7
+	VMULPS  Y6, Y8, Y8
+	VMOVUPS 192(SI)(R8*4), Y9
+	VMOVUPS 224(SI)(R8*4), Y10
+	VMULPS  Y9, Y7, Y7
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y7, 192(CX)(R8*4)
+	VMOVUPS Y8, 224(CX)(R8*4)
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn204
+
+rest205:
+	CMPQ R8, DI
+	JGE  tail207
+
+loop206:
 	VMOVUPS (CX)(R8*4), Y7
 	VMOVUPS 32(CX)(R8*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -5580,11 +6222,11 @@ loop172:
 	VMOVUPS Y8, 32(CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop172
+	JLT     loop206
 
-tail173:
+tail207:
 	CMPQ       R8, AX
-	JGE        done174
+	JGE        done208
 	VMASKMOVPS (CX)(R8*4), Y0, Y7
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y3
@@ -5598,10 +6240,10 @@ tail173:
 	VMASKMOVPS Y3, Y0, (CX)(R8*4)
 	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
 
-done174:
-normalised168:
+done208:
+normalised198:
 	DECQ  rows+40(FP)
-	JZ    return175
+	JZ    return209
 	MOVQ  n+48(FP), R8
 	SHLQ  $0x02, R8
 	ADDQ  R8, CX
@@ -5611,7 +6253,7 @@ normalised168:
 	ADDQ  R8, BX
 	JMP   row
 
-return175:
+return209:
 	VZEROUPPER
 	RET
 
@@ -5638,12 +6280,70 @@ row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	TESTQ  BX, BX
-	JZ     alone176
+	JZ     alone210
 	XORQ   R8, R8
-	CMPQ   R8, DI
-	JGE    tail179
+	LEAQ   -63(DI), R9
+	CMPQ   R8, R9
+	JGE    rest213
 
-loop178:
+turn212:
+	VMOVUPS (DX)(R8*4), Y5
+	VMOVUPS 32(DX)(R8*4), Y6
+	VMOVUPS (BX)(R8*4), Y7
+	VMOVUPS 32(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, (CX)(R8*4)
+	VMOVUPS Y6, 32(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 64(DX)(R8*4), Y5
+	VMOVUPS 96(DX)(R8*4), Y6
+	VMOVUPS 64(BX)(R8*4), Y7
+	VMOVUPS 96(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, 64(CX)(R8*4)
+	VMOVUPS Y6, 96(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 128(DX)(R8*4), Y5
+	VMOVUPS 160(DX)(R8*4), Y6
+	VMOVUPS 128(BX)(R8*4), Y7
+	VMOVUPS 160(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, 128(CX)(R8*4)
+	VMOVUPS Y6, 160(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 192(DX)(R8*4), Y5
+	VMOVUPS 224(DX)(R8*4), Y6
+	VMOVUPS 192(BX)(R8*4), Y7
+	VMOVUPS 224(BX)(R8*4), Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS Y5, 192(CX)(R8*4)
+	VMOVUPS Y6, 224(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn212
+
+rest213:
+	CMPQ R8, DI
+	JGE  tail215
+
+loop214:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS (BX)(R8*4), Y7
@@ -5658,11 +6358,11 @@ loop178:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop178
+	JLT     loop214
 
-tail179:
+tail215:
 	CMPQ       R8, AX
-	JGE        done180
+	JGE        done216
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS (BX)(R8*4), Y0, Y7
@@ -5676,15 +6376,57 @@ tail179:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done180:
-	JMP summed177
+done216:
+	JMP summed211
 
-alone176:
+alone210:
 	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail182
+	LEAQ -63(DI), R9
+	CMPQ R8, R9
+	JGE  rest218
 
-loop181:
+turn217:
+	VMOVUPS (DX)(R8*4), Y5
+	VMOVUPS 32(DX)(R8*4), Y6
+	VMOVUPS Y5, (CX)(R8*4)
+	VMOVUPS Y6, 32(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 64(DX)(R8*4), Y5
+	VMOVUPS 96(DX)(R8*4), Y6
+	VMOVUPS Y5, 64(CX)(R8*4)
+	VMOVUPS Y6, 96(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 128(DX)(R8*4), Y5
+	VMOVUPS 160(DX)(R8*4), Y6
+	VMOVUPS Y5, 128(CX)(R8*4)
+	VMOVUPS Y6, 160(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	VMOVUPS 192(DX)(R8*4), Y5
+	VMOVUPS 224(DX)(R8*4), Y6
+	VMOVUPS Y5, 192(CX)(R8*4)
+	VMOVUPS Y6, 224(CX)(R8*4)
+	VMULPS  Y5, Y5, Y5
+	VMULPS  Y6, Y6, Y6
+	VADDPS  Y5, Y3, Y3
+	VADDPS  Y6, Y4, Y4
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn217
+
+rest218:
+	CMPQ R8, DI
+	JGE  tail220
+
+loop219:
 	VMOVUPS (DX)(R8*4), Y5
 	VMOVUPS 32(DX)(R8*4), Y6
 	VMOVUPS Y5, (CX)(R8*4)
@@ -5695,11 +6437,11 @@ loop181:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop181
+	JLT     loop219
 
-tail182:
+tail220:
 	CMPQ       R8, AX
-	JGE        done183
+	JGE        done221
 	VMASKMOVPS (DX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
 	VMASKMOVPS Y5, Y0, (CX)(R8*4)
@@ -5709,8 +6451,8 @@ tail182:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done183:
-summed177:
+done221:
+summed211:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -5726,10 +6468,60 @@ summed177:
 	VBROADCASTSS X4, Y3
 	VMOVAPS      Y3, Y4
 	XORQ         R8, R8
-	CMPQ         R8, DI
-	JGE          tail185
+	LEAQ         -63(DI), R9
+	CMPQ         R8, R9
+	JGE          rest223
 
-loop184:
+turn222:
+	VMOVUPS (CX)(R8*4), Y5
+	VMOVUPS 32(CX)(R8*4), Y6
+	VMULPS  Y3, Y5, Y5
+	VMULPS  Y4, Y6, Y6
+	VMOVUPS (SI)(R8*4), Y7
+	VMOVUPS 32(SI)(R8*4), Y8
+	VMULPS  Y7, Y5, Y5
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y5, (CX)(R8*4)
+	VMOVUPS Y6, 32(CX)(R8*4)
+	VMOVUPS 64(CX)(R8*4), Y5
+	VMOVUPS 96(CX)(R8*4), Y6
+	VMULPS  Y3, Y5, Y5
+	VMULPS  Y4, Y6, Y6
+	VMOVUPS 64(SI)(R8*4), Y7
+	VMOVUPS 96(SI)(R8*4), Y8
+	VMULPS  Y7, Y5, Y5
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y5, 64(CX)(R8*4)
+	VMOVUPS Y6, 96(CX)(R8*4)
+	VMOVUPS 128(CX)(R8*4), Y5
+	VMOVUPS 160(CX)(R8*4), Y6
+	VMULPS  Y3, Y5, Y5
+	VMULPS  Y4, Y6, Y6
+	VMOVUPS 128(SI)(R8*4), Y7
+	VMOVUPS 160(SI)(R8*4), Y8
+	VMULPS  Y7, Y5, Y5
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y5, 128(CX)(R8*4)
+	VMOVUPS Y6, 160(CX)(R8*4)
+	VMOVUPS 192(CX)(R8*4), Y5
+	VMOVUPS 224(CX)(R8*4), Y6
+	VMULPS  Y3, Y5, Y5
+	VMULPS  Y4, Y6, Y6
+	VMOVUPS 192(SI)(R8*4), Y7
+	VMOVUPS 224(SI)(R8*4), Y8
+	VMULPS  Y7, Y5, Y5
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y5, 192(CX)(R8*4)
+	VMOVUPS Y6, 224(CX)(R8*4)
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn222
+
+rest223:
+	CMPQ R8, DI
+	JGE  tail225
+
+loop224:
 	VMOVUPS (CX)(R8*4), Y5
 	VMOVUPS 32(CX)(R8*4), Y6
 	VMULPS  Y3, Y5, Y5
@@ -5742,11 +6534,11 @@ loop184:
 	VMOVUPS Y6, 32(CX)(R8*4)
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop184
+	JLT     loop224
 
-tail185:
+tail225:
 	CMPQ       R8, AX
-	JGE        done186
+	JGE        done226
 	VMASKMOVPS (CX)(R8*4), Y0, Y5
 	VMASKMOVPS 32(CX)(R8*4), Y1, Y6
 	VMULPS     Y3, Y5, Y3
@@ -5758,9 +6550,9 @@ tail185:
 	VMASKMOVPS Y3, Y0, (CX)(R8*4)
 	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
 
-done186:
+done226:
 	DECQ  rows+32(FP)
-	JZ    return187
+	JZ    return227
 	MOVQ  n+40(FP), R8
 	SHLQ  $0x02, R8
 	ADDQ  R8, CX
@@ -5770,7 +6562,7 @@ done186:
 	ADDQ  R8, BX
 	JMP   row
 
-return187:
+return227:
 	VZEROUPPER
 	RET
 
@@ -5796,32 +6588,70 @@ TEXT ·quantizeRowsAVX2(SB), NOSPLIT, $0-48
 row:
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
 	XORQ   R8, R8
-	CMPQ   R8, DI
-	JGE    tail189
+	LEAQ   -63(DI), R9
+	CMPQ   R8, R9
+	JGE    rest229
 
-loop188:
-	VMOVUPS (DX)(R8*4), Y6
-	VMOVUPS 32(DX)(R8*4), Y7
-	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
-	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
-	VPMAXSD Y4, Y6, Y4
-	VPMAXSD Y5, Y7, Y5
+turn228:
+	VMOVUPS (DX)(R8*4), Y8
+	VMOVUPS 32(DX)(R8*4), Y9
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VPMAXSD Y4, Y8, Y4
+	VPMAXSD Y5, Y9, Y5
+	VMOVUPS 64(DX)(R8*4), Y8
+	VMOVUPS 96(DX)(R8*4), Y9
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VPMAXSD Y6, Y8, Y6
+	VPMAXSD Y7, Y9, Y7
+	VMOVUPS 128(DX)(R8*4), Y8
+	VMOVUPS 160(DX)(R8*4), Y9
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VPMAXSD Y4, Y8, Y4
+	VPMAXSD Y5, Y9, Y5
+	VMOVUPS 192(DX)(R8*4), Y8
+	VMOVUPS 224(DX)(R8*4), Y9
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VPMAXSD Y6, Y8, Y6
+	VPMAXSD Y7, Y9, Y7
+	ADDQ    $0x40, R8
+	CMPQ    R8, R9
+	JLT     turn228
+
+rest229:
+	CMPQ R8, DI
+	JGE  tail231
+
+loop230:
+	VMOVUPS (DX)(R8*4), Y8
+	VMOVUPS 32(DX)(R8*4), Y9
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VPMAXSD Y4, Y8, Y4
+	VPMAXSD Y5, Y9, Y5
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop188
+	JLT     loop230
 
-tail189:
+tail231:
 	CMPQ       R8, SI
-	JGE        done190
-	VMASKMOVPS (DX)(R8*4), Y0, Y6
-	VMASKMOVPS 32(DX)(R8*4), Y1, Y7
-	VANDPS     const_7fffffff<>+0(SB), Y6, Y6
-	VANDPS     const_7fffffff<>+0(SB), Y7, Y7
-	VPMAXSD    Y4, Y6, Y4
-	VPMAXSD    Y5, Y7, Y5
+	JGE        done232
+	VMASKMOVPS (DX)(R8*4), Y0, Y8
+	VMASKMOVPS 32(DX)(R8*4), Y1, Y9
+	VANDPS     const_7fffffff<>+0(SB), Y8, Y8
+	VANDPS     const_7fffffff<>+0(SB), Y9, Y9
+	VPMAXSD    Y4, Y8, Y4
+	VPMAXSD    Y5, Y9, Y5
 
-done190:
+done232:
+	VPMAXSD      Y4, Y6, Y4
+	VPMAXSD      Y5, Y7, Y5
 	VPMAXSD      Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X5
 	VPMAXSD      X5, X4, X5
@@ -5839,9 +6669,9 @@ done190:
 	VMOVAPS      Y4, Y6
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail192
+	JGE          tail234
 
-loop191:
+loop233:
 	VMOVUPS      (DX)(R8*4), Y7
 	VMOVUPS      32(DX)(R8*4), Y8
 	VMULPS       Y4, Y7, Y7
@@ -5857,11 +6687,11 @@ loop191:
 	VMOVDQU      X7, (AX)(R8*1)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop191
+	JLT          loop233
 
-tail192:
+tail234:
 	CMPQ         R8, SI
-	JGE          done193
+	JGE          done235
 	VMASKMOVPS   (DX)(R8*4), Y0, Y7
 	VMASKMOVPS   32(DX)(R8*4), Y1, Y8
 	VMULPS       Y4, Y7, Y4
@@ -5876,7 +6706,7 @@ tail192:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(R8*1)
 
-done193:
+done235:
 next:
 	VMOVSS X5, (CX)
 	ADDQ   $0x04, CX
@@ -5894,9 +6724,9 @@ tiny:
 zeros:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail195
+	JGE  tail237
 
-loop194:
+loop236:
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y6, Y6, Y6
 	VCVTPS2DQ    Y4, Y4
@@ -5910,11 +6740,11 @@ loop194:
 	VMOVDQU      X4, (AX)(R8*1)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop194
+	JLT          loop236
 
-tail195:
+tail237:
 	CMPQ         R8, SI
-	JGE          done196
+	JGE          done238
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y6, Y6, Y6
 	VCVTPS2DQ    Y4, Y4
@@ -5927,7 +6757,7 @@ tail195:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(R8*1)
 
-done196:
+done238:
 	JMP next
 
 // func quantizeRowsFixedAVX2(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
@@ -5951,9 +6781,9 @@ TEXT ·quantizeRowsFixedAVX2(SB), NOSPLIT, $0-44
 row:
 	XORQ DI, DI
 	CMPQ DI, SI
-	JGE  tail198
+	JGE  tail240
 
-loop197:
+loop239:
 	VMOVUPS      (CX)(DI*4), Y4
 	VMOVUPS      32(CX)(DI*4), Y5
 	VMULPS       Y2, Y4, Y4
@@ -5977,11 +6807,11 @@ loop197:
 	VMOVDQU      X4, (AX)(DI*1)
 	ADDQ         $0x10, DI
 	CMPQ         DI, SI
-	JLT          loop197
+	JLT          loop239
 
-tail198:
+tail240:
 	CMPQ         DI, BX
-	JGE          done199
+	JGE          done241
 	VMASKMOVPS   (CX)(DI*4), Y0, Y4
 	VMASKMOVPS   32(CX)(DI*4), Y1, Y5
 	VMULPS       Y2, Y4, Y4
@@ -6004,7 +6834,7 @@ tail198:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(DI*1)
 
-done199:
+done241:
 	MOVQ k+32(FP), DI
 	LEAQ (CX)(DI*4), CX
 	ADDQ stride+8(FP), AX
@@ -6033,20 +6863,20 @@ row:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail201
+	JGE          tail243
 
-loop200:
+loop242:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop200
+	JLT     loop242
 
-tail201:
+tail243:
 	CMPQ         SI, DX
-	JGE          done202
+	JGE          done244
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
@@ -6056,7 +6886,7 @@ tail201:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done202:
+done244:
 	VMAXPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VMAXPS       X3, X2, X3
@@ -6070,9 +6900,9 @@ done202:
 	VXORPS       Y5, Y5, Y5
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail204
+	JGE          tail246
 
-loop203:
+loop245:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y2, Y6, Y6
@@ -6149,11 +6979,11 @@ loop203:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop203
+	JLT          loop245
 
-tail204:
+tail246:
 	CMPQ         SI, DX
-	JGE          done205
+	JGE          done247
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y1, Y7
 	VSUBPS       Y2, Y6, Y2
@@ -6231,7 +7061,7 @@ tail204:
 	VADDPS       Y2, Y4, Y4
 	VADDPS       Y3, Y5, Y5
 
-done205:
+done247:
 	VADDPS       Y5, Y4, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
@@ -6245,9 +7075,9 @@ done205:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail207
+	JGE          tail249
 
-loop206:
+loop248:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMULPS  Y2, Y4, Y4
@@ -6256,11 +7086,11 @@ loop206:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop206
+	JLT     loop248
 
-tail207:
+tail249:
 	CMPQ       SI, DX
-	JGE        done208
+	JGE        done250
 	VMASKMOVPS (AX)(SI*4), Y0, Y4
 	VMASKMOVPS 32(AX)(SI*4), Y1, Y5
 	VMULPS     Y2, Y4, Y2
@@ -6268,7 +7098,7 @@ tail207:
 	VMASKMOVPS Y2, Y0, (AX)(SI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(SI*4)
 
-done208:
+done250:
 	ADDQ stride+24(FP), AX
 	DECQ CX
 	JNZ  row
@@ -6295,9 +7125,9 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail210
+	JGE          tail252
 
-loop209:
+loop251:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y0, Y6, Y6
@@ -6372,11 +7202,11 @@ loop209:
 	VADDPS       Y7, Y3, Y3
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop209
+	JLT          loop251
 
-tail210:
+tail252:
 	CMPQ         SI, DX
-	JGE          done211
+	JGE          done253
 	VMASKMOVPS   (AX)(SI*4), Y4, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y5, Y7
 	VSUBPS       Y0, Y6, Y0
@@ -6452,7 +7282,7 @@ tail210:
 	VADDPS       Y0, Y2, Y2
 	VADDPS       Y1, Y3, Y3
 
-done211:
+done253:
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
 	VZEROUPPER
@@ -6475,20 +7305,20 @@ TEXT ·maximumAVX2(SB), NOSPLIT, $0-20
 	VMOVAPS      Y2, Y3
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail213
+	JGE          tail255
 
-loop212:
+loop254:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop212
+	JLT     loop254
 
-tail213:
+tail255:
 	CMPQ         BX, CX
-	JGE          done214
+	JGE          done256
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(BX*4), Y0, Y6
@@ -6498,7 +7328,7 @@ tail213:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done214:
+done256:
 	VMAXPS       Y3, Y2, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -6525,24 +7355,60 @@ TEXT ·absMaxAVX2(SB), NOSPLIT, $0-20
 	ANDQ    $-16, DX
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
 	XORQ    BX, BX
-	CMPQ    BX, DX
-	JGE     tail216
+	LEAQ    -63(DX), SI
+	CMPQ    BX, SI
+	JGE     rest258
 
-loop215:
-	VMOVUPS (AX)(BX*4), Y4
-	VMOVUPS 32(AX)(BX*4), Y5
-	VANDPS  const_7fffffff<>+0(SB), Y4, Y4
-	VANDPS  const_7fffffff<>+0(SB), Y5, Y5
-	VPMAXSD Y2, Y4, Y2
-	VPMAXSD Y3, Y5, Y3
+turn257:
+	VMOVUPS (AX)(BX*4), Y6
+	VMOVUPS 32(AX)(BX*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y2, Y6, Y2
+	VPMAXSD Y3, Y7, Y3
+	VMOVUPS 64(AX)(BX*4), Y6
+	VMOVUPS 96(AX)(BX*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y4, Y6, Y4
+	VPMAXSD Y5, Y7, Y5
+	VMOVUPS 128(AX)(BX*4), Y6
+	VMOVUPS 160(AX)(BX*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y2, Y6, Y2
+	VPMAXSD Y3, Y7, Y3
+	VMOVUPS 192(AX)(BX*4), Y6
+	VMOVUPS 224(AX)(BX*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y4, Y6, Y4
+	VPMAXSD Y5, Y7, Y5
+	ADDQ    $0x40, BX
+	CMPQ    BX, SI
+	JLT     turn257
+
+rest258:
+	CMPQ BX, DX
+	JGE  tail260
+
+loop259:
+	VMOVUPS (AX)(BX*4), Y6
+	VMOVUPS 32(AX)(BX*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y2, Y6, Y2
+	VPMAXSD Y3, Y7, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop215
+	JLT     loop259
 
-tail216:
+tail260:
 	CMPQ       BX, CX
-	JGE        done217
+	JGE        done261
 	VMASKMOVPS (AX)(BX*4), Y0, Y0
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y1
 	VANDPS     const_7fffffff<>+0(SB), Y0, Y0
@@ -6550,7 +7416,9 @@ tail216:
 	VPMAXSD    Y2, Y0, Y2
 	VPMAXSD    Y3, Y1, Y3
 
-done217:
+done261:
+	VPMAXSD      Y2, Y4, Y2
+	VPMAXSD      Y3, Y5, Y3
 	VPMAXSD      Y3, Y2, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VPMAXSD      X1, X0, X1
@@ -6581,9 +7449,9 @@ TEXT ·largestAVX2(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail219
+	JGE          tail263
 
-loop218:
+loop262:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VMAXPS  Y0, Y6, Y0
@@ -6594,11 +7462,11 @@ loop218:
 	VPMAXSD Y3, Y7, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop218
+	JLT     loop262
 
-tail219:
+tail263:
 	CMPQ         BX, CX
-	JGE          done220
+	JGE          done264
 	VBROADCASTSS const_ff800000<>+0(SB), Y6
 	VMOVAPS      Y6, Y7
 	VMASKMOVPS   (AX)(BX*4), Y4, Y8
@@ -6612,7 +7480,7 @@ tail219:
 	VPMAXSD      Y2, Y4, Y2
 	VPMAXSD      Y3, Y5, Y3
 
-done220:
+done264:
 	VMAXPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -6654,9 +7522,9 @@ TEXT ·firstEqualAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail222
+	JGE          tail266
 
-loop221:
+loop265:
 	VMOVUPS   (AX)(DI*4), Y4
 	VMOVUPS   32(AX)(DI*4), Y5
 	VCMPPS    $0x00, Y0, Y4, Y4
@@ -6670,11 +7538,11 @@ loop221:
 	JNZ       found
 	ADDQ      $0x10, DI
 	CMPQ      DI, SI
-	JLT       loop221
+	JLT       loop265
 
-tail222:
+tail266:
 	CMPQ         DI, CX
-	JGE          done223
+	JGE          done267
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(DI*4), Y2, Y6
@@ -6691,7 +7559,7 @@ tail222:
 	TESTL        BX, BX
 	JNZ          found
 
-done223:
+done267:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -6722,9 +7590,9 @@ TEXT ·firstNaNAVX2(SB), NOSPLIT, $0-24
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail225
+	JGE     tail269
 
-loop224:
+loop268:
 	VMOVUPS   (AX)(DI*4), Y2
 	VMOVUPS   32(AX)(DI*4), Y3
 	VCMPPS    $0x03, Y2, Y2, Y2
@@ -6738,11 +7606,11 @@ loop224:
 	JNZ       found
 	ADDQ      $0x10, DI
 	CMPQ      DI, SI
-	JLT       loop224
+	JLT       loop268
 
-tail225:
+tail269:
 	CMPQ         DI, CX
-	JGE          done226
+	JGE          done270
 	VBROADCASTSS const_ff800000<>+0(SB), Y2
 	VMOVAPS      Y2, Y3
 	VMASKMOVPS   (AX)(DI*4), Y0, Y4
@@ -6759,7 +7627,7 @@ tail225:
 	TESTL        BX, BX
 	JNZ          found
 
-done226:
+done270:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -6792,9 +7660,9 @@ TEXT ·attentionWeightsAVX2(SB), NOSPLIT, $0-28
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail228
+	JGE          tail272
 
-loop227:
+loop271:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -6803,11 +7671,11 @@ loop227:
 	VMOVUPS Y5, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop227
+	JLT     loop271
 
-tail228:
+tail272:
 	CMPQ       BX, CX
-	JGE        done229
+	JGE        done273
 	VMASKMOVPS (AX)(BX*4), Y2, Y4
 	VMASKMOVPS 32(AX)(BX*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -6815,25 +7683,25 @@ tail228:
 	VMASKMOVPS Y0, Y2, (AX)(BX*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(BX*4)
 
-done229:
+done273:
 	VBROADCASTSS const_ff800000<>+0(SB), Y0
 	VMOVAPS      Y0, Y1
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail231
+	JGE          tail275
 
-loop230:
+loop274:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMAXPS  Y0, Y4, Y0
 	VMAXPS  Y1, Y5, Y1
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop230
+	JLT     loop274
 
-tail231:
+tail275:
 	CMPQ         BX, CX
-	JGE          done232
+	JGE          done276
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(BX*4), Y2, Y6
@@ -6843,7 +7711,7 @@ tail231:
 	VMAXPS       Y0, Y4, Y0
 	VMAXPS       Y1, Y5, Y1
 
-done232:
+done276:
 	VMAXPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -6857,9 +7725,9 @@ done232:
 	VXORPS       Y5, Y5, Y5
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail234
+	JGE          tail278
 
-loop233:
+loop277:
 	VMOVUPS      (AX)(BX*4), Y6
 	VMOVUPS      32(AX)(BX*4), Y7
 	VSUBPS       Y0, Y6, Y6
@@ -6936,11 +7804,11 @@ loop233:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop233
+	JLT          loop277
 
-tail234:
+tail278:
 	CMPQ         BX, CX
-	JGE          done235
+	JGE          done279
 	VMASKMOVPS   (AX)(BX*4), Y2, Y6
 	VMASKMOVPS   32(AX)(BX*4), Y3, Y7
 	VSUBPS       Y0, Y6, Y0
@@ -7018,7 +7886,7 @@ tail234:
 	VADDPS       Y0, Y4, Y4
 	VADDPS       Y1, Y5, Y5
 
-done235:
+done279:
 	VADDPS       Y5, Y4, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X1

@@ -372,3 +372,36 @@ func (a ISA) Bytes(x V) reg.VecVirtual {
 	VPACKSSWB(words[1], words[0], bytes)
 	return bytes
 }
+
+// Permutation loads the order that FourBytes needs. (AVX-512 only.)
+func (a ISA) Permutation() reg.VecVirtual {
+	if permutation == nil {
+		m := GLOBL("four_bytes", RODATA|NOPTR)
+		for i := range 16 {
+			DATA(4*i, U32(i%4*4+i/4))
+		}
+		permutation = &m
+	}
+	order := ZMM()
+	VMOVDQU32(*permutation, order)
+	return order
+}
+
+var permutation *Mem
+
+// FourBytes is Bytes for four V at once: 64 signed bytes. Packing works within 128-bit lanes, so that four bytes of each
+// V alternate; the permutation brings them in order. (AVX-512 only.)
+func FourBytes(x [4]V, permutation reg.VecVirtual) reg.VecVirtual {
+	var v [4]reg.VecVirtual
+	for i := range v {
+		v[i] = ZMM()
+		VCVTPS2DQ(x[i][0], v[i])
+	}
+	for i := 0; i < 4; i += 2 {
+		VPACKSSDW(v[i+1], v[i], v[i])
+	}
+	bytes := ZMM()
+	VPACKSSWB(v[2], v[0], bytes)
+	VPERMD(bytes, permutation, bytes)
+	return bytes
+}

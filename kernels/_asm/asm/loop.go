@@ -27,12 +27,20 @@ func (a ISA) NewRow(n reg.GPVirtual) *Row {
 
 // Block is one block of a row: 16 elements, or the tail.
 type Block struct {
-	row  *Row
-	tail bool
+	row   *Row
+	ahead int // blocks from the one at the index
+	tail  bool
 }
 
 // At is the memory of the block in the row that starts at p.
-func (b Block) At(p reg.Register) Mem { return Mem{Base: p, Index: b.row.i, Scale: 4} }
+func (b Block) At(p reg.Register) Mem {
+	return Mem{Base: p, Index: b.row.i, Scale: 4, Disp: 64 * b.ahead}
+}
+
+// BytesAt is the memory of the block in a row of bytes.
+func (b Block) BytesAt(p reg.Register) Mem {
+	return Mem{Base: p, Index: b.row.i, Scale: 1, Disp: 16 * b.ahead}
+}
 
 // Index is the register that holds the index of the block's first element.
 func (b Block) Index() reg.GPVirtual { return b.row.i }
@@ -72,16 +80,53 @@ func Unique(name string) string {
 
 // Each generates the loop: body for the whole blocks, then once more for the tail.
 func (r *Row) Each(body func(Block)) {
-	loop, tail, done := Unique("loop"), Unique("tail"), Unique("done")
 	XORQ(r.i, r.i)
+	r.whole(body)
+	r.last(body)
+}
+
+// EachFour generates the loop with four blocks in a turn, while there are as many, to spend less on the loop itself.
+func (r *Row) EachFour(four func([4]Block), body func(Block)) {
+	turn, rest, end := Unique("turn"), Unique("rest"), GP64()
+	XORQ(r.i, r.i)
+	LEAQ(Mem{Base: r.full, Disp: -63}, end) // the first index with fewer than four
+	CMPQ(r.i, end)
+	JGE(LabelRef(rest))
+	Label(turn)
+	four([4]Block{{row: r}, {row: r, ahead: 1}, {row: r, ahead: 2}, {row: r, ahead: 3}})
+	ADDQ(Imm(64), r.i)
+	CMPQ(r.i, end)
+	JLT(LabelRef(turn))
+	Label(rest)
+	r.whole(body)
+	r.last(body)
+}
+
+// EachOfFour is EachFour with the same body for all blocks.
+func (r *Row) EachOfFour(body func(Block)) {
+	r.EachFour(func(blocks [4]Block) {
+		for _, b := range blocks {
+			body(b)
+		}
+	}, body)
+}
+
+// whole generates the loop over the whole blocks that are left.
+func (r *Row) whole(body func(Block)) {
+	loop, done := Unique("loop"), Unique("tail")
 	CMPQ(r.i, r.full)
-	JGE(LabelRef(tail))
+	JGE(LabelRef(done))
 	Label(loop)
 	body(Block{row: r})
 	ADDQ(Imm(16), r.i)
 	CMPQ(r.i, r.full)
 	JLT(LabelRef(loop))
-	Label(tail)
+	Label(done)
+}
+
+// last generates the tail, if there is one.
+func (r *Row) last(body func(Block)) {
+	done := Unique("done")
 	CMPQ(r.i, r.n)
 	JGE(LabelRef(done))
 	body(Block{row: r, tail: true})

@@ -64,14 +64,14 @@ func (m *norm) sumUp(f func(v asm.V) asm.V) asm.V {
 	alone, summed := asm.Unique("alone"), asm.Unique("summed")
 	TESTQ(m.residual, m.residual)
 	JZ(LabelRef(alone))
-	m.row.Each(func(b asm.Block) {
+	m.row.EachOfFour(func(b asm.Block) {
 		v := m.Add(b.Load(m.x), b.Load(m.residual))
 		b.Store(v, m.dst)
 		m.Accumulate(sum, f(v))
 	})
 	JMP(LabelRef(summed))
 	Label(alone)
-	m.row.Each(func(b asm.Block) {
+	m.row.EachOfFour(func(b asm.Block) {
 		v := b.Load(m.x)
 		b.Store(v, m.dst)
 		m.Accumulate(sum, f(v))
@@ -97,7 +97,7 @@ func (m *norm) layerNorm() {
 	VDIVSS(m.count, s, s)
 	mean := m.Splat(s)
 	squares := m.Zero()
-	m.row.Each(func(b asm.Block) {
+	m.row.EachOfFour(func(b asm.Block) {
 		d := m.Sub(b.Load(m.dst), mean)
 		m.Accumulate(squares, b.Keep(m.Mul(d, d)))
 	})
@@ -109,16 +109,16 @@ func (m *norm) layerNorm() {
 	plain, done := asm.Unique("plain"), asm.Unique("normalised")
 	TESTQ(bias, bias)
 	JZ(LabelRef(plain))
-	m.row.Each(func(b asm.Block) { b.Store(m.Add(normalised(b), b.Load(bias)), m.dst) })
+	m.row.EachOfFour(func(b asm.Block) { b.Store(m.Add(normalised(b), b.Load(bias)), m.dst) })
 	JMP(LabelRef(done))
 	Label(plain)
-	m.row.Each(func(b asm.Block) { b.Store(normalised(b), m.dst) })
+	m.row.EachOfFour(func(b asm.Block) { b.Store(normalised(b), m.dst) })
 	Label(done)
 }
 
 func (m *norm) rmsNorm() {
 	inverse := m.inverseRoot(m.sumUp(func(v asm.V) asm.V { return m.Mul(v, v) }))
-	m.row.Each(func(b asm.Block) {
+	m.row.EachOfFour(func(b asm.Block) {
 		b.Store(m.Mul(m.Mul(b.Load(m.dst), inverse), b.Load(m.scale)), m.dst)
 	})
 }

@@ -28,7 +28,7 @@ func quantize(isa asm.ISA) {
 	VUCOMISS(multiplier, limit)
 	JCS(LabelRef("tiny"))
 	m := isa.Splat(multiplier)
-	row.Each(func(b asm.Block) { storeBytes(isa, isa.Mul(b.Load(x), m), b, dst) })
+	eachBytes(isa, row, dst, func(b asm.Block) asm.V { return isa.Mul(b.Load(x), m) })
 	Label("next")
 	VMOVSS(scale, Mem{Base: scales})
 	ADDQ(Imm(4), scales)
@@ -50,9 +50,9 @@ func quantize(isa asm.ISA) {
 	row = isa.NewRow(asm.Int("k"))
 	m = isa.Splat(asm.Addr("multiplier"))
 	Label("row")
-	row.Each(func(b asm.Block) {
+	eachBytes(isa, row, dst, func(b asm.Block) asm.V {
 		q := isa.KeepOrdered(isa.Mul(b.Load(x), m))
-		storeBytes(isa, isa.Max(isa.Min(q, asm.F(127)), asm.F(-127)), b, dst)
+		return isa.Max(isa.Min(q, asm.F(127)), asm.F(-127))
 	})
 	nextQuantized(dst, x)
 	DECQ(rows)
@@ -61,11 +61,30 @@ func quantize(isa asm.ISA) {
 	RET()
 }
 
+// eachBytes generates the loop that stores value(block) of each block of a row.
+func eachBytes(isa asm.ISA, row *asm.Row, dst reg.GPVirtual, value func(b asm.Block) asm.V) {
+	single := func(b asm.Block) { storeBytes(isa, value(b), b, dst) }
+	if isa == asm.AVX2 {
+		row.Each(single)
+		return
+	}
+	order := isa.Permutation()
+	row.EachFour(func(blocks [4]asm.Block) {
+		var v [4]asm.V
+		for i, b := range blocks {
+			v[i] = value(b)
+		}
+		bytes := asm.FourBytes(v, order)
+		VPXORD_BCST(asm.Bits(0x80808080).Mem(), bytes, bytes)
+		VMOVDQU32(bytes, blocks[0].BytesAt(dst))
+	}, single)
+}
+
 // storeBytes stores the block as round(v) + 128, 16 bytes whether they all exist or not: rows of bytes are padded.
 func storeBytes(isa asm.ISA, v asm.V, b asm.Block, dst reg.GPVirtual) {
 	bytes := isa.Bytes(v)
 	VPXOR(asm.Bits(0x80808080).Mem(), bytes, bytes)
-	VMOVDQU(bytes, Mem{Base: dst, Index: b.Index(), Scale: 1})
+	VMOVDQU(bytes, b.BytesAt(dst))
 }
 
 func nextQuantized(dst, x reg.GPVirtual) {

@@ -25,11 +25,15 @@ func reductions(isa asm.ISA) {
 // absMaximum returns the largest magnitude of the row at x in lane 0. Magnitudes compare as integers, so that NaN is
 // the largest of all.
 func absMaximum(isa asm.ISA, row *asm.Row, x reg.Register) reg.VecVirtual {
-	largest := isa.Zero()
-	row.Each(func(b asm.Block) {
-		isa.Accumulate2(VPMAXSD, largest, isa.Abs(b.Load(x)))
-	})
-	return isa.Reduce(VPMAXSD, largest)
+	largest := [2]asm.V{isa.Zero(), isa.Zero()}
+	body := func(i int, b asm.Block) { isa.Accumulate2(VPMAXSD, largest[i%2], isa.Abs(b.Load(x))) }
+	row.EachFour(func(blocks [4]asm.Block) {
+		for i, b := range blocks {
+			body(i, b)
+		}
+	}, func(b asm.Block) { body(0, b) })
+	isa.Accumulate2(VPMAXSD, largest[0], largest[1])
+	return isa.Reduce(VPMAXSD, largest[0])
 }
 
 // argMax generates the two passes of ArgMax: the largest element, or NaN if there is one; then its first place.
