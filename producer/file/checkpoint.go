@@ -71,6 +71,11 @@ func (c *checkpoint) save(path string, sync bool, step func(string)) error {
 	return writeWhole(path, append(data, '\n'), sync, step)
 }
 
+// removeCheckpoint removes a checkpoint, and one that was being written when a process ended.
+func removeCheckpoint(path string) error {
+	return errors.Join(remove(temporary(path)), remove(path))
+}
+
 // A ChangedError says that an output cannot be continued, or passed over, because it was begun with something else.
 type ChangedError struct {
 	Output  string

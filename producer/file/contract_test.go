@@ -19,7 +19,7 @@ func TestContract(t *testing.T) {
 	for _, suffix := range []string{"", ".gz", ".zst"} {
 		t.Run("plain"+suffix, func(t *testing.T) {
 			contract.RunTests(t, contract.Config{New: func(t testing.TB) contract.Place {
-				folder := temporary(t)
+				folder := newFolder(t)
 				return contract.Place{
 					Sink:      func() producer.Sink { return New(folderConfig(folder, suffix)) },
 					Published: func(t testing.TB, lane string) []string { return readLines(t, filepath.Join(folder, lane+suffix)) },
@@ -29,9 +29,9 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// temporary makes a folder that is removed at the end of the test. A property test makes many of them, which
+// newFolder makes a folder that is removed at the end of the test. A property test makes many of them, which
 // t.TempDir would number in one folder.
-func temporary(t testing.TB) string {
+func newFolder(t testing.TB) string {
 	folder, err := os.MkdirTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	source "github.com/sluice-mt/sluice/consumer/file"
 	"github.com/sluice-mt/sluice/internal/recordio"
 )
 
@@ -103,4 +104,59 @@ func TestTwoProcessesDoNotWriteOneOutput(t *testing.T) {
 		t.Error("no other process was started")
 	}
 	expectOnly(t, folder, s.output)
+}
+
+// A job that begins afresh and is killed at once leaves a state from which another one goes on.
+func TestAKillWhileBeginningAfresh(t *testing.T) {
+	for _, crash := range []string{"locked:1", "checkpoint written:1", "checkpoint synced:1", "checkpoint renamed:1", "checkpoint written:2"} {
+		c, folder := half(t)
+		want := undisturbed(t, shapes[0], c.input)
+		command, messages := process(c.input, c.output, recordio.Text, crash)
+		command.Env = append(command.Env, "TEST_COPY_OVERWRITE=1")
+		if err := command.Run(); err == nil || messages.Len() > 0 {
+			t.Fatalf("%s: the process was not killed: %s", crash, messages)
+		}
+		if err := c.run(context.Background()); err != nil {
+			t.Errorf("killed at %s: %v", crash, err)
+		}
+		if got, _ := os.ReadFile(c.output); !bytes.Equal(got, want) {
+			t.Errorf("killed at %s: %d bytes, want %d, or other ones", crash, len(got), len(want))
+		}
+		expectOnly(t, folder, "out.txt")
+	}
+}
+
+// A job on a pipe goes on if it is given the same bytes again, and only then.
+func TestAJobOnAPipeIsResumed(t *testing.T) {
+	s := shapes[0]
+	data, err := os.ReadFile(s.write(t, t.TempDir(), 3000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := filepath.Join(t.TempDir(), s.output)
+	pipeJob := func(data []byte) copyJob {
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { read.Close() })
+		go func() {
+			defer write.Close()
+			write.Write(data)
+		}()
+		return copyJob{input: source.Stdin, stdin: read, output: output, commitEvery: 5}
+	}
+	interrupted(t, pipeJob(data), stopAt("committed", 4))
+	other := pipeJob(bytes.ToUpper(data))
+	var changed *ChangedError
+	if err := other.run(context.Background()); !errors.As(err, &changed) || !strings.Contains(err.Error(), "begins with other bytes") {
+		t.Errorf("other bytes: %v", err)
+	}
+	same := pipeJob(data)
+	if err := same.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(output); !bytes.Equal(got, bytes.ToUpper(data)) {
+		t.Errorf("%d bytes, want %d, or other ones", len(got), len(data))
+	}
 }

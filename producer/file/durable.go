@@ -8,10 +8,12 @@ import (
 	"syscall"
 )
 
+// temporary is the name under which a file is written before it gets its own.
+func temporary(path string) string { return path + ".tmp" }
+
 // writeWhole replaces a file such that its name always stands for a whole one.
 func writeWhole(path string, data []byte, sync bool, step func(string)) error {
-	temporary := path + ".tmp"
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	file, err := os.OpenFile(temporary(path), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}
@@ -25,9 +27,9 @@ func writeWhole(path string, data []byte, sync bool, step func(string)) error {
 	}
 	step("checkpoint synced")
 	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
+		return errors.Join(err, os.Remove(temporary(path)))
 	}
-	if err := os.Rename(temporary, path); err != nil {
+	if err := os.Rename(temporary(path), path); err != nil {
 		return err
 	}
 	step("checkpoint renamed")

@@ -30,6 +30,7 @@ import (
 // does, without its concurrency.
 type copyJob struct {
 	input, output string
+	stdin         *os.File
 	records       recordio.Options
 	step          func(string)
 	change        func(*Config)
@@ -38,7 +39,7 @@ type copyJob struct {
 }
 
 func (c *copyJob) run(ctx context.Context) error {
-	from := source.New(source.Config{Paths: []string{c.input}, Records: c.records})
+	from := source.New(source.Config{Paths: []string{c.input}, Records: c.records, Stdin: c.stdin})
 	if err := from.Connect(ctx); err != nil {
 		return err
 	}
@@ -140,6 +141,9 @@ func copyProcess(input string) int {
 	format, _ := strconv.Atoi(os.Getenv("TEST_COPY_FORMAT"))
 	c := &copyJob{input: input, output: os.Getenv("TEST_COPY_OUTPUT"), records: recordio.Options{Format: recordio.Format(format)},
 		pause: 200 * time.Microsecond, commitEvery: 20}
+	if os.Getenv("TEST_COPY_OVERWRITE") != "" {
+		c.change = func(config *Config) { config.Overwrite = true }
+	}
 	crash, left := os.Getenv("TEST_COPY_CRASH"), 0
 	if crash != "" {
 		name, count, _ := strings.Cut(crash, ":")

@@ -102,11 +102,9 @@ func (w *writer) resume() error {
 	}
 }
 
-// begin starts with nothing. The first checkpoint says that the partial file is ours before there is data in it.
+// begin starts with nothing. The first checkpoint says that the partial file is ours before there is data in it, and
+// that nothing of it counts before start empties it.
 func (w *writer) begin(replaces bool) error {
-	if err := w.file.Truncate(0); err != nil {
-		return err
-	}
 	info, err := w.file.Stat()
 	if err != nil {
 		return err

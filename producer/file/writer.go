@@ -222,7 +222,7 @@ func (w *writer) settle() error {
 			return err
 		}
 	}
-	if err := remove(w.names.checkpoint); err != nil {
+	if err := removeCheckpoint(w.names.checkpoint); err != nil {
 		return err
 	}
 	w.sink.step("checkpoint removed")
@@ -264,7 +264,7 @@ func (w *writer) assemble(ctx context.Context) error {
 func (w *writer) Close() error {
 	var err error
 	if !w.done && w.fresh && w.saved.Position == (job.Position{}) {
-		err = errors.Join(remove(w.names.checkpoint), remove(w.names.partial))
+		err = errors.Join(removeCheckpoint(w.names.checkpoint), remove(w.names.partial))
 	}
 	return errors.Join(err, w.file.Close())
 }
