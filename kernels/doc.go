@@ -19,7 +19,7 @@
 //   - Every other sum over a row is striped: element i goes to stripe i mod 16, in ascending order, and the 16 stripes
 //     are added in one fixed tree (see stripes.sum). A dot product of two rows (attention scores, DotRowsFloat32) uses
 //     FMA within each stripe; all else multiplies and adds with separate roundings.
-//   - exp, sigmoid, tanh and erf are fixed polynomials (see exp32 and its neighbours). Results below the smallest normal
+//   - exp, sigmoid, tanh and erf are fixed polynomials with FMA (see exp32 and its neighbours). Results below the smallest normal
 //     float32 are zero, which keeps denormals, slow on most machines, out of the softmax.
 //
 // The explicit conversions float32(a*b) in the reference are there for this reason: they forbid the compiler to fuse

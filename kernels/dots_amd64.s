@@ -504,145 +504,121 @@ four:
 	LEAQ         (AX)(BX*1), R9
 
 block16:
-	VMOVUPS      (R8), Z8
-	VSUBPS       Z0, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (R8)
-	VADDPS       Z8, Z1, Z1
-	VMOVUPS      (R8)(BX*1), Z8
-	VSUBPS       Z4, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (R8)(BX*1)
-	VADDPS       Z8, Z3, Z3
-	VMOVUPS      (R8)(BX*2), Z8
-	VSUBPS       Z6, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (R8)(BX*2)
-	VADDPS       Z8, Z5, Z5
-	VMOVUPS      (R8)(DI*1), Z8
-	VSUBPS       Z2, Z8, Z8
-	VBROADCASTSS const_42b20000<>+0(SB), Z9
-	VMINPS       Z8, Z9, Z8
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z8, Z9
-	VRNDSCALEPS  $0x08, Z9, Z9
-	VMULPS.BCST  const_3f318000<>+0(SB), Z9, Z10
-	VSUBPS       Z10, Z8, Z10
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z9, Z11
-	VSUBPS       Z11, Z10, Z10
-	VMULPS.BCST  const_39506967<>+0(SB), Z10, Z11
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3c088908<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS.BCST  const_3f000000<>+0(SB), Z11, Z11
-	VMULPS       Z10, Z10, Z12
-	VMULPS       Z12, Z11, Z11
-	VADDPS       Z10, Z11, Z10
-	VADDPS.BCST  const_3f800000<>+0(SB), Z10, Z10
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z8, K1
-	VSCALEFPS.Z  Z9, Z10, K1, Z8
-	VMOVUPS      Z8, (R8)(DI*1)
-	VADDPS       Z8, Z7, Z7
-	ADDQ         $0x00000040, R8
-	CMPQ         R8, R9
-	JLT          block16
-	VBROADCASTSS const_3f800000<>+0(SB), Z0
-	VINSERTF64X4 $0x01, Y3, Z1, Z2
-	VSHUFF64X2   $0xee, Z3, Z1, Z1
-	VADDPS       Z1, Z2, Z2
-	VINSERTF64X4 $0x01, Y7, Z5, Z1
-	VSHUFF64X2   $0xee, Z7, Z5, Z3
-	VADDPS       Z3, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z2, Z3
-	VSHUFF32X4   $0xdd, Z1, Z2, Z1
-	VADDPS       Z1, Z3, Z3
-	VPERMILPS    $0x4e, Z3, Z1
-	VADDPS       Z1, Z3, Z3
-	VPERMILPS    $0xb1, Z3, Z1
-	VADDPS       Z1, Z3, Z3
-	VDIVPS       Z3, Z0, Z0
-	VMOVUPS      Z0, (DX)
-	ADDQ         $0x00000100, CX
-	ADDQ         $0x00000040, DX
-	ADDQ         BX, AX
-	ADDQ         BX, AX
-	ADDQ         BX, AX
-	ADDQ         BX, AX
-	SUBQ         $0x00000004, SI
-	JGE          four
+	VMOVUPS           (R8), Z8
+	VSUBPS            Z0, Z8, Z8
+	VBROADCASTSS      const_42b20000<>+0(SB), Z9
+	VMINPS            Z8, Z9, Z8
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS       $0x08, Z9, Z9
+	VMOVAPS           Z8, Z10
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z9, Z10
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z9, Z10
+	VBROADCASTSS      const_39506967<>+0(SB), Z11
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z10, Z11
+	VMULPS            Z10, Z10, Z12
+	VFMADD213PS       Z10, Z12, Z11
+	VADDPS.BCST       const_3f800000<>+0(SB), Z11, Z10
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z       Z9, Z10, K1, Z8
+	VMOVUPS           Z8, (R8)
+	VADDPS            Z8, Z1, Z1
+	VMOVUPS           (R8)(BX*1), Z8
+	VSUBPS            Z4, Z8, Z8
+	VBROADCASTSS      const_42b20000<>+0(SB), Z9
+	VMINPS            Z8, Z9, Z8
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS       $0x08, Z9, Z9
+	VMOVAPS           Z8, Z10
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z9, Z10
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z9, Z10
+	VBROADCASTSS      const_39506967<>+0(SB), Z11
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z10, Z11
+	VMULPS            Z10, Z10, Z12
+	VFMADD213PS       Z10, Z12, Z11
+	VADDPS.BCST       const_3f800000<>+0(SB), Z11, Z10
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z       Z9, Z10, K1, Z8
+	VMOVUPS           Z8, (R8)(BX*1)
+	VADDPS            Z8, Z3, Z3
+	VMOVUPS           (R8)(BX*2), Z8
+	VSUBPS            Z6, Z8, Z8
+	VBROADCASTSS      const_42b20000<>+0(SB), Z9
+	VMINPS            Z8, Z9, Z8
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS       $0x08, Z9, Z9
+	VMOVAPS           Z8, Z10
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z9, Z10
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z9, Z10
+	VBROADCASTSS      const_39506967<>+0(SB), Z11
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z10, Z11
+	VMULPS            Z10, Z10, Z12
+	VFMADD213PS       Z10, Z12, Z11
+	VADDPS.BCST       const_3f800000<>+0(SB), Z11, Z10
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z       Z9, Z10, K1, Z8
+	VMOVUPS           Z8, (R8)(BX*2)
+	VADDPS            Z8, Z5, Z5
+	VMOVUPS           (R8)(DI*1), Z8
+	VSUBPS            Z2, Z8, Z8
+	VBROADCASTSS      const_42b20000<>+0(SB), Z9
+	VMINPS            Z8, Z9, Z8
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z8, Z9
+	VRNDSCALEPS       $0x08, Z9, Z9
+	VMOVAPS           Z8, Z10
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z9, Z10
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z9, Z10
+	VBROADCASTSS      const_39506967<>+0(SB), Z11
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z10, Z11
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z10, Z11
+	VMULPS            Z10, Z10, Z12
+	VFMADD213PS       Z10, Z12, Z11
+	VADDPS.BCST       const_3f800000<>+0(SB), Z11, Z10
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z8, K1
+	VSCALEFPS.Z       Z9, Z10, K1, Z8
+	VMOVUPS           Z8, (R8)(DI*1)
+	VADDPS            Z8, Z7, Z7
+	ADDQ              $0x00000040, R8
+	CMPQ              R8, R9
+	JLT               block16
+	VBROADCASTSS      const_3f800000<>+0(SB), Z0
+	VINSERTF64X4      $0x01, Y3, Z1, Z2
+	VSHUFF64X2        $0xee, Z3, Z1, Z1
+	VADDPS            Z1, Z2, Z2
+	VINSERTF64X4      $0x01, Y7, Z5, Z1
+	VSHUFF64X2        $0xee, Z7, Z5, Z3
+	VADDPS            Z3, Z1, Z1
+	VSHUFF32X4        $0x88, Z1, Z2, Z3
+	VSHUFF32X4        $0xdd, Z1, Z2, Z1
+	VADDPS            Z1, Z3, Z3
+	VPERMILPS         $0x4e, Z3, Z1
+	VADDPS            Z1, Z3, Z3
+	VPERMILPS         $0xb1, Z3, Z1
+	VADDPS            Z1, Z3, Z3
+	VDIVPS            Z3, Z0, Z0
+	VMOVUPS           Z0, (DX)
+	ADDQ              $0x00000100, CX
+	ADDQ              $0x00000040, DX
+	ADDQ              BX, AX
+	ADDQ              BX, AX
+	ADDQ              BX, AX
+	ADDQ              BX, AX
+	SUBQ              $0x00000004, SI
+	JGE               four
 
 few:
 	ADDQ $0x00000004, SI
@@ -665,53 +641,47 @@ one:
 	LEAQ          (AX)(BX*1), R8
 
 block17:
-	VMOVUPS       (DI), Z2
-	VSUBPS        Z0, Z2, Z2
-	VBROADCASTSS  const_42b20000<>+0(SB), Z3
-	VMINPS        Z2, Z3, Z2
-	VMULPS.BCST   const_3fb8aa3b<>+0(SB), Z2, Z3
-	VRNDSCALEPS   $0x08, Z3, Z3
-	VMULPS.BCST   const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS        Z4, Z2, Z4
-	VMULPS.BCST   const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS        Z5, Z4, Z4
-	VMULPS.BCST   const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST   const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3c088908<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS.BCST   const_3f000000<>+0(SB), Z5, Z5
-	VMULPS        Z4, Z4, Z6
-	VMULPS        Z6, Z5, Z5
-	VADDPS        Z4, Z5, Z4
-	VADDPS.BCST   const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST   $0x05, const_c2aeac4f<>+0(SB), Z2, K1
-	VSCALEFPS.Z   Z3, Z4, K1, Z2
-	VMOVUPS       Z2, (DI)
-	VADDPS        Z2, Z1, Z1
-	ADDQ          $0x00000040, DI
-	CMPQ          DI, R8
-	JLT           block17
-	VMOVSS        const_3f800000<>+0(SB), X0
-	VEXTRACTF64X4 $0x01, Z1, Y2
-	VADDPS        Y2, Y1, Y2
-	VEXTRACTF32X4 $0x01, Y2, X1
-	VADDPS        X1, X2, X1
-	VPERMILPS     $0x4e, X1, X2
-	VADDPS        X2, X1, X1
-	VPERMILPS     $0xb1, X1, X2
-	VADDPS        X2, X1, X1
-	VDIVSS        X1, X0, X0
-	VMOVSS        X0, (DX)
-	ADDQ          $0x00000040, CX
-	ADDQ          $0x00000010, DX
-	ADDQ          BX, AX
-	DECQ          SI
-	JNZ           one
+	VMOVUPS           (DI), Z2
+	VSUBPS            Z0, Z2, Z2
+	VBROADCASTSS      const_42b20000<>+0(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS       $0x08, Z3, Z3
+	VMOVAPS           Z2, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z2, K1
+	VSCALEFPS.Z       Z3, Z4, K1, Z2
+	VMOVUPS           Z2, (DI)
+	VADDPS            Z2, Z1, Z1
+	ADDQ              $0x00000040, DI
+	CMPQ              DI, R8
+	JLT               block17
+	VMOVSS            const_3f800000<>+0(SB), X0
+	VEXTRACTF64X4     $0x01, Z1, Y2
+	VADDPS            Y2, Y1, Y2
+	VEXTRACTF32X4     $0x01, Y2, X1
+	VADDPS            X1, X2, X1
+	VPERMILPS         $0x4e, X1, X2
+	VADDPS            X2, X1, X1
+	VPERMILPS         $0xb1, X1, X2
+	VADDPS            X2, X1, X1
+	VDIVSS            X1, X0, X0
+	VMOVSS            X0, (DX)
+	ADDQ              $0x00000040, CX
+	ADDQ              $0x00000010, DX
+	ADDQ              BX, AX
+	DECQ              SI
+	JNZ               one
 
 done:
 	VZEROUPPER

@@ -259,73 +259,61 @@ TEXT ·sigmoidAVX512(SB), NOSPLIT, $0-16
 	JGE   tail20
 
 loop19:
-	VMOVUPS      (AX)(BX*4), Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (AX)(BX*4)
-	ADDQ         $0x10, BX
-	CMPQ         BX, DX
-	JLT          loop19
+	VMOVUPS           (AX)(BX*4), Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS           Z0, (AX)(BX*4)
+	ADDQ              $0x10, BX
+	CMPQ              BX, DX
+	JLT               loop19
 
 tail20:
-	CMPQ         BX, CX
-	JGE          done21
-	VMOVUPS.Z    (AX)(BX*4), K1, Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (AX)(BX*4)
+	CMPQ              BX, CX
+	JGE               done21
+	VMOVUPS.Z         (AX)(BX*4), K1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS           Z0, K1, (AX)(BX*4)
 
 done21:
 	VZEROUPPER
@@ -478,113 +466,95 @@ TEXT ·tanhAVX512(SB), NOSPLIT, $0-16
 	JGE   tail23
 
 loop22:
-	VMOVUPS      (AX)(BX*4), Z0
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z1
-	VADDPS       Z1, Z1, Z1
-	VBROADCASTSS const_42b20000<>+0(SB), Z4
-	VMINPS       Z1, Z4, Z1
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z1, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMULPS.BCST  const_3f318000<>+0(SB), Z4, Z5
-	VSUBPS       Z5, Z1, Z5
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z4, Z6
-	VSUBPS       Z6, Z5, Z5
-	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z5, Z6, Z5
-	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z1, K2
-	VSCALEFPS.Z  Z4, Z5, K2, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z4
-	VBROADCASTSS const_40000000<>+0(SB), Z5
-	VDIVPS       Z1, Z5, Z1
-	VSUBPS       Z1, Z4, Z1
-	VPANDD.BCST  const_80000000<>+0(SB), Z0, Z4
-	VPORD        Z4, Z1, Z1
-	VMULPS       Z0, Z0, Z4
-	VMULPS.BCST  const_bbbaf0ea<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ca9134e<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_bd5c1e2d<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e088393<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_beaaaa99<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMULPS       Z0, Z4, Z4
-	VADDPS       Z0, Z4, Z4
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z0
-	VCMPPS.BCST  $0x01, const_3f200000<>+0(SB), Z0, K2
-	VBLENDMPS    Z4, Z1, K2, Z2
-	VMOVUPS      Z2, (AX)(BX*4)
-	ADDQ         $0x10, BX
-	CMPQ         BX, DX
-	JLT          loop22
+	VMOVUPS           (AX)(BX*4), Z0
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z1
+	VADDPS            Z1, Z1, Z1
+	VBROADCASTSS      const_42b20000<>+0(SB), Z4
+	VMINPS            Z1, Z4, Z1
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z1, Z4
+	VRNDSCALEPS       $0x08, Z4, Z4
+	VMOVAPS           Z1, Z5
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z4, Z5
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z4, Z5
+	VBROADCASTSS      const_39506967<>+0(SB), Z6
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z5, Z6
+	VMULPS            Z5, Z5, Z7
+	VFMADD213PS       Z5, Z7, Z6
+	VADDPS.BCST       const_3f800000<>+0(SB), Z6, Z5
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z1, K2
+	VSCALEFPS.Z       Z4, Z5, K2, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z4
+	VBROADCASTSS      const_40000000<>+0(SB), Z5
+	VDIVPS            Z1, Z5, Z1
+	VSUBPS            Z1, Z4, Z1
+	VPANDD.BCST       const_80000000<>+0(SB), Z0, Z4
+	VPORD             Z4, Z1, Z1
+	VMULPS            Z0, Z0, Z4
+	VBROADCASTSS      const_bbbaf0ea<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ca9134e<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_bd5c1e2d<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e088393<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_beaaaa99<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z5, Z4
+	VMULPS            Z0, Z4, Z4
+	VADDPS            Z0, Z4, Z4
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z0
+	VCMPPS.BCST       $0x01, const_3f200000<>+0(SB), Z0, K2
+	VBLENDMPS         Z4, Z1, K2, Z2
+	VMOVUPS           Z2, (AX)(BX*4)
+	ADDQ              $0x10, BX
+	CMPQ              BX, DX
+	JLT               loop22
 
 tail23:
-	CMPQ         BX, CX
-	JGE          done24
-	VMOVUPS.Z    (AX)(BX*4), K1, Z0
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z1
-	VADDPS       Z1, Z1, Z1
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z1, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z1, K2
-	VSCALEFPS.Z  Z2, Z4, K2, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z2
-	VBROADCASTSS const_40000000<>+0(SB), Z4
-	VDIVPS       Z1, Z4, Z1
-	VSUBPS       Z1, Z2, Z1
-	VPANDD.BCST  const_80000000<>+0(SB), Z0, Z2
-	VPORD        Z2, Z1, Z1
-	VMULPS       Z0, Z0, Z2
-	VMULPS.BCST  const_bbbaf0ea<>+0(SB), Z2, Z4
-	VADDPS.BCST  const_3ca9134e<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VADDPS.BCST  const_bd5c1e2d<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VADDPS.BCST  const_3e088393<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VADDPS.BCST  const_beaaaa99<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z2
-	VMULPS       Z0, Z2, Z2
-	VADDPS       Z0, Z2, Z2
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z0
-	VCMPPS.BCST  $0x01, const_3f200000<>+0(SB), Z0, K2
-	VBLENDMPS    Z2, Z1, K2, Z3
-	VMOVUPS      Z3, K1, (AX)(BX*4)
+	CMPQ              BX, CX
+	JGE               done24
+	VMOVUPS.Z         (AX)(BX*4), K1, Z0
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z1
+	VADDPS            Z1, Z1, Z1
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z1, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z1, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z1, K2
+	VSCALEFPS.Z       Z2, Z4, K2, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z2
+	VBROADCASTSS      const_40000000<>+0(SB), Z4
+	VDIVPS            Z1, Z4, Z1
+	VSUBPS            Z1, Z2, Z1
+	VPANDD.BCST       const_80000000<>+0(SB), Z0, Z2
+	VPORD             Z2, Z1, Z1
+	VMULPS            Z0, Z0, Z2
+	VBROADCASTSS      const_bbbaf0ea<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ca9134e<>+0(SB), Z2, Z4
+	VFMADD213PS.BCST  const_bd5c1e2d<>+0(SB), Z2, Z4
+	VFMADD213PS.BCST  const_3e088393<>+0(SB), Z2, Z4
+	VFMADD213PS.BCST  const_beaaaa99<>+0(SB), Z2, Z4
+	VMULPS            Z2, Z4, Z2
+	VMULPS            Z0, Z2, Z2
+	VADDPS            Z0, Z2, Z2
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z0
+	VCMPPS.BCST       $0x01, const_3f200000<>+0(SB), Z0, K2
+	VBLENDMPS         Z2, Z1, K2, Z3
+	VMOVUPS           Z3, K1, (AX)(BX*4)
 
 done24:
 	VZEROUPPER
@@ -688,77 +658,65 @@ TEXT ·swishAVX512(SB), NOSPLIT, $0-20
 	JGE          tail26
 
 loop25:
-	VMOVUPS      (AX)(BX*4), Z1
-	VMULPS       Z0, Z1, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VPXORD.BCST  const_80000000<>+0(SB), Z2, Z2
-	VBROADCASTSS const_42b20000<>+0(SB), Z4
-	VMINPS       Z2, Z4, Z2
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMULPS.BCST  const_3f318000<>+0(SB), Z4, Z5
-	VSUBPS       Z5, Z2, Z5
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z4, Z6
-	VSUBPS       Z6, Z5, Z5
-	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z5, Z6, Z5
-	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z  Z4, Z5, K2, Z2
-	VADDPS.BCST  const_3f800000<>+0(SB), Z2, Z2
-	VDIVPS       Z2, Z3, Z2
-	VMULPS       Z2, Z1, Z1
-	VMOVUPS      Z1, (AX)(BX*4)
-	ADDQ         $0x10, BX
-	CMPQ         BX, DX
-	JLT          loop25
+	VMOVUPS           (AX)(BX*4), Z1
+	VMULPS            Z0, Z1, Z2
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VPXORD.BCST       const_80000000<>+0(SB), Z2, Z2
+	VBROADCASTSS      const_42b20000<>+0(SB), Z4
+	VMINPS            Z2, Z4, Z2
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z2, Z4
+	VRNDSCALEPS       $0x08, Z4, Z4
+	VMOVAPS           Z2, Z5
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z4, Z5
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z4, Z5
+	VBROADCASTSS      const_39506967<>+0(SB), Z6
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z5, Z6
+	VMULPS            Z5, Z5, Z7
+	VFMADD213PS       Z5, Z7, Z6
+	VADDPS.BCST       const_3f800000<>+0(SB), Z6, Z5
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z2, K2
+	VSCALEFPS.Z       Z4, Z5, K2, Z2
+	VADDPS.BCST       const_3f800000<>+0(SB), Z2, Z2
+	VDIVPS            Z2, Z3, Z2
+	VMULPS            Z2, Z1, Z1
+	VMOVUPS           Z1, (AX)(BX*4)
+	ADDQ              $0x10, BX
+	CMPQ              BX, DX
+	JLT               loop25
 
 tail26:
-	CMPQ         BX, CX
-	JGE          done27
-	VMOVUPS.Z    (AX)(BX*4), K1, Z1
-	VMULPS       Z0, Z1, Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z2
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z3
-	VMINPS       Z0, Z3, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z3
-	VRNDSCALEPS  $0x08, Z3, Z3
-	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS       Z4, Z0, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z3, Z4, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z2, Z0
-	VMULPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (AX)(BX*4)
+	CMPQ              BX, CX
+	JGE               done27
+	VMOVUPS.Z         (AX)(BX*4), K1, Z1
+	VMULPS            Z0, Z1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z2
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z3
+	VMINPS            Z0, Z3, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z3
+	VRNDSCALEPS       $0x08, Z3, Z3
+	VMOVAPS           Z0, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z3, Z4, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z2, Z0
+	VMULPS            Z0, Z1, Z0
+	VMOVUPS           Z0, K1, (AX)(BX*4)
 
 done27:
 	VZEROUPPER
@@ -781,111 +739,93 @@ TEXT ·geluAVX512(SB), NOSPLIT, $0-16
 	JGE   tail29
 
 loop28:
-	VMOVUPS      (AX)(BX*4), Z0
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z1
-	VMULPS.BCST  const_bf000000<>+0(SB), Z1, Z2
-	VMULPS       Z1, Z2, Z2
-	VBROADCASTSS const_42b20000<>+0(SB), Z5
-	VMINPS       Z2, Z5, Z2
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z5
-	VRNDSCALEPS  $0x08, Z5, Z5
-	VMULPS.BCST  const_3f318000<>+0(SB), Z5, Z6
-	VSUBPS       Z6, Z2, Z6
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z5, Z7
-	VSUBPS       Z7, Z6, Z6
-	VMULPS.BCST  const_39506967<>+0(SB), Z6, Z7
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z7, Z7
-	VMULPS       Z6, Z7, Z7
-	VADDPS.BCST  const_3c088908<>+0(SB), Z7, Z7
-	VMULPS       Z6, Z7, Z7
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z7, Z7
-	VMULPS       Z6, Z7, Z7
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z7, Z7
-	VMULPS       Z6, Z7, Z7
-	VADDPS.BCST  const_3f000000<>+0(SB), Z7, Z7
-	VMULPS       Z6, Z6, Z8
-	VMULPS       Z8, Z7, Z7
-	VADDPS       Z6, Z7, Z6
-	VADDPS.BCST  const_3f800000<>+0(SB), Z6, Z6
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z  Z5, Z6, K2, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z5
-	VMULPS.BCST  const_3e6d3388<>+0(SB), Z1, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VDIVPS       Z1, Z5, Z1
-	VMULPS.BCST  const_3f07dc22<>+0(SB), Z1, Z5
-	VADDPS.BCST  const_bf3a00e3<>+0(SB), Z5, Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  const_3f35f0e3<>+0(SB), Z5, Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  const_be11a98e<>+0(SB), Z5, Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  const_3e027906<>+0(SB), Z5, Z5
-	VMULPS       Z1, Z5, Z1
-	VMULPS       Z2, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z5
-	VSUBPS       Z1, Z5, Z5
-	VCMPPS       $0x01, Z2, Z0, K2
-	VBLENDMPS    Z1, Z5, K2, Z3
-	VMULPS       Z3, Z0, Z0
-	VMOVUPS      Z0, (AX)(BX*4)
-	ADDQ         $0x10, BX
-	CMPQ         BX, DX
-	JLT          loop28
+	VMOVUPS           (AX)(BX*4), Z0
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z1
+	VMULPS.BCST       const_bf000000<>+0(SB), Z1, Z2
+	VMULPS            Z1, Z2, Z2
+	VBROADCASTSS      const_42b20000<>+0(SB), Z5
+	VMINPS            Z2, Z5, Z2
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z2, Z5
+	VRNDSCALEPS       $0x08, Z5, Z5
+	VMOVAPS           Z2, Z6
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z5, Z6
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z5, Z6
+	VBROADCASTSS      const_39506967<>+0(SB), Z7
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z7
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z6, Z7
+	VMULPS            Z6, Z6, Z8
+	VFMADD213PS       Z6, Z8, Z7
+	VADDPS.BCST       const_3f800000<>+0(SB), Z7, Z6
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z2, K2
+	VSCALEFPS.Z       Z5, Z6, K2, Z2
+	VBROADCASTSS      const_3f800000<>+0(SB), Z5
+	VMULPS.BCST       const_3e6d3388<>+0(SB), Z1, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VDIVPS            Z1, Z5, Z1
+	VBROADCASTSS      const_3f07dc22<>+0(SB), Z5
+	VFMADD213PS.BCST  const_bf3a00e3<>+0(SB), Z1, Z5
+	VFMADD213PS.BCST  const_3f35f0e3<>+0(SB), Z1, Z5
+	VFMADD213PS.BCST  const_be11a98e<>+0(SB), Z1, Z5
+	VFMADD213PS.BCST  const_3e027906<>+0(SB), Z1, Z5
+	VMULPS            Z1, Z5, Z1
+	VMULPS            Z2, Z1, Z1
+	VXORPS            Z2, Z2, Z2
+	VBROADCASTSS      const_3f800000<>+0(SB), Z5
+	VSUBPS            Z1, Z5, Z5
+	VCMPPS            $0x01, Z2, Z0, K2
+	VBLENDMPS         Z1, Z5, K2, Z3
+	VMULPS            Z3, Z0, Z0
+	VMOVUPS           Z0, (AX)(BX*4)
+	ADDQ              $0x10, BX
+	CMPQ              BX, DX
+	JLT               loop28
 
 tail29:
-	CMPQ         BX, CX
-	JGE          done30
-	VMOVUPS.Z    (AX)(BX*4), K1, Z0
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z1
-	VMULPS.BCST  const_bf000000<>+0(SB), Z1, Z2
-	VMULPS       Z1, Z2, Z2
-	VBROADCASTSS const_42b20000<>+0(SB), Z3
-	VMINPS       Z2, Z3, Z2
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z3
-	VRNDSCALEPS  $0x08, Z3, Z3
-	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z5
-	VSUBPS       Z5, Z2, Z5
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z6
-	VSUBPS       Z6, Z5, Z5
-	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z5, Z6, Z5
-	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z  Z3, Z5, K2, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VMULPS.BCST  const_3e6d3388<>+0(SB), Z1, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VDIVPS       Z1, Z3, Z1
-	VMULPS.BCST  const_3f07dc22<>+0(SB), Z1, Z3
-	VADDPS.BCST  const_bf3a00e3<>+0(SB), Z3, Z3
-	VMULPS       Z1, Z3, Z3
-	VADDPS.BCST  const_3f35f0e3<>+0(SB), Z3, Z3
-	VMULPS       Z1, Z3, Z3
-	VADDPS.BCST  const_be11a98e<>+0(SB), Z3, Z3
-	VMULPS       Z1, Z3, Z3
-	VADDPS.BCST  const_3e027906<>+0(SB), Z3, Z3
-	VMULPS       Z1, Z3, Z1
-	VMULPS       Z2, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VSUBPS       Z1, Z3, Z3
-	VCMPPS       $0x01, Z2, Z0, K2
-	VBLENDMPS    Z1, Z3, K2, Z4
-	VMULPS       Z4, Z0, Z0
-	VMOVUPS      Z0, K1, (AX)(BX*4)
+	CMPQ              BX, CX
+	JGE               done30
+	VMOVUPS.Z         (AX)(BX*4), K1, Z0
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z1
+	VMULPS.BCST       const_bf000000<>+0(SB), Z1, Z2
+	VMULPS            Z1, Z2, Z2
+	VBROADCASTSS      const_42b20000<>+0(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS       $0x08, Z3, Z3
+	VMOVAPS           Z2, Z5
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z5
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z5
+	VBROADCASTSS      const_39506967<>+0(SB), Z6
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z5, Z6
+	VMULPS            Z5, Z5, Z7
+	VFMADD213PS       Z5, Z7, Z6
+	VADDPS.BCST       const_3f800000<>+0(SB), Z6, Z5
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z2, K2
+	VSCALEFPS.Z       Z3, Z5, K2, Z2
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VMULPS.BCST       const_3e6d3388<>+0(SB), Z1, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VDIVPS            Z1, Z3, Z1
+	VBROADCASTSS      const_3f07dc22<>+0(SB), Z3
+	VFMADD213PS.BCST  const_bf3a00e3<>+0(SB), Z1, Z3
+	VFMADD213PS.BCST  const_3f35f0e3<>+0(SB), Z1, Z3
+	VFMADD213PS.BCST  const_be11a98e<>+0(SB), Z1, Z3
+	VFMADD213PS.BCST  const_3e027906<>+0(SB), Z1, Z3
+	VMULPS            Z1, Z3, Z1
+	VMULPS            Z2, Z1, Z1
+	VXORPS            Z2, Z2, Z2
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VSUBPS            Z1, Z3, Z3
+	VCMPPS            $0x01, Z2, Z0, K2
+	VBLENDMPS         Z1, Z3, K2, Z4
+	VMULPS            Z4, Z0, Z0
+	VMOVUPS           Z0, K1, (AX)(BX*4)
 
 done30:
 	VZEROUPPER
@@ -981,93 +921,81 @@ TEXT ·ssruAVX512(SB), NOSPLIT, $0-40
 	JGE   tail32
 
 loop31:
-	VMOVUPS      (DX)(R8*4), Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS      (AX)(R8*4), Z1
-	VMOVUPS      (BX)(R8*4), Z2
-	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VSUBPS       Z0, Z3, Z0
-	VMULPS       Z2, Z0, Z0
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (AX)(R8*4)
-	VXORPS       Z1, Z1, Z1
-	VMAXPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (CX)(R8*4)
-	ADDQ         $0x10, R8
-	CMPQ         R8, DI
-	JLT          loop31
+	VMOVUPS           (DX)(R8*4), Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS           (AX)(R8*4), Z1
+	VMOVUPS           (BX)(R8*4), Z2
+	VMULPS            Z1, Z0, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VSUBPS            Z0, Z3, Z0
+	VMULPS            Z2, Z0, Z0
+	VADDPS            Z0, Z1, Z0
+	VMOVUPS           Z0, (AX)(R8*4)
+	VXORPS            Z1, Z1, Z1
+	VMAXPS            Z0, Z1, Z0
+	VMOVUPS           Z0, (CX)(R8*4)
+	ADDQ              $0x10, R8
+	CMPQ              R8, DI
+	JLT               loop31
 
 tail32:
-	CMPQ         R8, SI
-	JGE          done33
-	VMOVUPS.Z    (DX)(R8*4), K1, Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS.Z    (AX)(R8*4), K1, Z1
-	VMOVUPS.Z    (BX)(R8*4), K1, Z2
-	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VSUBPS       Z0, Z3, Z0
-	VMULPS       Z2, Z0, Z0
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (AX)(R8*4)
-	VXORPS       Z1, Z1, Z1
-	VMAXPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (CX)(R8*4)
+	CMPQ              R8, SI
+	JGE               done33
+	VMOVUPS.Z         (DX)(R8*4), K1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS.Z         (AX)(R8*4), K1, Z1
+	VMOVUPS.Z         (BX)(R8*4), K1, Z2
+	VMULPS            Z1, Z0, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VSUBPS            Z0, Z3, Z0
+	VMULPS            Z2, Z0, Z0
+	VADDPS            Z0, Z1, Z0
+	VMOVUPS           Z0, K1, (AX)(R8*4)
+	VXORPS            Z1, Z1, Z1
+	VMAXPS            Z0, Z1, Z0
+	VMOVUPS           Z0, K1, (CX)(R8*4)
 
 done33:
 	VZEROUPPER
@@ -1095,255 +1023,213 @@ TEXT ·sruAVX512(SB), NOSPLIT, $0-56
 	JGE   tail35
 
 loop34:
-	VMOVUPS      (DX)(R10*4), Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z4
-	VMINPS       Z0, Z4, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMULPS.BCST  const_3f318000<>+0(SB), Z4, Z5
-	VSUBPS       Z5, Z0, Z5
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z4, Z6
-	VSUBPS       Z6, Z5, Z5
-	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z5, Z6, Z5
-	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z4, Z5, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS      (AX)(R10*4), Z1
-	VMOVUPS      (SI)(R10*4), Z4
-	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z5
-	VSUBPS       Z0, Z5, Z0
-	VMULPS       Z4, Z0, Z0
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (AX)(R10*4)
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z1
-	VADDPS       Z1, Z1, Z1
-	VBROADCASTSS const_42b20000<>+0(SB), Z4
-	VMINPS       Z1, Z4, Z1
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z1, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMULPS.BCST  const_3f318000<>+0(SB), Z4, Z5
-	VSUBPS       Z5, Z1, Z5
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z4, Z6
-	VSUBPS       Z6, Z5, Z5
-	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z5, Z6, Z5
-	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z1, K2
-	VSCALEFPS.Z  Z4, Z5, K2, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z4
-	VBROADCASTSS const_40000000<>+0(SB), Z5
-	VDIVPS       Z1, Z5, Z1
-	VSUBPS       Z1, Z4, Z1
-	VPANDD.BCST  const_80000000<>+0(SB), Z0, Z4
-	VPORD        Z4, Z1, Z1
-	VMULPS       Z0, Z0, Z4
-	VMULPS.BCST  const_bbbaf0ea<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ca9134e<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_bd5c1e2d<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e088393<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_beaaaa99<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMULPS       Z0, Z4, Z4
-	VADDPS       Z0, Z4, Z4
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z0
-	VCMPPS.BCST  $0x01, const_3f200000<>+0(SB), Z0, K2
-	VBLENDMPS    Z4, Z1, K2, Z2
-	VMOVUPS      (BX)(R10*4), Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z4
-	VMINPS       Z0, Z4, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMULPS.BCST  const_3f318000<>+0(SB), Z4, Z5
-	VSUBPS       Z5, Z0, Z5
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z4, Z6
-	VSUBPS       Z6, Z5, Z5
-	VMULPS.BCST  const_39506967<>+0(SB), Z5, Z6
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3c088908<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z6, Z6
-	VADDPS.BCST  const_3f000000<>+0(SB), Z6, Z6
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z7, Z6, Z6
-	VADDPS       Z5, Z6, Z5
-	VADDPS.BCST  const_3f800000<>+0(SB), Z5, Z5
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z4, Z5, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS      (DI)(R10*4), Z1
-	VMULPS       Z2, Z0, Z4
-	VBROADCASTSS const_3f800000<>+0(SB), Z5
-	VSUBPS       Z0, Z5, Z0
-	VMULPS       Z1, Z0, Z0
-	VADDPS       Z0, Z4, Z0
-	VMOVUPS      Z0, (CX)(R10*4)
-	ADDQ         $0x10, R10
-	CMPQ         R10, R9
-	JLT          loop34
+	VMOVUPS           (DX)(R10*4), Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z4
+	VMINPS            Z0, Z4, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z4
+	VRNDSCALEPS       $0x08, Z4, Z4
+	VMOVAPS           Z0, Z5
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z4, Z5
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z4, Z5
+	VBROADCASTSS      const_39506967<>+0(SB), Z6
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z5, Z6
+	VMULPS            Z5, Z5, Z7
+	VFMADD213PS       Z5, Z7, Z6
+	VADDPS.BCST       const_3f800000<>+0(SB), Z6, Z5
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z4, Z5, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS           (AX)(R10*4), Z1
+	VMOVUPS           (SI)(R10*4), Z4
+	VMULPS            Z1, Z0, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z5
+	VSUBPS            Z0, Z5, Z0
+	VMULPS            Z4, Z0, Z0
+	VADDPS            Z0, Z1, Z0
+	VMOVUPS           Z0, (AX)(R10*4)
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z1
+	VADDPS            Z1, Z1, Z1
+	VBROADCASTSS      const_42b20000<>+0(SB), Z4
+	VMINPS            Z1, Z4, Z1
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z1, Z4
+	VRNDSCALEPS       $0x08, Z4, Z4
+	VMOVAPS           Z1, Z5
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z4, Z5
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z4, Z5
+	VBROADCASTSS      const_39506967<>+0(SB), Z6
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z5, Z6
+	VMULPS            Z5, Z5, Z7
+	VFMADD213PS       Z5, Z7, Z6
+	VADDPS.BCST       const_3f800000<>+0(SB), Z6, Z5
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z1, K2
+	VSCALEFPS.Z       Z4, Z5, K2, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z4
+	VBROADCASTSS      const_40000000<>+0(SB), Z5
+	VDIVPS            Z1, Z5, Z1
+	VSUBPS            Z1, Z4, Z1
+	VPANDD.BCST       const_80000000<>+0(SB), Z0, Z4
+	VPORD             Z4, Z1, Z1
+	VMULPS            Z0, Z0, Z4
+	VBROADCASTSS      const_bbbaf0ea<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ca9134e<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_bd5c1e2d<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e088393<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_beaaaa99<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z5, Z4
+	VMULPS            Z0, Z4, Z4
+	VADDPS            Z0, Z4, Z4
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z0
+	VCMPPS.BCST       $0x01, const_3f200000<>+0(SB), Z0, K2
+	VBLENDMPS         Z4, Z1, K2, Z2
+	VMOVUPS           (BX)(R10*4), Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z4
+	VMINPS            Z0, Z4, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z4
+	VRNDSCALEPS       $0x08, Z4, Z4
+	VMOVAPS           Z0, Z5
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z4, Z5
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z4, Z5
+	VBROADCASTSS      const_39506967<>+0(SB), Z6
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z6
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z5, Z6
+	VMULPS            Z5, Z5, Z7
+	VFMADD213PS       Z5, Z7, Z6
+	VADDPS.BCST       const_3f800000<>+0(SB), Z6, Z5
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z4, Z5, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS           (DI)(R10*4), Z1
+	VMULPS            Z2, Z0, Z4
+	VBROADCASTSS      const_3f800000<>+0(SB), Z5
+	VSUBPS            Z0, Z5, Z0
+	VMULPS            Z1, Z0, Z0
+	VADDPS            Z0, Z4, Z0
+	VMOVUPS           Z0, (CX)(R10*4)
+	ADDQ              $0x10, R10
+	CMPQ              R10, R9
+	JLT               loop34
 
 tail35:
-	CMPQ         R10, R8
-	JGE          done36
-	VMOVUPS.Z    (DX)(R10*4), K1, Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z0, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z4, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS.Z    (AX)(R10*4), K1, Z1
-	VMOVUPS.Z    (SI)(R10*4), K1, Z2
-	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z4
-	VSUBPS       Z0, Z4, Z0
-	VMULPS       Z2, Z0, Z0
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (AX)(R10*4)
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z1
-	VADDPS       Z1, Z1, Z1
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z1, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z1, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z1, K2
-	VSCALEFPS.Z  Z2, Z4, K2, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z2
-	VBROADCASTSS const_40000000<>+0(SB), Z4
-	VDIVPS       Z1, Z4, Z1
-	VSUBPS       Z1, Z2, Z1
-	VPANDD.BCST  const_80000000<>+0(SB), Z0, Z2
-	VPORD        Z2, Z1, Z1
-	VMULPS       Z0, Z0, Z2
-	VMULPS.BCST  const_bbbaf0ea<>+0(SB), Z2, Z4
-	VADDPS.BCST  const_3ca9134e<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VADDPS.BCST  const_bd5c1e2d<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VADDPS.BCST  const_3e088393<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VADDPS.BCST  const_beaaaa99<>+0(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z2
-	VMULPS       Z0, Z2, Z2
-	VADDPS       Z0, Z2, Z2
-	VPANDD.BCST  const_7fffffff<>+0(SB), Z0, Z0
-	VCMPPS.BCST  $0x01, const_3f200000<>+0(SB), Z0, K2
-	VBLENDMPS    Z2, Z1, K2, Z3
-	VMOVUPS.Z    (BX)(R10*4), K1, Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z0, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z4, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS.Z    (DI)(R10*4), K1, Z1
-	VMULPS       Z3, Z0, Z2
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VSUBPS       Z0, Z3, Z0
-	VMULPS       Z1, Z0, Z0
-	VADDPS       Z0, Z2, Z0
-	VMOVUPS      Z0, K1, (CX)(R10*4)
+	CMPQ              R10, R8
+	JGE               done36
+	VMOVUPS.Z         (DX)(R10*4), K1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z4, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS.Z         (AX)(R10*4), K1, Z1
+	VMOVUPS.Z         (SI)(R10*4), K1, Z2
+	VMULPS            Z1, Z0, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z4
+	VSUBPS            Z0, Z4, Z0
+	VMULPS            Z2, Z0, Z0
+	VADDPS            Z0, Z1, Z0
+	VMOVUPS           Z0, K1, (AX)(R10*4)
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z1
+	VADDPS            Z1, Z1, Z1
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z1, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z1, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z1, K2
+	VSCALEFPS.Z       Z2, Z4, K2, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z2
+	VBROADCASTSS      const_40000000<>+0(SB), Z4
+	VDIVPS            Z1, Z4, Z1
+	VSUBPS            Z1, Z2, Z1
+	VPANDD.BCST       const_80000000<>+0(SB), Z0, Z2
+	VPORD             Z2, Z1, Z1
+	VMULPS            Z0, Z0, Z2
+	VBROADCASTSS      const_bbbaf0ea<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ca9134e<>+0(SB), Z2, Z4
+	VFMADD213PS.BCST  const_bd5c1e2d<>+0(SB), Z2, Z4
+	VFMADD213PS.BCST  const_3e088393<>+0(SB), Z2, Z4
+	VFMADD213PS.BCST  const_beaaaa99<>+0(SB), Z2, Z4
+	VMULPS            Z2, Z4, Z2
+	VMULPS            Z0, Z2, Z2
+	VADDPS            Z0, Z2, Z2
+	VPANDD.BCST       const_7fffffff<>+0(SB), Z0, Z0
+	VCMPPS.BCST       $0x01, const_3f200000<>+0(SB), Z0, K2
+	VBLENDMPS         Z2, Z1, K2, Z3
+	VMOVUPS.Z         (BX)(R10*4), K1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z4, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS.Z         (DI)(R10*4), K1, Z1
+	VMULPS            Z3, Z0, Z2
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VSUBPS            Z0, Z3, Z0
+	VMULPS            Z1, Z0, Z0
+	VADDPS            Z0, Z2, Z0
+	VMOVUPS           Z0, K1, (CX)(R10*4)
 
 done36:
 	VZEROUPPER
@@ -1370,141 +1256,117 @@ TEXT ·gatedSumAVX512(SB), NOSPLIT, $0-48
 	JGE   tail38
 
 loop37:
-	VMOVUPS      (CX)(R9*4), Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS      (DX)(R9*4), Z1
-	VMULPS       Z1, Z0, Z0
-	VMOVUPS      (BX)(R9*4), Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z2
-	VPXORD.BCST  const_80000000<>+0(SB), Z1, Z1
-	VBROADCASTSS const_42b20000<>+0(SB), Z3
-	VMINPS       Z1, Z3, Z1
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z1, Z3
-	VRNDSCALEPS  $0x08, Z3, Z3
-	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS       Z4, Z1, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z1, K2
-	VSCALEFPS.Z  Z3, Z4, K2, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VDIVPS       Z1, Z2, Z1
-	VMOVUPS      (SI)(R9*4), Z2
-	VMULPS       Z2, Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	VMOVUPS      Z0, (AX)(R9*4)
-	ADDQ         $0x10, R9
-	CMPQ         R9, R8
-	JLT          loop37
+	VMOVUPS           (CX)(R9*4), Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS           (DX)(R9*4), Z1
+	VMULPS            Z1, Z0, Z0
+	VMOVUPS           (BX)(R9*4), Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z2
+	VPXORD.BCST       const_80000000<>+0(SB), Z1, Z1
+	VBROADCASTSS      const_42b20000<>+0(SB), Z3
+	VMINPS            Z1, Z3, Z1
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z1, Z3
+	VRNDSCALEPS       $0x08, Z3, Z3
+	VMOVAPS           Z1, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z1, K2
+	VSCALEFPS.Z       Z3, Z4, K2, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VDIVPS            Z1, Z2, Z1
+	VMOVUPS           (SI)(R9*4), Z2
+	VMULPS            Z2, Z1, Z1
+	VADDPS            Z1, Z0, Z0
+	VMOVUPS           Z0, (AX)(R9*4)
+	ADDQ              $0x10, R9
+	CMPQ              R9, R8
+	JLT               loop37
 
 tail38:
-	CMPQ         R9, DI
-	JGE          done39
-	VMOVUPS.Z    (CX)(R9*4), K1, Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS.Z    (DX)(R9*4), K1, Z1
-	VMULPS       Z1, Z0, Z0
-	VMOVUPS.Z    (BX)(R9*4), K1, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z2
-	VPXORD.BCST  const_80000000<>+0(SB), Z1, Z1
-	VBROADCASTSS const_42b20000<>+0(SB), Z3
-	VMINPS       Z1, Z3, Z1
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z1, Z3
-	VRNDSCALEPS  $0x08, Z3, Z3
-	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS       Z4, Z1, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z1, K2
-	VSCALEFPS.Z  Z3, Z4, K2, Z1
-	VADDPS.BCST  const_3f800000<>+0(SB), Z1, Z1
-	VDIVPS       Z1, Z2, Z1
-	VMOVUPS.Z    (SI)(R9*4), K1, Z2
-	VMULPS       Z2, Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	VMOVUPS      Z0, K1, (AX)(R9*4)
+	CMPQ              R9, DI
+	JGE               done39
+	VMOVUPS.Z         (CX)(R9*4), K1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS.Z         (DX)(R9*4), K1, Z1
+	VMULPS            Z1, Z0, Z0
+	VMOVUPS.Z         (BX)(R9*4), K1, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z2
+	VPXORD.BCST       const_80000000<>+0(SB), Z1, Z1
+	VBROADCASTSS      const_42b20000<>+0(SB), Z3
+	VMINPS            Z1, Z3, Z1
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z1, Z3
+	VRNDSCALEPS       $0x08, Z3, Z3
+	VMOVAPS           Z1, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z1, K2
+	VSCALEFPS.Z       Z3, Z4, K2, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VDIVPS            Z1, Z2, Z1
+	VMOVUPS.Z         (SI)(R9*4), K1, Z2
+	VMULPS            Z2, Z1, Z1
+	VADDPS            Z1, Z0, Z0
+	VMOVUPS           Z0, K1, (AX)(R9*4)
 
 done39:
 	VZEROUPPER
@@ -1530,87 +1392,75 @@ TEXT ·highwayAVX512(SB), NOSPLIT, $0-40
 	JGE   tail41
 
 loop40:
-	VMOVUPS      (CX)(R8*4), Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS      (DX)(R8*4), Z1
-	VMOVUPS      (BX)(R8*4), Z2
-	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VSUBPS       Z0, Z3, Z0
-	VMULPS       Z2, Z0, Z0
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, (AX)(R8*4)
-	ADDQ         $0x10, R8
-	CMPQ         R8, DI
-	JLT          loop40
+	VMOVUPS           (CX)(R8*4), Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS           (DX)(R8*4), Z1
+	VMOVUPS           (BX)(R8*4), Z2
+	VMULPS            Z1, Z0, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VSUBPS            Z0, Z3, Z0
+	VMULPS            Z2, Z0, Z0
+	VADDPS            Z0, Z1, Z0
+	VMOVUPS           Z0, (AX)(R8*4)
+	ADDQ              $0x10, R8
+	CMPQ              R8, DI
+	JLT               loop40
 
 tail41:
-	CMPQ         R8, SI
-	JGE          done42
-	VMOVUPS.Z    (CX)(R8*4), K1, Z0
-	VBROADCASTSS const_3f800000<>+0(SB), Z1
-	VPXORD.BCST  const_80000000<>+0(SB), Z0, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VADDPS.BCST  const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS       Z0, Z1, Z0
-	VMOVUPS.Z    (DX)(R8*4), K1, Z1
-	VMOVUPS.Z    (BX)(R8*4), K1, Z2
-	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS const_3f800000<>+0(SB), Z3
-	VSUBPS       Z0, Z3, Z0
-	VMULPS       Z2, Z0, Z0
-	VADDPS       Z0, Z1, Z0
-	VMOVUPS      Z0, K1, (AX)(R8*4)
+	CMPQ              R8, SI
+	JGE               done42
+	VMOVUPS.Z         (CX)(R8*4), K1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS.Z         (DX)(R8*4), K1, Z1
+	VMOVUPS.Z         (BX)(R8*4), K1, Z2
+	VMULPS            Z1, Z0, Z1
+	VBROADCASTSS      const_3f800000<>+0(SB), Z3
+	VSUBPS            Z0, Z3, Z0
+	VMULPS            Z2, Z0, Z0
+	VADDPS            Z0, Z1, Z0
+	VMOVUPS           Z0, K1, (AX)(R8*4)
 
 done42:
 	VZEROUPPER
@@ -2570,70 +2420,58 @@ done111:
 	JGE           tail113
 
 loop112:
-	VMOVUPS      (AX)(SI*4), Z2
-	VSUBPS       Z0, Z2, Z2
-	VBROADCASTSS const_42b20000<>+0(SB), Z3
-	VMINPS       Z2, Z3, Z2
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z3
-	VRNDSCALEPS  $0x08, Z3, Z3
-	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS       Z4, Z2, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z  Z3, Z4, K2, Z2
-	VMOVUPS      Z2, (AX)(SI*4)
-	VADDPS       Z2, Z1, Z1
-	ADDQ         $0x10, SI
-	CMPQ         SI, BX
-	JLT          loop112
+	VMOVUPS           (AX)(SI*4), Z2
+	VSUBPS            Z0, Z2, Z2
+	VBROADCASTSS      const_42b20000<>+0(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS       $0x08, Z3, Z3
+	VMOVAPS           Z2, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z2, K2
+	VSCALEFPS.Z       Z3, Z4, K2, Z2
+	VMOVUPS           Z2, (AX)(SI*4)
+	VADDPS            Z2, Z1, Z1
+	ADDQ              $0x10, SI
+	CMPQ              SI, BX
+	JLT               loop112
 
 tail113:
-	CMPQ         SI, DX
-	JGE          done114
-	VMOVUPS.Z    (AX)(SI*4), K1, Z2
-	VSUBPS       Z0, Z2, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VMOVUPS      Z0, K1, (AX)(SI*4)
-	VMOVAPS.Z    Z0, K1, Z0
-	VADDPS       Z0, Z1, Z1
+	CMPQ              SI, DX
+	JGE               done114
+	VMOVUPS.Z         (AX)(SI*4), K1, Z2
+	VSUBPS            Z0, Z2, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VMOVUPS           Z0, K1, (AX)(SI*4)
+	VMOVAPS.Z         Z0, K1, Z0
+	VADDPS            Z0, Z1, Z1
 
 done114:
 	VEXTRACTF64X4 $0x01, Z1, Y0
@@ -2703,68 +2541,56 @@ TEXT ·expSumAVX512(SB), NOSPLIT, $0-32
 	JGE          tail119
 
 loop118:
-	VMOVUPS      (AX)(SI*4), Z2
-	VSUBPS       Z0, Z2, Z2
-	VBROADCASTSS const_42b20000<>+0(SB), Z3
-	VMINPS       Z2, Z3, Z2
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z2, Z3
-	VRNDSCALEPS  $0x08, Z3, Z3
-	VMULPS.BCST  const_3f318000<>+0(SB), Z3, Z4
-	VSUBPS       Z4, Z2, Z4
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z3, Z5
-	VSUBPS       Z5, Z4, Z4
-	VMULPS.BCST  const_39506967<>+0(SB), Z4, Z5
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3c088908<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS.BCST  const_3f000000<>+0(SB), Z5, Z5
-	VMULPS       Z4, Z4, Z6
-	VMULPS       Z6, Z5, Z5
-	VADDPS       Z4, Z5, Z4
-	VADDPS.BCST  const_3f800000<>+0(SB), Z4, Z4
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z  Z3, Z4, K2, Z2
-	VADDPS       Z2, Z1, Z1
-	ADDQ         $0x10, SI
-	CMPQ         SI, BX
-	JLT          loop118
+	VMOVUPS           (AX)(SI*4), Z2
+	VSUBPS            Z0, Z2, Z2
+	VBROADCASTSS      const_42b20000<>+0(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS       $0x08, Z3, Z3
+	VMOVAPS           Z2, Z4
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z4
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z4
+	VBROADCASTSS      const_39506967<>+0(SB), Z5
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z5
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z4, Z5
+	VMULPS            Z4, Z4, Z6
+	VFMADD213PS       Z4, Z6, Z5
+	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z2, K2
+	VSCALEFPS.Z       Z3, Z4, K2, Z2
+	VADDPS            Z2, Z1, Z1
+	ADDQ              $0x10, SI
+	CMPQ              SI, BX
+	JLT               loop118
 
 tail119:
-	CMPQ         SI, DX
-	JGE          done120
-	VMOVUPS.Z    (AX)(SI*4), K1, Z2
-	VSUBPS       Z0, Z2, Z0
-	VBROADCASTSS const_42b20000<>+0(SB), Z2
-	VMINPS       Z0, Z2, Z0
-	VMULPS.BCST  const_3fb8aa3b<>+0(SB), Z0, Z2
-	VRNDSCALEPS  $0x08, Z2, Z2
-	VMULPS.BCST  const_3f318000<>+0(SB), Z2, Z3
-	VSUBPS       Z3, Z0, Z3
-	VMULPS.BCST  const_b95e8083<>+0(SB), Z2, Z4
-	VSUBPS       Z4, Z3, Z3
-	VMULPS.BCST  const_39506967<>+0(SB), Z3, Z4
-	VADDPS.BCST  const_3ab743ce<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3c088908<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3d2aa9c1<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3e2aaaaa<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS.BCST  const_3f000000<>+0(SB), Z4, Z4
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z3, Z4, Z3
-	VADDPS.BCST  const_3f800000<>+0(SB), Z3, Z3
-	VCMPPS.BCST  $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z  Z2, Z3, K2, Z0
-	VMOVAPS.Z    Z0, K1, Z0
-	VADDPS       Z0, Z1, Z1
+	CMPQ              SI, DX
+	JGE               done120
+	VMOVUPS.Z         (AX)(SI*4), K1, Z2
+	VSUBPS            Z0, Z2, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
+	VMOVAPS.Z         Z0, K1, Z0
+	VADDPS            Z0, Z1, Z1
 
 done120:
 	VMOVUPS Z1, (CX)
@@ -3393,7 +3219,7 @@ done155:
 	RET
 
 // func sigmoidAVX2(x *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-16
 	MOVQ    x+0(FP), AX
 	MOVQ    n+8(FP), CX
@@ -3424,42 +3250,30 @@ loop156:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -3509,42 +3323,30 @@ tail157:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -3589,7 +3391,7 @@ DATA const_0000007f<>+28(SB)/4, $0x0000007f
 GLOBL const_0000007f<>(SB), RODATA|NOPTR, $32
 
 // func tanhAVX2(x *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·tanhAVX2(SB), NOSPLIT, $0-16
 	MOVQ    x+0(FP), AX
 	MOVQ    n+8(FP), CX
@@ -3620,42 +3422,30 @@ loop159:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y4, Y8
-	VSUBPS       Y9, Y5, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y4, Y8
+	VMOVAPS      Y5, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -3694,22 +3484,16 @@ loop159:
 	VORPS        Y7, Y5, Y5
 	VMULPS       Y2, Y2, Y6
 	VMULPS       Y3, Y3, Y7
-	VMULPS       const_bbbaf0ea<>+0(SB), Y6, Y8
-	VMULPS       const_bbbaf0ea<>+0(SB), Y7, Y9
-	VADDPS       const_3ca9134e<>+0(SB), Y8, Y8
-	VADDPS       const_3ca9134e<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_bd5c1e2d<>+0(SB), Y8, Y8
-	VADDPS       const_bd5c1e2d<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_3e088393<>+0(SB), Y8, Y8
-	VADDPS       const_3e088393<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_beaaaa99<>+0(SB), Y8, Y8
-	VADDPS       const_beaaaa99<>+0(SB), Y9, Y9
+	VBROADCASTSS const_bbbaf0ea<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y7, Y9
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y6, Y8
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3e088393<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3e088393<>+0(SB), Y7, Y9
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y6, Y8
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y7, Y9
 	VMULPS       Y6, Y8, Y6
 	VMULPS       Y7, Y9, Y7
 	VMULPS       Y2, Y6, Y6
@@ -3745,42 +3529,30 @@ tail160:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y4, Y8
-	VSUBPS       Y9, Y5, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y4, Y8
+	VMOVAPS      Y5, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -3819,22 +3591,16 @@ tail160:
 	VORPS        Y7, Y5, Y5
 	VMULPS       Y2, Y2, Y6
 	VMULPS       Y3, Y3, Y7
-	VMULPS       const_bbbaf0ea<>+0(SB), Y6, Y8
-	VMULPS       const_bbbaf0ea<>+0(SB), Y7, Y9
-	VADDPS       const_3ca9134e<>+0(SB), Y8, Y8
-	VADDPS       const_3ca9134e<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_bd5c1e2d<>+0(SB), Y8, Y8
-	VADDPS       const_bd5c1e2d<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_3e088393<>+0(SB), Y8, Y8
-	VADDPS       const_3e088393<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_beaaaa99<>+0(SB), Y8, Y8
-	VADDPS       const_beaaaa99<>+0(SB), Y9, Y9
+	VBROADCASTSS const_bbbaf0ea<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y7, Y9
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y6, Y8
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3e088393<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3e088393<>+0(SB), Y7, Y9
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y6, Y8
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y7, Y9
 	VMULPS       Y6, Y8, Y6
 	VMULPS       Y7, Y9, Y7
 	VMULPS       Y2, Y6, Y6
@@ -3855,7 +3621,7 @@ done161:
 	RET
 
 // func swishAVX2(x *float32, n int, slope float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·swishAVX2(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), AX
 	VBROADCASTSS slope+16(FP), Y0
@@ -3890,42 +3656,30 @@ loop162:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y11
 	VROUNDPS     $0x08, Y10, Y10
 	VROUNDPS     $0x08, Y11, Y11
-	VMULPS       const_3f318000<>+0(SB), Y10, Y12
-	VMULPS       const_3f318000<>+0(SB), Y11, Y13
-	VSUBPS       Y12, Y6, Y12
-	VSUBPS       Y13, Y7, Y13
-	VMULPS       const_b95e8083<>+0(SB), Y10, Y14
-	VMULPS       const_b95e8083<>+0(SB), Y11, Y15
-	VSUBPS       Y14, Y12, Y12
-	VSUBPS       Y15, Y13, Y13
-	VMULPS       const_39506967<>+0(SB), Y12, Y14
-	VMULPS       const_39506967<>+0(SB), Y13, Y15
-	VADDPS       const_3ab743ce<>+0(SB), Y14, Y14
-	VADDPS       const_3ab743ce<>+0(SB), Y15, Y15
-	VMULPS       Y12, Y14, Y14
-	VMULPS       Y13, Y15, Y15
-	VADDPS       const_3c088908<>+0(SB), Y14, Y14
-	VADDPS       const_3c088908<>+0(SB), Y15, Y15
-	VMULPS       Y12, Y14, Y14
-	VMULPS       Y13, Y15, Y15
-	VADDPS       const_3d2aa9c1<>+0(SB), Y14, Y14
-	VADDPS       const_3d2aa9c1<>+0(SB), Y15, Y15
-	VMULPS       Y12, Y14, Y14
-	VMULPS       Y13, Y15, Y15
-	VADDPS       const_3e2aaaaa<>+0(SB), Y14, Y14
-	VADDPS       const_3e2aaaaa<>+0(SB), Y15, Y15
-	VMULPS       Y12, Y14, Y14
-	VMULPS       Y13, Y15, Y15
-	VADDPS       const_3f000000<>+0(SB), Y14, Y14
-	VADDPS       const_3f000000<>+0(SB), Y15, Y15
+	VMOVAPS      Y6, Y12
+	VMOVAPS      Y7, Y13
+	VFNMADD231PS const_3f318000<>+0(SB), Y10, Y12
+	VFNMADD231PS const_3f318000<>+0(SB), Y11, Y13
+	VFNMADD231PS const_b95e8083<>+0(SB), Y10, Y12
+	VFNMADD231PS const_b95e8083<>+0(SB), Y11, Y13
+	VBROADCASTSS const_39506967<>+0(SB), Y14
+	VMOVAPS      Y14, Y15
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y12, Y14
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y13, Y15
+	VFMADD213PS  const_3c088908<>+0(SB), Y12, Y14
+	VFMADD213PS  const_3c088908<>+0(SB), Y13, Y15
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y12, Y14
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y13, Y15
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y12, Y14
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y13, Y15
+	VFMADD213PS  const_3f000000<>+0(SB), Y12, Y14
+	VFMADD213PS  const_3f000000<>+0(SB), Y13, Y15
 	VMULPS       Y12, Y12, Y16
 	VMULPS       Y13, Y13, Y17
-	VMULPS       Y16, Y14, Y14
-	VMULPS       Y17, Y15, Y15
-	VADDPS       Y12, Y14, Y12
-	VADDPS       Y13, Y15, Y13
-	VADDPS       const_3f800000<>+0(SB), Y12, Y12
-	VADDPS       const_3f800000<>+0(SB), Y13, Y13
+	VFMADD213PS  Y12, Y16, Y14
+	VFMADD213PS  Y13, Y17, Y15
+	VADDPS       const_3f800000<>+0(SB), Y14, Y12
+	VADDPS       const_3f800000<>+0(SB), Y15, Y13
 	VCVTPS2DQ    Y10, Y14
 	VPSRAD       $0x01, Y14, Y10
 	VPSUBD       Y10, Y14, Y14
@@ -3979,42 +3733,30 @@ tail163:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y1, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y0, Y10
-	VSUBPS       Y11, Y1, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y0, Y10
+	VMOVAPS      Y1, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -4051,7 +3793,7 @@ done164:
 	RET
 
 // func geluAVX2(x *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluAVX2(SB), NOSPLIT, $0-16
 	MOVQ    x+0(FP), AX
 	MOVQ    n+8(FP), CX
@@ -4084,42 +3826,30 @@ loop165:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y6, Y10
-	VSUBPS       Y11, Y7, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y6, Y10
+	VMOVAPS      Y7, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -4150,22 +3880,16 @@ loop165:
 	VADDPS       const_3f800000<>+0(SB), Y5, Y5
 	VDIVPS       Y4, Y8, Y4
 	VDIVPS       Y5, Y9, Y5
-	VMULPS       const_3f07dc22<>+0(SB), Y4, Y8
-	VMULPS       const_3f07dc22<>+0(SB), Y5, Y9
-	VADDPS       const_bf3a00e3<>+0(SB), Y8, Y8
-	VADDPS       const_bf3a00e3<>+0(SB), Y9, Y9
-	VMULPS       Y4, Y8, Y8
-	VMULPS       Y5, Y9, Y9
-	VADDPS       const_3f35f0e3<>+0(SB), Y8, Y8
-	VADDPS       const_3f35f0e3<>+0(SB), Y9, Y9
-	VMULPS       Y4, Y8, Y8
-	VMULPS       Y5, Y9, Y9
-	VADDPS       const_be11a98e<>+0(SB), Y8, Y8
-	VADDPS       const_be11a98e<>+0(SB), Y9, Y9
-	VMULPS       Y4, Y8, Y8
-	VMULPS       Y5, Y9, Y9
-	VADDPS       const_3e027906<>+0(SB), Y8, Y8
-	VADDPS       const_3e027906<>+0(SB), Y9, Y9
+	VBROADCASTSS const_3f07dc22<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VFMADD213PS  const_bf3a00e3<>+0(SB), Y4, Y8
+	VFMADD213PS  const_bf3a00e3<>+0(SB), Y5, Y9
+	VFMADD213PS  const_3f35f0e3<>+0(SB), Y4, Y8
+	VFMADD213PS  const_3f35f0e3<>+0(SB), Y5, Y9
+	VFMADD213PS  const_be11a98e<>+0(SB), Y4, Y8
+	VFMADD213PS  const_be11a98e<>+0(SB), Y5, Y9
+	VFMADD213PS  const_3e027906<>+0(SB), Y4, Y8
+	VFMADD213PS  const_3e027906<>+0(SB), Y5, Y9
 	VMULPS       Y4, Y8, Y4
 	VMULPS       Y5, Y9, Y5
 	VMULPS       Y6, Y4, Y4
@@ -4207,42 +3931,30 @@ tail166:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y6, Y10
-	VSUBPS       Y11, Y7, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y6, Y10
+	VMOVAPS      Y7, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -4273,22 +3985,16 @@ tail166:
 	VADDPS       const_3f800000<>+0(SB), Y5, Y5
 	VDIVPS       Y4, Y8, Y4
 	VDIVPS       Y5, Y9, Y5
-	VMULPS       const_3f07dc22<>+0(SB), Y4, Y8
-	VMULPS       const_3f07dc22<>+0(SB), Y5, Y9
-	VADDPS       const_bf3a00e3<>+0(SB), Y8, Y8
-	VADDPS       const_bf3a00e3<>+0(SB), Y9, Y9
-	VMULPS       Y4, Y8, Y8
-	VMULPS       Y5, Y9, Y9
-	VADDPS       const_3f35f0e3<>+0(SB), Y8, Y8
-	VADDPS       const_3f35f0e3<>+0(SB), Y9, Y9
-	VMULPS       Y4, Y8, Y8
-	VMULPS       Y5, Y9, Y9
-	VADDPS       const_be11a98e<>+0(SB), Y8, Y8
-	VADDPS       const_be11a98e<>+0(SB), Y9, Y9
-	VMULPS       Y4, Y8, Y8
-	VMULPS       Y5, Y9, Y9
-	VADDPS       const_3e027906<>+0(SB), Y8, Y8
-	VADDPS       const_3e027906<>+0(SB), Y9, Y9
+	VBROADCASTSS const_3f07dc22<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VFMADD213PS  const_bf3a00e3<>+0(SB), Y4, Y8
+	VFMADD213PS  const_bf3a00e3<>+0(SB), Y5, Y9
+	VFMADD213PS  const_3f35f0e3<>+0(SB), Y4, Y8
+	VFMADD213PS  const_3f35f0e3<>+0(SB), Y5, Y9
+	VFMADD213PS  const_be11a98e<>+0(SB), Y4, Y8
+	VFMADD213PS  const_be11a98e<>+0(SB), Y5, Y9
+	VFMADD213PS  const_3e027906<>+0(SB), Y4, Y8
+	VFMADD213PS  const_3e027906<>+0(SB), Y5, Y9
 	VMULPS       Y4, Y8, Y4
 	VMULPS       Y5, Y9, Y5
 	VMULPS       Y6, Y4, Y4
@@ -4313,7 +4019,7 @@ done167:
 	RET
 
 // func ssruAVX2(c *float32, h *float32, f *float32, x *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·ssruAVX2(SB), NOSPLIT, $0-40
 	MOVQ    c+0(FP), AX
 	MOVQ    h+8(FP), CX
@@ -4347,42 +4053,30 @@ loop168:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -4452,42 +4146,30 @@ tail169:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -4542,7 +4224,7 @@ done170:
 	RET
 
 // func sruAVX2(c *float32, h *float32, f *float32, r *float32, wx *float32, x *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·sruAVX2(SB), NOSPLIT, $0-56
 	MOVQ    c+0(FP), AX
 	MOVQ    h+8(FP), CX
@@ -4578,42 +4260,30 @@ loop171:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -4668,42 +4338,30 @@ loop171:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y4, Y8
-	VSUBPS       Y9, Y5, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y4, Y8
+	VMOVAPS      Y5, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -4742,22 +4400,16 @@ loop171:
 	VORPS        Y7, Y5, Y5
 	VMULPS       Y2, Y2, Y6
 	VMULPS       Y3, Y3, Y7
-	VMULPS       const_bbbaf0ea<>+0(SB), Y6, Y8
-	VMULPS       const_bbbaf0ea<>+0(SB), Y7, Y9
-	VADDPS       const_3ca9134e<>+0(SB), Y8, Y8
-	VADDPS       const_3ca9134e<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_bd5c1e2d<>+0(SB), Y8, Y8
-	VADDPS       const_bd5c1e2d<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_3e088393<>+0(SB), Y8, Y8
-	VADDPS       const_3e088393<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_beaaaa99<>+0(SB), Y8, Y8
-	VADDPS       const_beaaaa99<>+0(SB), Y9, Y9
+	VBROADCASTSS const_bbbaf0ea<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y7, Y9
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y6, Y8
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3e088393<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3e088393<>+0(SB), Y7, Y9
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y6, Y8
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y7, Y9
 	VMULPS       Y6, Y8, Y6
 	VMULPS       Y7, Y9, Y7
 	VMULPS       Y2, Y6, Y6
@@ -4784,42 +4436,30 @@ loop171:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y4, Y10
-	VSUBPS       Y11, Y5, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y4, Y10
+	VMOVAPS      Y5, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -4881,42 +4521,30 @@ tail172:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -4971,42 +4599,30 @@ tail172:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y4, Y8
-	VSUBPS       Y9, Y5, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y4, Y8
+	VMOVAPS      Y5, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -5045,22 +4661,16 @@ tail172:
 	VORPS        Y7, Y5, Y5
 	VMULPS       Y2, Y2, Y6
 	VMULPS       Y3, Y3, Y7
-	VMULPS       const_bbbaf0ea<>+0(SB), Y6, Y8
-	VMULPS       const_bbbaf0ea<>+0(SB), Y7, Y9
-	VADDPS       const_3ca9134e<>+0(SB), Y8, Y8
-	VADDPS       const_3ca9134e<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_bd5c1e2d<>+0(SB), Y8, Y8
-	VADDPS       const_bd5c1e2d<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_3e088393<>+0(SB), Y8, Y8
-	VADDPS       const_3e088393<>+0(SB), Y9, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y7, Y9, Y9
-	VADDPS       const_beaaaa99<>+0(SB), Y8, Y8
-	VADDPS       const_beaaaa99<>+0(SB), Y9, Y9
+	VBROADCASTSS const_bbbaf0ea<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3ca9134e<>+0(SB), Y7, Y9
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y6, Y8
+	VFMADD213PS  const_bd5c1e2d<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3e088393<>+0(SB), Y6, Y8
+	VFMADD213PS  const_3e088393<>+0(SB), Y7, Y9
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y6, Y8
+	VFMADD213PS  const_beaaaa99<>+0(SB), Y7, Y9
 	VMULPS       Y6, Y8, Y6
 	VMULPS       Y7, Y9, Y7
 	VMULPS       Y2, Y6, Y6
@@ -5087,42 +4697,30 @@ tail172:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y4, Y10
-	VSUBPS       Y11, Y5, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y4, Y10
+	VMOVAPS      Y5, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -5169,7 +4767,7 @@ done173:
 	RET
 
 // func gatedSumAVX2(dst *float32, gi *float32, x *float32, gf *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·gatedSumAVX2(SB), NOSPLIT, $0-48
 	MOVQ    dst+0(FP), AX
 	MOVQ    gi+8(FP), CX
@@ -5204,42 +4802,30 @@ loop174:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -5284,42 +4870,30 @@ loop174:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y4, Y10
-	VSUBPS       Y11, Y5, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y4, Y10
+	VMOVAPS      Y5, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -5375,42 +4949,30 @@ tail175:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -5455,42 +5017,30 @@ tail175:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y4, Y10
-	VSUBPS       Y11, Y5, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y4, Y10
+	VMOVAPS      Y5, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -5531,7 +5081,7 @@ done176:
 	RET
 
 // func highwayAVX2(dst *float32, gate *float32, x *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·highwayAVX2(SB), NOSPLIT, $0-40
 	MOVQ    dst+0(FP), AX
 	MOVQ    gate+8(FP), CX
@@ -5565,42 +5115,30 @@ loop177:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -5664,42 +5202,30 @@ tail178:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -6844,7 +6370,7 @@ done241:
 	RET
 
 // func softmaxAVX2(x *float32, rows int, n int, stride int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·softmaxAVX2(SB), NOSPLIT, $0-32
 	MOVQ    x+0(FP), AX
 	MOVQ    rows+8(FP), CX
@@ -6915,42 +6441,30 @@ loop245:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y6, Y10
-	VSUBPS       Y11, Y7, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y6, Y10
+	VMOVAPS      Y7, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -6996,42 +6510,30 @@ tail246:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y2, Y8
-	VSUBPS       Y9, Y3, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y2, Y8
+	VMOVAPS      Y3, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -7106,7 +6608,7 @@ done250:
 	RET
 
 // func expSumAVX2(x *float32, n int, largest float32, sums *[16]float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·expSumAVX2(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         sums+24(FP), CX
@@ -7140,42 +6642,30 @@ loop251:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y6, Y10
-	VSUBPS       Y11, Y7, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y6, Y10
+	VMOVAPS      Y7, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -7219,42 +6709,30 @@ tail252:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y1, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y0, Y8
-	VSUBPS       Y9, Y1, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y0, Y8
+	VMOVAPS      Y1, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10
@@ -7644,7 +7122,7 @@ done:
 	RET
 
 // func attentionWeightsAVX2(x *float32, n int, scale float32) float32
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2, FMA3, SSE
 TEXT ·attentionWeightsAVX2(SB), NOSPLIT, $0-28
 	MOVQ         x+0(FP), AX
 	VBROADCASTSS scale+16(FP), Y0
@@ -7740,42 +7218,30 @@ loop277:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMULPS       const_3f318000<>+0(SB), Y8, Y10
-	VMULPS       const_3f318000<>+0(SB), Y9, Y11
-	VSUBPS       Y10, Y6, Y10
-	VSUBPS       Y11, Y7, Y11
-	VMULPS       const_b95e8083<>+0(SB), Y8, Y12
-	VMULPS       const_b95e8083<>+0(SB), Y9, Y13
-	VSUBPS       Y12, Y10, Y10
-	VSUBPS       Y13, Y11, Y11
-	VMULPS       const_39506967<>+0(SB), Y10, Y12
-	VMULPS       const_39506967<>+0(SB), Y11, Y13
-	VADDPS       const_3ab743ce<>+0(SB), Y12, Y12
-	VADDPS       const_3ab743ce<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3c088908<>+0(SB), Y12, Y12
-	VADDPS       const_3c088908<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3d2aa9c1<>+0(SB), Y12, Y12
-	VADDPS       const_3d2aa9c1<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3e2aaaaa<>+0(SB), Y12, Y12
-	VADDPS       const_3e2aaaaa<>+0(SB), Y13, Y13
-	VMULPS       Y10, Y12, Y12
-	VMULPS       Y11, Y13, Y13
-	VADDPS       const_3f000000<>+0(SB), Y12, Y12
-	VADDPS       const_3f000000<>+0(SB), Y13, Y13
+	VMOVAPS      Y6, Y10
+	VMOVAPS      Y7, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
 	VMULPS       Y10, Y10, Y14
 	VMULPS       Y11, Y11, Y15
-	VMULPS       Y14, Y12, Y12
-	VMULPS       Y15, Y13, Y13
-	VADDPS       Y10, Y12, Y10
-	VADDPS       Y11, Y13, Y11
-	VADDPS       const_3f800000<>+0(SB), Y10, Y10
-	VADDPS       const_3f800000<>+0(SB), Y11, Y11
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
 	VCVTPS2DQ    Y8, Y12
 	VPSRAD       $0x01, Y12, Y8
 	VPSUBD       Y8, Y12, Y12
@@ -7821,42 +7287,30 @@ tail278:
 	VMULPS       const_3fb8aa3b<>+0(SB), Y1, Y7
 	VROUNDPS     $0x08, Y6, Y6
 	VROUNDPS     $0x08, Y7, Y7
-	VMULPS       const_3f318000<>+0(SB), Y6, Y8
-	VMULPS       const_3f318000<>+0(SB), Y7, Y9
-	VSUBPS       Y8, Y0, Y8
-	VSUBPS       Y9, Y1, Y9
-	VMULPS       const_b95e8083<>+0(SB), Y6, Y10
-	VMULPS       const_b95e8083<>+0(SB), Y7, Y11
-	VSUBPS       Y10, Y8, Y8
-	VSUBPS       Y11, Y9, Y9
-	VMULPS       const_39506967<>+0(SB), Y8, Y10
-	VMULPS       const_39506967<>+0(SB), Y9, Y11
-	VADDPS       const_3ab743ce<>+0(SB), Y10, Y10
-	VADDPS       const_3ab743ce<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3c088908<>+0(SB), Y10, Y10
-	VADDPS       const_3c088908<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3d2aa9c1<>+0(SB), Y10, Y10
-	VADDPS       const_3d2aa9c1<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3e2aaaaa<>+0(SB), Y10, Y10
-	VADDPS       const_3e2aaaaa<>+0(SB), Y11, Y11
-	VMULPS       Y8, Y10, Y10
-	VMULPS       Y9, Y11, Y11
-	VADDPS       const_3f000000<>+0(SB), Y10, Y10
-	VADDPS       const_3f000000<>+0(SB), Y11, Y11
+	VMOVAPS      Y0, Y8
+	VMOVAPS      Y1, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
 	VMULPS       Y8, Y8, Y12
 	VMULPS       Y9, Y9, Y13
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y13, Y11, Y11
-	VADDPS       Y8, Y10, Y8
-	VADDPS       Y9, Y11, Y9
-	VADDPS       const_3f800000<>+0(SB), Y8, Y8
-	VADDPS       const_3f800000<>+0(SB), Y9, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
 	VCVTPS2DQ    Y6, Y10
 	VPSRAD       $0x01, Y10, Y6
 	VPSUBD       Y6, Y10, Y10

@@ -68,16 +68,19 @@ func exp32(x float32) float32 {
 	}
 	x = min(x, expHigh)
 	n := roundEven(x * expLog2e)
-	z := x - float32(n*expLn2Hi)
-	z -= float32(n * expLn2Lo)
-	p := expP0
-	p = float32(p*z) + expP1
-	p = float32(p*z) + expP2
-	p = float32(p*z) + expP3
-	p = float32(p*z) + expP4
-	p = float32(p*z) + expP5
-	p = float32(p*float32(z*z)) + z
+	z := fma32(-n, expLn2Lo, fma32(-n, expLn2Hi, x))
+	p := polynomial(z, expP0, expP1, expP2, expP3, expP4, expP5)
+	p = fma32(p, z*z, z)
 	return scale2(p+1, int32(n))
+}
+
+// polynomial evaluates c[0]·z^n + … + c[n] by Horner's rule, fused.
+func polynomial(z float32, c ...float32) float32 {
+	p := c[0]
+	for _, f := range c[1:] {
+		p = fma32(p, z, f)
+	}
+	return p
 }
 
 // scale2 returns p·2^n for n in [-126, 128], in two steps so that each power is a normal number; only the second rounds.
@@ -105,12 +108,7 @@ func tanh32(x float32) float32 {
 	a := abs32(x)
 	if a < tanhSmall {
 		z := x * x
-		p := tanhP0
-		p = float32(p*z) + tanhP1
-		p = float32(p*z) + tanhP2
-		p = float32(p*z) + tanhP3
-		p = float32(p*z) + tanhP4
-		return float32(float32(p*z)*x) + x
+		return float32(float32(polynomial(z, tanhP0, tanhP1, tanhP2, tanhP3, tanhP4)*z)*x) + x
 	}
 	t := 1 - 2/(exp32(a+a)+1)
 	return math.Float32frombits(math.Float32bits(t) | math.Float32bits(x)&signBit)
@@ -131,11 +129,7 @@ const (
 func phi32(x float32) float32 {
 	a := abs32(x)
 	t := 1 / (1 + float32(phiT*a))
-	p := phiA5
-	p = float32(p*t) + phiA4
-	p = float32(p*t) + phiA3
-	p = float32(p*t) + phiA2
-	p = float32(p*t) + phiA1
+	p := polynomial(t, phiA5, phiA4, phiA3, phiA2, phiA1)
 	tail := float32(p*t) * exp32(float32(float32(-0.5*a)*a))
 	if x < 0 {
 		return tail

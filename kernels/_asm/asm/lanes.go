@@ -163,13 +163,24 @@ func (a ISA) Accumulate(sum, x V) {
 	}
 }
 
-// Polynomial evaluates c[0]·z^n + … + c[n] by Horner's rule, every operation rounded.
+// Polynomial evaluates c[0]·z^n + … + c[n] by Horner's rule, fused.
 func (a ISA) Polynomial(z V, c ...float32) V {
-	p := a.Add(a.Mul(z, F(c[0])), F(c[1]))
-	for _, f := range c[2:] {
-		p = a.Add(a.Mul(p, z), F(f))
+	p := a.Register(F(c[0]))
+	for _, f := range c[1:] {
+		a.fma(VFMADD213PS, VFMADD213PS_BCST, F(f), z, p) // p = z·p + f
 	}
 	return p
+}
+
+// fma does a fused operation in place on d, with c in memory.
+func (a ISA) fma(op, broadcast func(...Op), c Const, x, d V) {
+	for i := range d {
+		if a == AVX512 {
+			broadcast(c.m, x[i], d[i])
+		} else {
+			op(c.m, x[i], d[i])
+		}
+	}
 }
 
 // Round rounds to the nearest integer, halves to even.
@@ -215,10 +226,14 @@ func (a ISA) Matches(predicate uint64, x, y V, bits reg.GPVirtual) {
 func (a ISA) Exp(x V) V {
 	x = a.Min(a.Register(F(89)), x)
 	n := a.Round(a.Mul(x, F(1.44269504088896341)))
-	z := a.Sub(x, a.Mul(n, F(0.693359375)))
-	z = a.Sub(z, a.Mul(n, F(-2.12194440e-4)))
+	z := a.Copy(x)
+	a.fma(VFNMADD231PS, VFNMADD231PS_BCST, F(0.693359375), n, z) // z = z - n·c
+	a.fma(VFNMADD231PS, VFNMADD231PS_BCST, F(-2.12194440e-4), n, z)
 	p := a.Polynomial(z, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-	p = a.Add(a.Mul(p, a.Mul(z, z)), z)
+	squared := a.Mul(z, z)
+	for i := range p {
+		VFMADD213PS(z[i], squared[i], p[i]) // p = z²·p + z
+	}
 	p = a.Add(p, F(1))
 	const expLow = -87.33654
 	if a == AVX512 {
