@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/sluice-mt/sluice/internal/cpu"
@@ -10,7 +11,7 @@ import (
 
 func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
 	level := cpu.Active()
-	if level == cpu.Generic || t.K == 0 {
+	if level == cpu.Generic || t.K == 0 || len(t.rows) > math.MaxUint32 {
 		dotRowsInt8Generic(y, a, aScale, t, ids, bias)
 		return
 	}
@@ -36,7 +37,7 @@ func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, t 
 
 func dotRowsFloat32(y, x, table []float32, k int, ids []int32, bias []float32) {
 	level := cpu.Active()
-	if level == cpu.Generic || k == 0 {
+	if level == cpu.Generic || k == 0 || 4*len(table) > math.MaxUint32 {
 		dotRowsFloat32Generic(y, x, table, k, ids, bias)
 		return
 	}

@@ -1907,7 +1907,7 @@ keys21:
 
 // func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, ids *int32, n int, bias *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV
-TEXT ·dotRowsInt8AVX512(SB), NOSPLIT, $128-80
+TEXT ·dotRowsInt8AVX512(SB), NOSPLIT, $64-80
 	MOVQ ids+56(FP), AX
 	MOVQ table+24(FP), CX
 	MOVQ stride+32(FP), DX
@@ -1916,181 +1916,138 @@ TEXT ·dotRowsInt8AVX512(SB), NOSPLIT, $128-80
 	MOVQ y+0(FP), DI
 
 group:
-	LEAQ        -1(SI), R8
-	MOVQ        $0x00000000, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, (SP)
-	MOVQ        $0x00000001, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 8(SP)
-	MOVQ        $0x00000002, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 16(SP)
-	MOVQ        $0x00000003, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 24(SP)
-	MOVQ        $0x00000004, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 32(SP)
-	MOVQ        $0x00000005, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 40(SP)
-	MOVQ        $0x00000006, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 48(SP)
-	MOVQ        $0x00000007, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 56(SP)
-	MOVQ        $0x00000008, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 64(SP)
-	MOVQ        $0x00000009, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 72(SP)
-	MOVQ        $0x0000000a, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 80(SP)
-	MOVQ        $0x0000000b, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 88(SP)
-	MOVQ        $0x0000000c, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 96(SP)
-	MOVQ        $0x0000000d, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 104(SP)
-	MOVQ        $0x0000000e, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 112(SP)
-	MOVQ        $0x0000000f, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 120(SP)
-	MOVQ        $0x00000010, R9
-	CMPQ        SI, R9
-	CMOVQLT     SI, R9
-	MOVL        $0xffffffff, R8
-	BZHIL       R9, R8, R8
-	KMOVW       R8, K1
-	VMOVDQU32.Z (AX), K1, Z0
-	VXORPS      Z1, Z1, Z1
-	VXORPS      Z2, Z2, Z2
-	VXORPS      Z3, Z3, Z3
-	VXORPS      Z4, Z4, Z4
-	VXORPS      Z5, Z5, Z5
-	VXORPS      Z6, Z6, Z6
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VXORPS      Z9, Z9, Z9
-	VXORPS      Z10, Z10, Z10
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VXORPS      Z13, Z13, Z13
-	VXORPS      Z14, Z14, Z14
-	VXORPS      Z15, Z15, Z15
-	VXORPS      Z16, Z16, Z16
-	XORQ        R8, R8
+	MOVQ         $0x00000010, R9
+	CMPQ         SI, R9
+	CMOVQLT      SI, R9
+	MOVL         $0xffffffff, R8
+	BZHIL        R9, R8, R8
+	KMOVW        R8, K1
+	VMOVDQU32.Z  (AX), K1, Z0
+	VPBROADCASTD DX, Z1
+	VPMULLD      Z1, Z0, Z1
+	VMOVDQU32    Z1, (SP)
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z14, Z14, Z14
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	XORQ         R8, R8
+	LEAQ         -64(DX), R9
+	CMPQ         R8, R9
+	JGE          done23
 
-bytes:
-	VMOVDQU32    (BX)(R8*1), Z17
-	MOVQ         (SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z1
-	MOVQ         8(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z2
-	MOVQ         16(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z3
-	MOVQ         24(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z4
-	MOVQ         32(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z5
-	MOVQ         40(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z6
-	MOVQ         48(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z7
-	MOVQ         56(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z8
-	MOVQ         64(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z9
-	MOVQ         72(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z10
-	MOVQ         80(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z11
-	MOVQ         88(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z12
-	MOVQ         96(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z13
-	MOVQ         104(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z14
-	MOVQ         112(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z15
-	MOVQ         120(SP), R9
-	VPDPBUSD     (R9)(R8*1), Z17, Z16
-	ADDQ         $0x00000040, R8
-	CMPQ         R8, DX
-	JLT          bytes
+bytes22:
+	VMOVDQU32 (BX)(R8*1), Z17
+	VMOVDQU32 64(BX)(R8*1), Z18
+	LEAQ      (CX)(R8*1), R10
+	MOVL      (SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z1
+	VPDPBUSD  64(R10)(R11*1), Z18, Z1
+	MOVL      4(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z2
+	VPDPBUSD  64(R10)(R11*1), Z18, Z2
+	MOVL      8(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z3
+	VPDPBUSD  64(R10)(R11*1), Z18, Z3
+	MOVL      12(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z4
+	VPDPBUSD  64(R10)(R11*1), Z18, Z4
+	MOVL      16(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z5
+	VPDPBUSD  64(R10)(R11*1), Z18, Z5
+	MOVL      20(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z6
+	VPDPBUSD  64(R10)(R11*1), Z18, Z6
+	MOVL      24(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z7
+	VPDPBUSD  64(R10)(R11*1), Z18, Z7
+	MOVL      28(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z8
+	VPDPBUSD  64(R10)(R11*1), Z18, Z8
+	MOVL      32(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z9
+	VPDPBUSD  64(R10)(R11*1), Z18, Z9
+	MOVL      36(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z10
+	VPDPBUSD  64(R10)(R11*1), Z18, Z10
+	MOVL      40(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z11
+	VPDPBUSD  64(R10)(R11*1), Z18, Z11
+	MOVL      44(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z12
+	VPDPBUSD  64(R10)(R11*1), Z18, Z12
+	MOVL      48(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z13
+	VPDPBUSD  64(R10)(R11*1), Z18, Z13
+	MOVL      52(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z14
+	VPDPBUSD  64(R10)(R11*1), Z18, Z14
+	MOVL      56(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z15
+	VPDPBUSD  64(R10)(R11*1), Z18, Z15
+	MOVL      60(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z16
+	VPDPBUSD  64(R10)(R11*1), Z18, Z16
+	ADDQ      $0x00000080, R8
+	CMPQ      R8, R9
+	JLT       bytes22
+
+done23:
+	ADDQ $0x00000040, R9
+	CMPQ R8, R9
+	JGE  done25
+
+bytes24:
+	VMOVDQU32 (BX)(R8*1), Z17
+	LEAQ      (CX)(R8*1), R10
+	MOVL      (SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z1
+	MOVL      4(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z2
+	MOVL      8(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z3
+	MOVL      12(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z4
+	MOVL      16(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z5
+	MOVL      20(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z6
+	MOVL      24(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z7
+	MOVL      28(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z8
+	MOVL      32(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z9
+	MOVL      36(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z10
+	MOVL      40(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z11
+	MOVL      44(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z12
+	MOVL      48(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z13
+	MOVL      52(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z14
+	MOVL      56(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z15
+	MOVL      60(SP), R11
+	VPDPBUSD  (R10)(R11*1), Z17, Z16
+	ADDQ      $0x00000040, R8
+	CMPQ      R8, R9
+	JLT       bytes24
+
+done25:
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
 	VPADDD       Z1, Z17, Z17
@@ -2151,13 +2108,13 @@ bytes:
 	MOVQ         bias+72(FP), R8
 	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias22
+	JZ           noBias26
 	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
 	VPGATHERDD   (R8)(Z0*4), K2, Z1
 	VMOVAPS      Z1, Z1
 
-noBias22:
+noBias26:
 	VADDPS  Z1, Z3, Z3
 	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
@@ -2169,7 +2126,7 @@ noBias22:
 
 // func dotRowsFloat32AVX512(y *float32, x *float32, table *float32, stride int, ids *int32, n int, bias *float32)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
-TEXT ·dotRowsFloat32AVX512(SB), NOSPLIT, $128-56
+TEXT ·dotRowsFloat32AVX512(SB), NOSPLIT, $64-56
 	MOVQ ids+32(FP), AX
 	MOVQ table+16(FP), CX
 	MOVQ stride+24(FP), DX
@@ -2178,190 +2135,81 @@ TEXT ·dotRowsFloat32AVX512(SB), NOSPLIT, $128-56
 	MOVQ y+0(FP), DI
 
 group:
-	LEAQ        -1(SI), R8
-	MOVQ        $0x00000000, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, (SP)
-	MOVQ        $0x00000001, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 8(SP)
-	MOVQ        $0x00000002, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 16(SP)
-	MOVQ        $0x00000003, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 24(SP)
-	MOVQ        $0x00000004, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 32(SP)
-	MOVQ        $0x00000005, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 40(SP)
-	MOVQ        $0x00000006, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 48(SP)
-	MOVQ        $0x00000007, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 56(SP)
-	MOVQ        $0x00000008, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 64(SP)
-	MOVQ        $0x00000009, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 72(SP)
-	MOVQ        $0x0000000a, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 80(SP)
-	MOVQ        $0x0000000b, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 88(SP)
-	MOVQ        $0x0000000c, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 96(SP)
-	MOVQ        $0x0000000d, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 104(SP)
-	MOVQ        $0x0000000e, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 112(SP)
-	MOVQ        $0x0000000f, R9
-	CMPQ        R9, R8
-	CMOVQGT     R8, R9
-	MOVLQSX     (AX)(R9*4), R9
-	IMULQ       DX, R9
-	ADDQ        CX, R9
-	MOVQ        R9, 120(SP)
-	MOVQ        $0x00000010, R9
-	CMPQ        SI, R9
-	CMOVQLT     SI, R9
-	MOVL        $0xffffffff, R8
-	BZHIL       R9, R8, R8
-	KMOVW       R8, K1
-	VMOVDQU32.Z (AX), K1, Z0
-	VXORPS      Z1, Z1, Z1
-	VXORPS      Z2, Z2, Z2
-	VXORPS      Z3, Z3, Z3
-	VXORPS      Z4, Z4, Z4
-	VXORPS      Z5, Z5, Z5
-	VXORPS      Z6, Z6, Z6
-	VXORPS      Z7, Z7, Z7
-	VXORPS      Z8, Z8, Z8
-	VXORPS      Z9, Z9, Z9
-	VXORPS      Z10, Z10, Z10
-	VXORPS      Z11, Z11, Z11
-	VXORPS      Z12, Z12, Z12
-	VXORPS      Z13, Z13, Z13
-	VXORPS      Z14, Z14, Z14
-	VXORPS      Z15, Z15, Z15
-	VXORPS      Z16, Z16, Z16
-	MOVQ        DX, R9
-	ANDQ        $-64, R9
-	XORQ        R8, R8
-	CMPQ        R8, R9
-	JGE         tail24
+	MOVQ         $0x00000010, R9
+	CMPQ         SI, R9
+	CMOVQLT      SI, R9
+	MOVL         $0xffffffff, R8
+	BZHIL        R9, R8, R8
+	KMOVW        R8, K1
+	VMOVDQU32.Z  (AX), K1, Z0
+	VPBROADCASTD DX, Z1
+	VPMULLD      Z1, Z0, Z1
+	VMOVDQU32    Z1, (SP)
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z14, Z14, Z14
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	MOVQ         DX, R9
+	ANDQ         $-64, R9
+	XORQ         R8, R8
+	CMPQ         R8, R9
+	JGE          tail28
 
-loop23:
+loop27:
 	VMOVUPS     (BX)(R8*1), Z17
-	MOVQ        (SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z1
-	MOVQ        8(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z2
-	MOVQ        16(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z3
-	MOVQ        24(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z4
-	MOVQ        32(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z5
-	MOVQ        40(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z6
-	MOVQ        48(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z7
-	MOVQ        56(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z8
-	MOVQ        64(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z9
-	MOVQ        72(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z10
-	MOVQ        80(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z11
-	MOVQ        88(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z12
-	MOVQ        96(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z13
-	MOVQ        104(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z14
-	MOVQ        112(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z15
-	MOVQ        120(SP), R10
-	VFMADD231PS (R10)(R8*1), Z17, Z16
+	LEAQ        (CX)(R8*1), R10
+	MOVL        (SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z1
+	MOVL        4(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z2
+	MOVL        8(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z3
+	MOVL        12(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z4
+	MOVL        16(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z5
+	MOVL        20(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z6
+	MOVL        24(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z7
+	MOVL        28(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z8
+	MOVL        32(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z9
+	MOVL        36(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z10
+	MOVL        40(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z11
+	MOVL        44(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z12
+	MOVL        48(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z13
+	MOVL        52(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z14
+	MOVL        56(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z15
+	MOVL        60(SP), R11
+	VFMADD231PS (R10)(R11*1), Z17, Z16
 	ADDQ        $0x00000040, R8
 	CMPQ        R8, R9
-	JLT         loop23
+	JLT         loop27
 
-tail24:
+tail28:
 	MOVQ        DX, R10
 	SUBQ        R9, R10
-	JZ          done25
+	JZ          done29
 	SHRQ        $0x02, R10
 	MOVQ        $0x00000010, R9
 	CMPQ        R10, R9
@@ -2370,40 +2218,41 @@ tail24:
 	BZHIL       R9, R10, R10
 	KMOVW       R10, K2
 	VMOVUPS.Z   (BX)(R8*1), K2, Z17
-	MOVQ        (SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z1
-	MOVQ        8(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z2
-	MOVQ        16(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z3
-	MOVQ        24(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z4
-	MOVQ        32(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z5
-	MOVQ        40(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z6
-	MOVQ        48(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z7
-	MOVQ        56(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z8
-	MOVQ        64(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z9
-	MOVQ        72(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z10
-	MOVQ        80(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z11
-	MOVQ        88(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z12
-	MOVQ        96(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z13
-	MOVQ        104(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z14
-	MOVQ        112(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z15
-	MOVQ        120(SP), R9
-	VFMADD231PS (R9)(R8*1), Z17, K2, Z16
+	LEAQ        (CX)(R8*1), R8
+	MOVL        (SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z1
+	MOVL        4(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z2
+	MOVL        8(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z3
+	MOVL        12(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z4
+	MOVL        16(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z5
+	MOVL        20(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z6
+	MOVL        24(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z7
+	MOVL        28(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z8
+	MOVL        32(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z9
+	MOVL        36(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z10
+	MOVL        40(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z11
+	MOVL        44(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z12
+	MOVL        48(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z13
+	MOVL        52(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z14
+	MOVL        56(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z15
+	MOVL        60(SP), R9
+	VFMADD231PS (R8)(R9*1), Z17, K2, Z16
 
-done25:
+done29:
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
 	VADDPS       Z1, Z17, Z17
@@ -2452,13 +2301,13 @@ done25:
 	MOVQ         bias+48(FP), R8
 	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias26
+	JZ           noBias30
 	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
 	VPGATHERDD   (R8)(Z0*4), K2, Z1
 	VMOVAPS      Z1, Z1
 
-noBias26:
+noBias30:
 	VADDPS  Z1, Z3, Z3
 	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
@@ -2476,9 +2325,9 @@ TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
 	MOVQ ids+24(FP), BX
 	MOVQ stride+32(FP), SI
 
-group27:
+group31:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next28
+	JLT     next32
 	MOVLQSX (BX), DI
 	IMULQ   SI, DI
 	ADDQ    DX, DI
@@ -2497,7 +2346,7 @@ group27:
 	VPXOR   Y3, Y3, Y3
 	XORQ    CX, CX
 
-bytes29:
+bytes33:
 	VPMOVZXBW    (AX)(CX*1), Y4
 	VPMOVSXBW    (DI)(CX*1), Y5
 	VPMADDWD     Y4, Y5, Y5
@@ -2513,7 +2362,7 @@ bytes29:
 	VPADDD       Y5, Y3, Y3
 	ADDQ         $0x10, CX
 	CMPQ         CX, SI
-	JLT          bytes29
+	JLT          bytes33
 	VPHADDD      Y1, Y0, Y0
 	VPHADDD      Y3, Y2, Y2
 	VPHADDD      Y2, Y0, Y0
@@ -2524,26 +2373,26 @@ bytes29:
 	ADDQ         $0x00000010, BX
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group27
+	JMP          group31
 
-next28:
-group30:
+next32:
+group34:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next31
+	JLT     next35
 	MOVLQSX (BX), DI
 	IMULQ   SI, DI
 	ADDQ    DX, DI
 	VPXOR   Y0, Y0, Y0
 	XORQ    CX, CX
 
-bytes32:
+bytes36:
 	VPMOVZXBW    (AX)(CX*1), Y1
 	VPMOVSXBW    (DI)(CX*1), Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
 	ADDQ         $0x10, CX
 	CMPQ         CX, SI
-	JLT          bytes32
+	JLT          bytes36
 	VPHADDD      Y0, Y0, Y0
 	VPHADDD      Y0, Y0, Y0
 	MOVQ         y+0(FP), CX
@@ -2553,9 +2402,9 @@ bytes32:
 	ADDQ         $0x00000004, BX
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group30
+	JMP          group34
 
-next31:
+next35:
 	VZEROUPPER
 	RET
 
@@ -2576,9 +2425,9 @@ TEXT ·dotsFloat32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    ids+24(FP), DI
 	MOVQ    stride+32(FP), R8
 
-group33:
+group37:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next34
+	JLT     next38
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -2601,9 +2450,9 @@ group33:
 	VXORPS  Y9, Y9, Y9
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail36
+	JGE     tail40
 
-loop35:
+loop39:
 	VMOVUPS     (AX)(BX*4), Y10
 	VMOVUPS     32(AX)(BX*4), Y11
 	VFMADD231PS (R9)(BX*4), Y10, Y2
@@ -2616,11 +2465,11 @@ loop35:
 	VFMADD231PS 32(R12)(BX*4), Y11, Y9
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop35
+	JLT         loop39
 
-tail36:
+tail40:
 	CMPQ        BX, CX
-	JGE         done37
+	JGE         done41
 	VMASKMOVPS  (AX)(BX*4), Y0, Y10
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
 	VMASKMOVPS  (R9)(BX*4), Y0, Y12
@@ -2656,7 +2505,7 @@ tail36:
 	VFMADD231PS Y13, Y11, Y10
 	VBLENDVPS   Y1, Y10, Y9, Y9
 
-done37:
+done41:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -2683,12 +2532,12 @@ done37:
 	ADDQ         $0x00000010, DI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group33
+	JMP          group37
 
-next34:
-group38:
+next38:
+group42:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next39
+	JLT     next43
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -2696,20 +2545,20 @@ group38:
 	VXORPS  Y3, Y3, Y3
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail41
+	JGE     tail45
 
-loop40:
+loop44:
 	VMOVUPS     (AX)(BX*4), Y4
 	VMOVUPS     32(AX)(BX*4), Y5
 	VFMADD231PS (R9)(BX*4), Y4, Y2
 	VFMADD231PS 32(R9)(BX*4), Y5, Y3
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop40
+	JLT         loop44
 
-tail41:
+tail45:
 	CMPQ        BX, CX
-	JGE         done42
+	JGE         done46
 	VMASKMOVPS  (AX)(BX*4), Y0, Y4
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
 	VMASKMOVPS  (R9)(BX*4), Y0, Y6
@@ -2721,7 +2570,7 @@ tail41:
 	VFMADD231PS Y7, Y5, Y4
 	VBLENDVPS   Y1, Y4, Y3, Y3
 
-done42:
+done46:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -2734,9 +2583,9 @@ done42:
 	ADDQ         $0x00000004, DI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group38
+	JMP          group42
 
-next39:
+next43:
 	VZEROUPPER
 	RET
 
@@ -2791,15 +2640,15 @@ TEXT ·valuesAVX2(SB), NOSPLIT, $0-52
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail44
+	JGE     tail48
 
-loop43:
+loop47:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+24(FP), R9
 	XORQ   R8, R8
 
-keys45:
+keys49:
 	MOVLQSX      (R9)(R8*4), R10
 	LEAQ         (CX)(R10*4), R10
 	VBROADCASTSS (DX)(R8*4), Y4
@@ -2808,7 +2657,7 @@ keys45:
 	VFMADD231PS  32(R10)(DI*4), Y5, Y3
 	INCQ         R8
 	CMPQ         R8, nk+32(FP)
-	JLT          keys45
+	JLT          keys49
 	VBROADCASTSS inverse+48(FP), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
@@ -2817,17 +2666,17 @@ keys45:
 	VMOVUPS      Y3, 32(AX)(DI*4)
 	ADDQ         $0x10, DI
 	CMPQ         DI, SI
-	JLT          loop43
+	JLT          loop47
 
-tail44:
+tail48:
 	CMPQ   DI, BX
-	JGE    done46
+	JGE    done50
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+24(FP), SI
 	XORQ   BX, BX
 
-keys47:
+keys51:
 	MOVLQSX      (SI)(BX*4), R8
 	LEAQ         (CX)(R8*4), R8
 	VBROADCASTSS (DX)(BX*4), Y4
@@ -2842,7 +2691,7 @@ keys47:
 	VBLENDVPS    Y1, Y4, Y3, Y3
 	INCQ         BX
 	CMPQ         BX, nk+32(FP)
-	JLT          keys47
+	JLT          keys51
 	VBROADCASTSS inverse+48(FP), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
@@ -2850,6 +2699,6 @@ keys47:
 	VMASKMOVPS   Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(DI*4)
 
-done46:
+done50:
 	VZEROUPPER
 	RET

@@ -54,11 +54,13 @@ func tileScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32,
 func tileValues64AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
 
 // dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.
+// The table has less than 4 GiB.
 //
 //go:noescape
 func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, ids *int32, n int, bias *float32)
 
 // dotRowsFloat32AVX512 computes dotRowsFloat32Generic for n >= 1 ids. stride is in bytes: 4 times the elements of a row, of which there is one at least. bias may be nil.
+// The table has less than 4 GiB.
 //
 //go:noescape
 func dotRowsFloat32AVX512(y *float32, x *float32, table *float32, stride int, ids *int32, n int, bias *float32)

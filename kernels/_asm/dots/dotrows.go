@@ -8,40 +8,36 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
 
-// chosen16 computes the sums of 16 rows of a table that ids choose. The addresses of the rows are kept on the stack,
-// since there are more of them than registers.
+// chosen16 computes the sums of 16 rows of a table that ids choose:
 //
 //	sums[j] = Σ_d a[d]·table[ids[j]][d], 64 bytes of each row at a time
+//
+// Where the rows start is kept on the stack, since there are more of them than registers.
 type chosen16 struct {
 	ids, table, stride reg.GPVirtual // stride: bytes from row to row
-	rows               Mem           // 16 addresses
+	offsets            Mem           // 16 words: bytes from the table to the rows
 }
 
 func newChosen16() *chosen16 {
-	return &chosen16{ids: asm.Int("ids"), table: asm.Int("table"), stride: asm.Int("stride"), rows: AllocLocal(16 * 8)}
+	return &chosen16{ids: asm.Int("ids"), table: asm.Int("table"), stride: asm.Int("stride"), offsets: AllocLocal(16 * 4)}
 }
 
-// addresses fills in the addresses of the next 16 rows. Of a last group, the missing ones are the last row again.
-func (c *chosen16) addresses(n reg.GPVirtual) {
-	last, index, address := GP64(), GP64(), GP64()
-	LEAQ(Mem{Base: n, Disp: -1}, last)
-	for j := range 16 {
-		MOVQ(U32(j), index)
-		CMPQ(index, last)
-		CMOVQGT(last, index)
-		MOVLQSX(Mem{Base: c.ids, Index: index, Scale: 4}, address)
-		IMULQ(c.stride, address)
-		ADDQ(c.table, address)
-		MOVQ(address, c.rows.Offset(8*j))
-	}
+// place computes where the rows of ids start.
+func (c *chosen16) place(ids reg.VecVirtual) {
+	strides, offsets := ZMM(), ZMM()
+	VPBROADCASTD(c.stride.As32(), strides)
+	VPMULLD(strides, ids, offsets)
+	VMOVDQU32(offsets, c.offsets)
 }
 
-// each calls body with the memory of 64 bytes at offset d of each row.
+// each calls body with the memory of each row at byte d.
 func (c *chosen16) each(d reg.GPVirtual, body func(j int, m Mem)) {
+	column := GP64()
+	LEAQ(Mem{Base: c.table, Index: d, Scale: 1}, column)
 	for j := range 16 {
-		row := GP64()
-		MOVQ(c.rows.Offset(8*j), row)
-		body(j, Mem{Base: row, Index: d, Scale: 1})
+		offset := GP64()
+		MOVL(c.offsets.Offset(4*j), offset.As32())
+		body(j, Mem{Base: column, Index: offset, Scale: 1})
 	}
 }
 
@@ -78,9 +74,9 @@ func gather(base reg.Register, ids reg.VecVirtual, lanes reg.OpmaskVirtual) reg.
 func (c *chosen16) groups(body func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual) {
 	n, y := asm.Int("n"), asm.Int("y")
 	Label("group")
-	c.addresses(n)
 	lanes, ids := mask(n), ZMM()
-	VMOVDQU32_Z(Mem{Base: c.ids}, lanes, ids)
+	VMOVDQU32_Z(Mem{Base: c.ids}, lanes, ids) // row 0 stands in for those that are missing of a last group
+	c.place(ids)
 	result := body(lanes, ids)
 	noBias := asm.Unique("noBias")
 	bias, biases := asm.Int("bias"), asm.AVX512.Zero()[0]
@@ -102,19 +98,13 @@ func (c *chosen16) groups(body func(lanes reg.OpmaskVirtual, ids reg.VecVirtual)
 func dotRowsInt8AVX512() {
 	asm.Kernel("dotRowsInt8AVX512", "func(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, "+
 		"ids *int32, n int, bias *float32)",
-		"dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.")
+		"dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.",
+		"The table has less than 4 GiB.")
 	c := newChosen16()
 	a := asm.Int("a")
 	c.groups(func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual {
-		sums, d := zeros(16), GP64()
-		XORQ(d, d)
-		Label("bytes")
-		activations := ZMM()
-		VMOVDQU32(Mem{Base: a, Index: d, Scale: 1}, activations)
-		c.each(d, func(j int, m Mem) { VPDPBUSD(m, activations, sums[j]) })
-		ADDQ(U32(64), d)
-		CMPQ(d, c.stride)
-		JLT(LabelRef("bytes"))
+		sums := zeros(16)
+		c.bytes(a, sums)
 		v := asm.SumEach(VPADDD, sums)[0]
 		VPADDD(gather(asm.Int("corrections"), ids, lanes), v, v)
 		VCVTDQ2PS(v, v)
@@ -125,10 +115,41 @@ func dotRowsInt8AVX512() {
 	})
 }
 
+// bytes adds the products of a with 16 rows, 128 bytes at a time, then 64.
+func (c *chosen16) bytes(a reg.GPVirtual, sums []reg.VecVirtual) {
+	d, end := GP64(), GP64()
+	XORQ(d, d)
+	LEAQ(Mem{Base: c.stride, Disp: -64}, end)
+	for _, step := range []int{128, 64} {
+		loop, done := asm.Unique("bytes"), asm.Unique("done")
+		if step == 64 {
+			ADDQ(U32(64), end)
+		}
+		CMPQ(d, end)
+		JGE(LabelRef(done))
+		Label(loop)
+		var activations []reg.VecVirtual
+		for at := 0; at < step; at += 64 {
+			activations = append(activations, ZMM())
+			VMOVDQU32(Mem{Base: a, Index: d, Scale: 1, Disp: at}, activations[at/64])
+		}
+		c.each(d, func(j int, m Mem) {
+			for i, v := range activations {
+				VPDPBUSD(m.Offset(64*i), v, sums[j])
+			}
+		})
+		ADDQ(U32(step), d)
+		CMPQ(d, end)
+		JLT(LabelRef(loop))
+		Label(done)
+	}
+}
+
 // dotRowsFloat32AVX512 computes y = Σ x·row + bias with striped sums.
 func dotRowsFloat32AVX512() {
 	asm.Kernel("dotRowsFloat32AVX512", "func(y, x, table *float32, stride int, ids *int32, n int, bias *float32)",
-		"dotRowsFloat32AVX512 computes dotRowsFloat32Generic for n >= 1 ids. stride is in bytes: 4 times the elements of a row, of which there is one at least. bias may be nil.")
+		"dotRowsFloat32AVX512 computes dotRowsFloat32Generic for n >= 1 ids. stride is in bytes: 4 times the elements of a row, of which there is one at least. bias may be nil.",
+		"The table has less than 4 GiB.")
 	c := newChosen16()
 	x := asm.Int("x")
 	c.groups(func(reg.OpmaskVirtual, reg.VecVirtual) reg.VecVirtual {
