@@ -1470,124 +1470,630 @@ done42:
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·layerNormAVX512(SB), NOSPLIT, $0-60
 	MOVQ       n+48(FP), AX
-	MOVQ       dst+0(FP), CX
-	MOVQ       x+8(FP), DX
-	MOVQ       residual+16(FP), BX
-	MOVQ       scale+24(FP), SI
-	MOVQ       AX, DI
-	ANDQ       $0x0f, DI
-	MOVL       $0xffffffff, R8
-	BZHIL      DI, R8, R8
-	KMOVW      R8, K1
-	MOVQ       AX, DI
-	ANDQ       $-16, DI
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	MOVL       $0xffffffff, BX
+	BZHIL      DX, BX, BX
+	KMOVW      BX, K1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
 	VXORPS     X0, X0, X0
 	VCVTSI2SSQ AX, X0, X0
+	SUBQ       $0x00000002, rows+40(FP)
+	JLT        single
 
-row:
+pair:
+	MOVQ   n+48(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (SI)(BX*1), R9
+	LEAQ   (DI)(BX*1), R10
+	LEAQ   (R8)(BX*1), R11
 	VXORPS Z1, Z1, Z1
-	TESTQ  BX, BX
+	VXORPS Z2, Z2, Z2
+	TESTQ  R8, R8
 	JZ     alone43
-	XORQ   R8, R8
-	LEAQ   -63(DI), R9
-	CMPQ   R8, R9
+	XORQ   BX, BX
+	LEAQ   -63(DX), R12
+	CMPQ   BX, R12
 	JGE    rest46
 
 turn45:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS (BX)(R8*4), Z3
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS (R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (R9)(BX*4)
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, (CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	VMOVUPS 64(DX)(R8*4), Z2
-	VMOVUPS 64(BX)(R8*4), Z3
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS 64(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 64(R10)(BX*4), Z3
+	VMOVUPS 64(R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(R9)(BX*4)
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, 64(CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	VMOVUPS 128(DX)(R8*4), Z2
-	VMOVUPS 128(BX)(R8*4), Z3
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS 128(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 128(R10)(BX*4), Z3
+	VMOVUPS 128(R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(R9)(BX*4)
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, 128(CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	VMOVUPS 192(DX)(R8*4), Z2
-	VMOVUPS 192(BX)(R8*4), Z3
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS 192(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 192(R10)(BX*4), Z3
+	VMOVUPS 192(R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(R9)(BX*4)
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, 192(CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
+	ADDQ    $0x40, BX
+	CMPQ    BX, R12
 	JLT     turn45
 
 rest46:
-	CMPQ R8, DI
+	CMPQ BX, DX
 	JGE  tail48
 
 loop47:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS (BX)(R8*4), Z3
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS (R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (R9)(BX*4)
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, (CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
 	JLT     loop47
 
 tail48:
-	CMPQ      R8, AX
+	CMPQ      BX, AX
 	JGE       done49
-	VMOVUPS.Z (DX)(R8*4), K1, Z2
-	VMOVUPS.Z (BX)(R8*4), K1, Z3
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS.Z (R8)(BX*4), K1, Z4
+	VADDPS    Z4, Z3, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VADDPS    Z3, Z1, Z1
+	VMOVUPS.Z (R10)(BX*4), K1, Z3
+	VMOVUPS.Z (R11)(BX*4), K1, Z4
+	VADDPS    Z4, Z3, Z3
+	VMOVUPS   Z3, K1, (R9)(BX*4)
 	VADDPS    Z3, Z2, Z2
-	VMOVUPS   Z2, K1, (CX)(R8*4)
-	VADDPS    Z2, Z1, Z1
 
 done49:
 	JMP summed44
 
 alone43:
-	XORQ R8, R8
-	LEAQ -63(DI), R9
-	CMPQ R8, R9
+	XORQ BX, BX
+	LEAQ -63(DX), R11
+	CMPQ BX, R11
 	JGE  rest51
 
 turn50:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS Z2, (CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	VMOVUPS 64(DX)(R8*4), Z2
-	VMOVUPS Z2, 64(CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	VMOVUPS 128(DX)(R8*4), Z2
-	VMOVUPS Z2, 128(CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	VMOVUPS 192(DX)(R8*4), Z2
-	VMOVUPS Z2, 192(CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 64(R10)(BX*4), Z3
+	VMOVUPS Z3, 64(R9)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 128(R10)(BX*4), Z3
+	VMOVUPS Z3, 128(R9)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 192(R10)(BX*4), Z3
+	VMOVUPS Z3, 192(R9)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, BX
+	CMPQ    BX, R11
 	JLT     turn50
 
 rest51:
-	CMPQ R8, DI
+	CMPQ BX, DX
 	JGE  tail53
 
 loop52:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS Z2, (CX)(R8*4)
-	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
 	JLT     loop52
 
 tail53:
-	CMPQ      R8, AX
+	CMPQ      BX, AX
 	JGE       done54
-	VMOVUPS.Z (DX)(R8*4), K1, Z2
-	VMOVUPS   Z2, K1, (CX)(R8*4)
-	VADDPS    Z2, Z1, Z1
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VADDPS    Z3, Z1, Z1
+	VMOVUPS.Z (R10)(BX*4), K1, Z3
+	VMOVUPS   Z3, K1, (R9)(BX*4)
+	VADDPS    Z3, Z2, Z2
 
 done54:
 summed44:
+	VEXTRACTF64X4 $0x01, Z1, Y3
+	VADDPS        Y3, Y1, Y3
+	VEXTRACTF32X4 $0x01, Y3, X1
+	VADDPS        X1, X3, X1
+	VPERMILPS     $0x4e, X1, X3
+	VADDPS        X3, X1, X1
+	VPERMILPS     $0xb1, X1, X3
+	VADDPS        X3, X1, X1
+	VDIVSS        X0, X1, X1
+	VBROADCASTSS  X1, Z1
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y3
+	VEXTRACTF32X4 $0x01, Y3, X2
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VPERMILPS     $0xb1, X2, X3
+	VADDPS        X3, X2, X2
+	VDIVSS        X0, X2, X2
+	VBROADCASTSS  X2, Z2
+	VXORPS        Z3, Z3, Z3
+	VXORPS        Z4, Z4, Z4
+	XORQ          BX, BX
+	LEAQ          -63(DX), R10
+	CMPQ          BX, R10
+	JGE           rest56
+
+turn55:
+	VMOVUPS (SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R9)(BX*4), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 64(SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 64(R9)(BX*4), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 128(SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 128(R9)(BX*4), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 192(SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 192(R9)(BX*4), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R10
+	JLT     turn55
+
+rest56:
+	CMPQ BX, DX
+	JGE  tail58
+
+loop57:
+	VMOVUPS (SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R9)(BX*4), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop57
+
+tail58:
+	CMPQ      BX, AX
+	JGE       done59
+	VMOVUPS.Z (SI)(BX*4), K1, Z5
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z5, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z3, Z3
+	VMOVUPS.Z (R9)(BX*4), K1, Z5
+	VSUBPS    Z2, Z5, Z5
+	VMULPS    Z5, Z5, Z5
+	VMOVAPS.Z Z5, K1, Z5
+	VADDPS    Z5, Z4, Z4
+
+done59:
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPS        Y5, Y3, Y5
+	VEXTRACTF32X4 $0x01, Y5, X3
+	VADDPS        X3, X5, X3
+	VPERMILPS     $0x4e, X3, X5
+	VADDPS        X5, X3, X3
+	VPERMILPS     $0xb1, X3, X5
+	VADDPS        X5, X3, X3
+	VDIVSS        X0, X3, X3
+	VADDSS        eps+56(FP), X3, X3
+	VSQRTSS       X3, X3, X3
+	VMOVSS        const_3f800000<>+0(SB), X5
+	VDIVSS        X3, X5, X3
+	VBROADCASTSS  X3, Z3
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VADDPS        Y5, Y4, Y5
+	VEXTRACTF32X4 $0x01, Y5, X4
+	VADDPS        X4, X5, X4
+	VPERMILPS     $0x4e, X4, X5
+	VADDPS        X5, X4, X4
+	VPERMILPS     $0xb1, X4, X5
+	VADDPS        X5, X4, X4
+	VDIVSS        X0, X4, X4
+	VADDSS        eps+56(FP), X4, X4
+	VSQRTSS       X4, X4, X4
+	VMOVSS        const_3f800000<>+0(SB), X5
+	VDIVSS        X4, X5, X4
+	VBROADCASTSS  X4, Z4
+	MOVQ          bias+32(FP), R10
+	TESTQ         R10, R10
+	JZ            plain60
+	XORQ          BX, BX
+	LEAQ          -63(DX), R11
+	CMPQ          BX, R11
+	JGE           rest63
+
+turn62:
+	VMOVUPS (CX)(BX*4), Z5
+	VMOVUPS (R10)(BX*4), Z6
+	VMOVUPS (SI)(BX*4), Z7
+	VSUBPS  Z1, Z7, Z7
+	VMULPS  Z3, Z7, Z7
+	VMULPS  Z5, Z7, Z7
+	VADDPS  Z6, Z7, Z7
+	VMOVUPS Z7, (SI)(BX*4)
+	VMOVUPS (R9)(BX*4), Z7
+	VSUBPS  Z2, Z7, Z7
+	VMULPS  Z4, Z7, Z7
+	VMULPS  Z5, Z7, Z5
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Z5
+	VMOVUPS 64(R10)(BX*4), Z6
+	VMOVUPS 64(SI)(BX*4), Z7
+	VSUBPS  Z1, Z7, Z7
+	VMULPS  Z3, Z7, Z7
+	VMULPS  Z5, Z7, Z7
+	VADDPS  Z6, Z7, Z7
+	VMOVUPS Z7, 64(SI)(BX*4)
+	VMOVUPS 64(R9)(BX*4), Z7
+	VSUBPS  Z2, Z7, Z7
+	VMULPS  Z4, Z7, Z7
+	VMULPS  Z5, Z7, Z5
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 64(R9)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Z5
+	VMOVUPS 128(R10)(BX*4), Z6
+	VMOVUPS 128(SI)(BX*4), Z7
+	VSUBPS  Z1, Z7, Z7
+	VMULPS  Z3, Z7, Z7
+	VMULPS  Z5, Z7, Z7
+	VADDPS  Z6, Z7, Z7
+	VMOVUPS Z7, 128(SI)(BX*4)
+	VMOVUPS 128(R9)(BX*4), Z7
+	VSUBPS  Z2, Z7, Z7
+	VMULPS  Z4, Z7, Z7
+	VMULPS  Z5, Z7, Z5
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 128(R9)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Z5
+	VMOVUPS 192(R10)(BX*4), Z6
+	VMOVUPS 192(SI)(BX*4), Z7
+	VSUBPS  Z1, Z7, Z7
+	VMULPS  Z3, Z7, Z7
+	VMULPS  Z5, Z7, Z7
+	VADDPS  Z6, Z7, Z7
+	VMOVUPS Z7, 192(SI)(BX*4)
+	VMOVUPS 192(R9)(BX*4), Z7
+	VSUBPS  Z2, Z7, Z7
+	VMULPS  Z4, Z7, Z7
+	VMULPS  Z5, Z7, Z5
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 192(R9)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R11
+	JLT     turn62
+
+rest63:
+	CMPQ BX, DX
+	JGE  tail65
+
+loop64:
+	VMOVUPS (CX)(BX*4), Z5
+	VMOVUPS (R10)(BX*4), Z6
+	VMOVUPS (SI)(BX*4), Z7
+	VSUBPS  Z1, Z7, Z7
+	VMULPS  Z3, Z7, Z7
+	VMULPS  Z5, Z7, Z7
+	VADDPS  Z6, Z7, Z7
+	VMOVUPS Z7, (SI)(BX*4)
+	VMOVUPS (R9)(BX*4), Z7
+	VSUBPS  Z2, Z7, Z7
+	VMULPS  Z4, Z7, Z7
+	VMULPS  Z5, Z7, Z5
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop64
+
+tail65:
+	CMPQ      BX, AX
+	JGE       done66
+	VMOVUPS.Z (CX)(BX*4), K1, Z5
+	VMOVUPS.Z (R10)(BX*4), K1, Z6
+	VMOVUPS.Z (SI)(BX*4), K1, Z7
+	VSUBPS    Z1, Z7, Z1
+	VMULPS    Z3, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VADDPS    Z6, Z1, Z1
+	VMOVUPS   Z1, K1, (SI)(BX*4)
+	VMOVUPS.Z (R9)(BX*4), K1, Z1
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z4, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VADDPS    Z6, Z1, Z1
+	VMOVUPS   Z1, K1, (R9)(BX*4)
+
+done66:
+	JMP normalised61
+
+plain60:
+	XORQ BX, BX
+	LEAQ -63(DX), R10
+	CMPQ BX, R10
+	JGE  rest68
+
+turn67:
+	VMOVUPS (CX)(BX*4), Z5
+	VMOVUPS (SI)(BX*4), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z3, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMOVUPS Z6, (SI)(BX*4)
+	VMOVUPS (R9)(BX*4), Z6
+	VSUBPS  Z2, Z6, Z6
+	VMULPS  Z4, Z6, Z6
+	VMULPS  Z5, Z6, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Z5
+	VMOVUPS 64(SI)(BX*4), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z3, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMOVUPS Z6, 64(SI)(BX*4)
+	VMOVUPS 64(R9)(BX*4), Z6
+	VSUBPS  Z2, Z6, Z6
+	VMULPS  Z4, Z6, Z6
+	VMULPS  Z5, Z6, Z5
+	VMOVUPS Z5, 64(R9)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Z5
+	VMOVUPS 128(SI)(BX*4), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z3, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMOVUPS Z6, 128(SI)(BX*4)
+	VMOVUPS 128(R9)(BX*4), Z6
+	VSUBPS  Z2, Z6, Z6
+	VMULPS  Z4, Z6, Z6
+	VMULPS  Z5, Z6, Z5
+	VMOVUPS Z5, 128(R9)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Z5
+	VMOVUPS 192(SI)(BX*4), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z3, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMOVUPS Z6, 192(SI)(BX*4)
+	VMOVUPS 192(R9)(BX*4), Z6
+	VSUBPS  Z2, Z6, Z6
+	VMULPS  Z4, Z6, Z6
+	VMULPS  Z5, Z6, Z5
+	VMOVUPS Z5, 192(R9)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R10
+	JLT     turn67
+
+rest68:
+	CMPQ BX, DX
+	JGE  tail70
+
+loop69:
+	VMOVUPS (CX)(BX*4), Z5
+	VMOVUPS (SI)(BX*4), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z3, Z6, Z6
+	VMULPS  Z5, Z6, Z6
+	VMOVUPS Z6, (SI)(BX*4)
+	VMOVUPS (R9)(BX*4), Z6
+	VSUBPS  Z2, Z6, Z6
+	VMULPS  Z4, Z6, Z6
+	VMULPS  Z5, Z6, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop69
+
+tail70:
+	CMPQ      BX, AX
+	JGE       done71
+	VMOVUPS.Z (CX)(BX*4), K1, Z5
+	VMOVUPS.Z (SI)(BX*4), K1, Z6
+	VSUBPS    Z1, Z6, Z1
+	VMULPS    Z3, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VMOVUPS   Z1, K1, (SI)(BX*4)
+	VMOVUPS.Z (R9)(BX*4), K1, Z1
+	VSUBPS    Z2, Z1, Z1
+	VMULPS    Z4, Z1, Z1
+	VMULPS    Z5, Z1, Z1
+	VMOVUPS   Z1, K1, (R9)(BX*4)
+
+done71:
+normalised61:
+	MOVQ  n+48(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none72
+	ADDQ  BX, R8
+
+none72:
+	SUBQ $0x00000002, rows+40(FP)
+	JGE  pair
+
+single:
+	ADDQ $0x00000002, rows+40(FP)
+	JZ   return
+
+row:
+	VXORPS Z1, Z1, Z1
+	TESTQ  R8, R8
+	JZ     alone73
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest76
+
+turn75:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS (R8)(BX*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 64(DI)(BX*4), Z2
+	VMOVUPS 64(R8)(BX*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 64(SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 128(DI)(BX*4), Z2
+	VMOVUPS 128(R8)(BX*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 128(SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 192(DI)(BX*4), Z2
+	VMOVUPS 192(R8)(BX*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, 192(SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn75
+
+rest76:
+	CMPQ BX, DX
+	JGE  tail78
+
+loop77:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS (R8)(BX*4), Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS Z2, (SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop77
+
+tail78:
+	CMPQ      BX, AX
+	JGE       done79
+	VMOVUPS.Z (DI)(BX*4), K1, Z2
+	VMOVUPS.Z (R8)(BX*4), K1, Z3
+	VADDPS    Z3, Z2, Z2
+	VMOVUPS   Z2, K1, (SI)(BX*4)
+	VADDPS    Z2, Z1, Z1
+
+done79:
+	JMP summed74
+
+alone73:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest81
+
+turn80:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS Z2, (SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 64(DI)(BX*4), Z2
+	VMOVUPS Z2, 64(SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 128(DI)(BX*4), Z2
+	VMOVUPS Z2, 128(SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS 192(DI)(BX*4), Z2
+	VMOVUPS Z2, 192(SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn80
+
+rest81:
+	CMPQ BX, DX
+	JGE  tail83
+
+loop82:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS Z2, (SI)(BX*4)
+	VADDPS  Z2, Z1, Z1
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop82
+
+tail83:
+	CMPQ      BX, AX
+	JGE       done84
+	VMOVUPS.Z (DI)(BX*4), K1, Z2
+	VMOVUPS   Z2, K1, (SI)(BX*4)
+	VADDPS    Z2, Z1, Z1
+
+done84:
+summed74:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
 	VEXTRACTF32X4 $0x01, Y2, X1
@@ -1599,55 +2105,55 @@ summed44:
 	VDIVSS        X0, X1, X1
 	VBROADCASTSS  X1, Z1
 	VXORPS        Z2, Z2, Z2
-	XORQ          R8, R8
-	LEAQ          -63(DI), R9
-	CMPQ          R8, R9
-	JGE           rest56
+	XORQ          BX, BX
+	LEAQ          -63(DX), R9
+	CMPQ          BX, R9
+	JGE           rest86
 
-turn55:
-	VMOVUPS (CX)(R8*4), Z3
+turn85:
+	VMOVUPS (SI)(BX*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z3, Z3, Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS 64(CX)(R8*4), Z3
+	VMOVUPS 64(SI)(BX*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z3, Z3, Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS 128(CX)(R8*4), Z3
+	VMOVUPS 128(SI)(BX*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z3, Z3, Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS 192(CX)(R8*4), Z3
+	VMOVUPS 192(SI)(BX*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z3, Z3, Z3
 	VADDPS  Z3, Z2, Z2
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn55
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn85
 
-rest56:
-	CMPQ R8, DI
-	JGE  tail58
+rest86:
+	CMPQ BX, DX
+	JGE  tail88
 
-loop57:
-	VMOVUPS (CX)(R8*4), Z3
+loop87:
+	VMOVUPS (SI)(BX*4), Z3
 	VSUBPS  Z1, Z3, Z3
 	VMULPS  Z3, Z3, Z3
 	VADDPS  Z3, Z2, Z2
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop57
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop87
 
-tail58:
-	CMPQ      R8, AX
-	JGE       done59
-	VMOVUPS.Z (CX)(R8*4), K1, Z3
+tail88:
+	CMPQ      BX, AX
+	JGE       done89
+	VMOVUPS.Z (SI)(BX*4), K1, Z3
 	VSUBPS    Z1, Z3, Z3
 	VMULPS    Z3, Z3, Z3
 	VMOVAPS.Z Z3, K1, Z3
 	VADDPS    Z3, Z2, Z2
 
-done59:
+done89:
 	VEXTRACTF64X4 $0x01, Z2, Y3
 	VADDPS        Y3, Y2, Y3
 	VEXTRACTF32X4 $0x01, Y3, X2
@@ -1664,155 +2170,156 @@ done59:
 	VBROADCASTSS  X2, Z2
 	MOVQ          bias+32(FP), R9
 	TESTQ         R9, R9
-	JZ            plain60
-	XORQ          R8, R8
-	LEAQ          -63(DI), R10
-	CMPQ          R8, R10
-	JGE           rest63
+	JZ            plain90
+	XORQ          BX, BX
+	LEAQ          -63(DX), R10
+	CMPQ          BX, R10
+	JGE           rest93
 
-turn62:
-	VMOVUPS (CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS (SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS (R9)(R8*4), Z4
+turn92:
+	VMOVUPS (CX)(BX*4), Z3
+	VMOVUPS (R9)(BX*4), Z4
+	VMOVUPS (SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z3
 	VADDPS  Z4, Z3, Z3
-	VMOVUPS Z3, (CX)(R8*4)
-	VMOVUPS 64(CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS 64(SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS 64(R9)(R8*4), Z4
+	VMOVUPS Z3, (SI)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Z3
+	VMOVUPS 64(R9)(BX*4), Z4
+	VMOVUPS 64(SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z3
 	VADDPS  Z4, Z3, Z3
-	VMOVUPS Z3, 64(CX)(R8*4)
-	VMOVUPS 128(CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS 128(SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS 128(R9)(R8*4), Z4
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Z3
+	VMOVUPS 128(R9)(BX*4), Z4
+	VMOVUPS 128(SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z3
 	VADDPS  Z4, Z3, Z3
-	VMOVUPS Z3, 128(CX)(R8*4)
-	VMOVUPS 192(CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS 192(SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS 192(R9)(R8*4), Z4
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Z3
+	VMOVUPS 192(R9)(BX*4), Z4
+	VMOVUPS 192(SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z3
 	VADDPS  Z4, Z3, Z3
-	VMOVUPS Z3, 192(CX)(R8*4)
-	ADDQ    $0x40, R8
-	CMPQ    R8, R10
-	JLT     turn62
+	VMOVUPS Z3, 192(SI)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R10
+	JLT     turn92
 
-rest63:
-	CMPQ R8, DI
-	JGE  tail65
+rest93:
+	CMPQ BX, DX
+	JGE  tail95
 
-loop64:
-	VMOVUPS (CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS (SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS (R9)(R8*4), Z4
+loop94:
+	VMOVUPS (CX)(BX*4), Z3
+	VMOVUPS (R9)(BX*4), Z4
+	VMOVUPS (SI)(BX*4), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z3
 	VADDPS  Z4, Z3, Z3
-	VMOVUPS Z3, (CX)(R8*4)
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop64
+	VMOVUPS Z3, (SI)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop94
 
-tail65:
-	CMPQ      R8, AX
-	JGE       done66
-	VMOVUPS.Z (CX)(R8*4), K1, Z3
-	VSUBPS    Z1, Z3, Z1
+tail95:
+	CMPQ      BX, AX
+	JGE       done96
+	VMOVUPS.Z (CX)(BX*4), K1, Z3
+	VMOVUPS.Z (R9)(BX*4), K1, Z4
+	VMOVUPS.Z (SI)(BX*4), K1, Z5
+	VSUBPS    Z1, Z5, Z1
 	VMULPS    Z2, Z1, Z1
-	VMOVUPS.Z (SI)(R8*4), K1, Z2
+	VMULPS    Z3, Z1, Z1
+	VADDPS    Z4, Z1, Z1
+	VMOVUPS   Z1, K1, (SI)(BX*4)
+
+done96:
+	JMP normalised91
+
+plain90:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest98
+
+turn97:
+	VMOVUPS (CX)(BX*4), Z3
+	VMOVUPS (SI)(BX*4), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Z3
+	VMOVUPS 64(SI)(BX*4), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Z3
+	VMOVUPS 128(SI)(BX*4), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Z3
+	VMOVUPS 192(SI)(BX*4), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn97
+
+rest98:
+	CMPQ BX, DX
+	JGE  tail100
+
+loop99:
+	VMOVUPS (CX)(BX*4), Z3
+	VMOVUPS (SI)(BX*4), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop99
+
+tail100:
+	CMPQ      BX, AX
+	JGE       done101
+	VMOVUPS.Z (CX)(BX*4), K1, Z3
+	VMOVUPS.Z (SI)(BX*4), K1, Z4
+	VSUBPS    Z1, Z4, Z1
 	VMULPS    Z2, Z1, Z1
-	VMOVUPS.Z (R9)(R8*4), K1, Z2
-	VADDPS    Z2, Z1, Z1
-	VMOVUPS   Z1, K1, (CX)(R8*4)
+	VMULPS    Z3, Z1, Z1
+	VMOVUPS   Z1, K1, (SI)(BX*4)
 
-done66:
-	JMP normalised61
+done101:
+normalised91:
+	MOVQ  n+48(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none102
+	ADDQ  BX, R8
 
-plain60:
-	XORQ R8, R8
-	LEAQ -63(DI), R9
-	CMPQ R8, R9
-	JGE  rest68
+none102:
+	DECQ rows+40(FP)
+	JNZ  row
 
-turn67:
-	VMOVUPS (CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS (SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, (CX)(R8*4)
-	VMOVUPS 64(CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS 64(SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, 64(CX)(R8*4)
-	VMOVUPS 128(CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS 128(SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, 128(CX)(R8*4)
-	VMOVUPS 192(CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS 192(SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, 192(CX)(R8*4)
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn67
-
-rest68:
-	CMPQ R8, DI
-	JGE  tail70
-
-loop69:
-	VMOVUPS (CX)(R8*4), Z3
-	VSUBPS  Z1, Z3, Z3
-	VMULPS  Z2, Z3, Z3
-	VMOVUPS (SI)(R8*4), Z4
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, (CX)(R8*4)
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop69
-
-tail70:
-	CMPQ      R8, AX
-	JGE       done71
-	VMOVUPS.Z (CX)(R8*4), K1, Z3
-	VSUBPS    Z1, Z3, Z1
-	VMULPS    Z2, Z1, Z1
-	VMOVUPS.Z (SI)(R8*4), K1, Z2
-	VMULPS    Z2, Z1, Z1
-	VMOVUPS   Z1, K1, (CX)(R8*4)
-
-done71:
-normalised61:
-	DECQ  rows+40(FP)
-	JZ    return72
-	MOVQ  n+48(FP), R8
-	SHLQ  $0x02, R8
-	ADDQ  R8, CX
-	ADDQ  R8, DX
-	TESTQ BX, BX
-	JZ    row
-	ADDQ  R8, BX
-	JMP   row
-
-return72:
+return:
 	VZEROUPPER
 	RET
 
@@ -1820,136 +2327,443 @@ return72:
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·rmsNormAVX512(SB), NOSPLIT, $0-52
 	MOVQ       n+40(FP), AX
-	MOVQ       dst+0(FP), CX
-	MOVQ       x+8(FP), DX
-	MOVQ       residual+16(FP), BX
-	MOVQ       scale+24(FP), SI
-	MOVQ       AX, DI
-	ANDQ       $0x0f, DI
-	MOVL       $0xffffffff, R8
-	BZHIL      DI, R8, R8
-	KMOVW      R8, K1
-	MOVQ       AX, DI
-	ANDQ       $-16, DI
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	MOVL       $0xffffffff, BX
+	BZHIL      DX, BX, BX
+	KMOVW      BX, K1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
 	VXORPS     X0, X0, X0
 	VCVTSI2SSQ AX, X0, X0
+	SUBQ       $0x00000002, rows+32(FP)
+	JLT        single
+
+pair:
+	MOVQ   n+40(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (SI)(BX*1), R9
+	LEAQ   (DI)(BX*1), R10
+	LEAQ   (R8)(BX*1), R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	TESTQ  R8, R8
+	JZ     alone103
+	XORQ   BX, BX
+	LEAQ   -63(DX), R12
+	CMPQ   BX, R12
+	JGE    rest106
+
+turn105:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS (R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS 64(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 64(R10)(BX*4), Z3
+	VMOVUPS 64(R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS 128(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 128(R10)(BX*4), Z3
+	VMOVUPS 128(R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS 192(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 192(R10)(BX*4), Z3
+	VMOVUPS 192(R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, BX
+	CMPQ    BX, R12
+	JLT     turn105
+
+rest106:
+	CMPQ BX, DX
+	JGE  tail108
+
+loop107:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS (R11)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop107
+
+tail108:
+	CMPQ      BX, AX
+	JGE       done109
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS.Z (R8)(BX*4), K1, Z4
+	VADDPS    Z4, Z3, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VMULPS    Z3, Z3, Z3
+	VADDPS    Z3, Z1, Z1
+	VMOVUPS.Z (R10)(BX*4), K1, Z3
+	VMOVUPS.Z (R11)(BX*4), K1, Z4
+	VADDPS    Z4, Z3, Z3
+	VMOVUPS   Z3, K1, (R9)(BX*4)
+	VMULPS    Z3, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+
+done109:
+	JMP summed104
+
+alone103:
+	XORQ BX, BX
+	LEAQ -63(DX), R11
+	CMPQ BX, R11
+	JGE  rest111
+
+turn110:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 64(R10)(BX*4), Z3
+	VMOVUPS Z3, 64(R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 128(R10)(BX*4), Z3
+	VMOVUPS Z3, 128(R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS 192(R10)(BX*4), Z3
+	VMOVUPS Z3, 192(R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, BX
+	CMPQ    BX, R11
+	JLT     turn110
+
+rest111:
+	CMPQ BX, DX
+	JGE  tail113
+
+loop112:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z1, Z1
+	VMOVUPS (R10)(BX*4), Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop112
+
+tail113:
+	CMPQ      BX, AX
+	JGE       done114
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VMULPS    Z3, Z3, Z3
+	VADDPS    Z3, Z1, Z1
+	VMOVUPS.Z (R10)(BX*4), K1, Z3
+	VMOVUPS   Z3, K1, (R9)(BX*4)
+	VMULPS    Z3, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+
+done114:
+summed104:
+	VEXTRACTF64X4 $0x01, Z1, Y3
+	VADDPS        Y3, Y1, Y3
+	VEXTRACTF32X4 $0x01, Y3, X1
+	VADDPS        X1, X3, X1
+	VPERMILPS     $0x4e, X1, X3
+	VADDPS        X3, X1, X1
+	VPERMILPS     $0xb1, X1, X3
+	VADDPS        X3, X1, X1
+	VDIVSS        X0, X1, X1
+	VADDSS        eps+48(FP), X1, X1
+	VSQRTSS       X1, X1, X1
+	VMOVSS        const_3f800000<>+0(SB), X3
+	VDIVSS        X1, X3, X1
+	VBROADCASTSS  X1, Z1
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y3
+	VEXTRACTF32X4 $0x01, Y3, X2
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VPERMILPS     $0xb1, X2, X3
+	VADDPS        X3, X2, X2
+	VDIVSS        X0, X2, X2
+	VADDSS        eps+48(FP), X2, X2
+	VSQRTSS       X2, X2, X2
+	VMOVSS        const_3f800000<>+0(SB), X3
+	VDIVSS        X2, X3, X2
+	VBROADCASTSS  X2, Z2
+	XORQ          BX, BX
+	LEAQ          -63(DX), R10
+	CMPQ          BX, R10
+	JGE           rest116
+
+turn115:
+	VMOVUPS (CX)(BX*4), Z3
+	VMOVUPS (SI)(BX*4), Z4
+	VMULPS  Z1, Z4, Z4
+	VMULPS  Z3, Z4, Z4
+	VMOVUPS Z4, (SI)(BX*4)
+	VMOVUPS (R9)(BX*4), Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Z3
+	VMOVUPS 64(SI)(BX*4), Z4
+	VMULPS  Z1, Z4, Z4
+	VMULPS  Z3, Z4, Z4
+	VMOVUPS Z4, 64(SI)(BX*4)
+	VMOVUPS 64(R9)(BX*4), Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, 64(R9)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Z3
+	VMOVUPS 128(SI)(BX*4), Z4
+	VMULPS  Z1, Z4, Z4
+	VMULPS  Z3, Z4, Z4
+	VMOVUPS Z4, 128(SI)(BX*4)
+	VMOVUPS 128(R9)(BX*4), Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, 128(R9)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Z3
+	VMOVUPS 192(SI)(BX*4), Z4
+	VMULPS  Z1, Z4, Z4
+	VMULPS  Z3, Z4, Z4
+	VMOVUPS Z4, 192(SI)(BX*4)
+	VMOVUPS 192(R9)(BX*4), Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, 192(R9)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R10
+	JLT     turn115
+
+rest116:
+	CMPQ BX, DX
+	JGE  tail118
+
+loop117:
+	VMOVUPS (CX)(BX*4), Z3
+	VMOVUPS (SI)(BX*4), Z4
+	VMULPS  Z1, Z4, Z4
+	VMULPS  Z3, Z4, Z4
+	VMOVUPS Z4, (SI)(BX*4)
+	VMOVUPS (R9)(BX*4), Z4
+	VMULPS  Z2, Z4, Z4
+	VMULPS  Z3, Z4, Z3
+	VMOVUPS Z3, (R9)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop117
+
+tail118:
+	CMPQ      BX, AX
+	JGE       done119
+	VMOVUPS.Z (CX)(BX*4), K1, Z3
+	VMOVUPS.Z (SI)(BX*4), K1, Z4
+	VMULPS    Z1, Z4, Z1
+	VMULPS    Z3, Z1, Z1
+	VMOVUPS   Z1, K1, (SI)(BX*4)
+	VMOVUPS.Z (R9)(BX*4), K1, Z1
+	VMULPS    Z2, Z1, Z1
+	VMULPS    Z3, Z1, Z1
+	VMOVUPS   Z1, K1, (R9)(BX*4)
+
+done119:
+	MOVQ  n+40(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none120
+	ADDQ  BX, R8
+
+none120:
+	SUBQ $0x00000002, rows+32(FP)
+	JGE  pair
+
+single:
+	ADDQ $0x00000002, rows+32(FP)
+	JZ   return
 
 row:
 	VXORPS Z1, Z1, Z1
-	TESTQ  BX, BX
-	JZ     alone73
-	XORQ   R8, R8
-	LEAQ   -63(DI), R9
-	CMPQ   R8, R9
-	JGE    rest76
+	TESTQ  R8, R8
+	JZ     alone121
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest124
 
-turn75:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS (BX)(R8*4), Z3
+turn123:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS (R8)(BX*4), Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, (CX)(R8*4)
+	VMOVUPS Z2, (SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	VMOVUPS 64(DX)(R8*4), Z2
-	VMOVUPS 64(BX)(R8*4), Z3
+	VMOVUPS 64(DI)(BX*4), Z2
+	VMOVUPS 64(R8)(BX*4), Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, 64(CX)(R8*4)
+	VMOVUPS Z2, 64(SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	VMOVUPS 128(DX)(R8*4), Z2
-	VMOVUPS 128(BX)(R8*4), Z3
+	VMOVUPS 128(DI)(BX*4), Z2
+	VMOVUPS 128(R8)(BX*4), Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, 128(CX)(R8*4)
+	VMOVUPS Z2, 128(SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	VMOVUPS 192(DX)(R8*4), Z2
-	VMOVUPS 192(BX)(R8*4), Z3
+	VMOVUPS 192(DI)(BX*4), Z2
+	VMOVUPS 192(R8)(BX*4), Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, 192(CX)(R8*4)
+	VMOVUPS Z2, 192(SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn75
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn123
 
-rest76:
-	CMPQ R8, DI
-	JGE  tail78
+rest124:
+	CMPQ BX, DX
+	JGE  tail126
 
-loop77:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS (BX)(R8*4), Z3
+loop125:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS (R8)(BX*4), Z3
 	VADDPS  Z3, Z2, Z2
-	VMOVUPS Z2, (CX)(R8*4)
+	VMOVUPS Z2, (SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop77
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop125
 
-tail78:
-	CMPQ      R8, AX
-	JGE       done79
-	VMOVUPS.Z (DX)(R8*4), K1, Z2
-	VMOVUPS.Z (BX)(R8*4), K1, Z3
+tail126:
+	CMPQ      BX, AX
+	JGE       done127
+	VMOVUPS.Z (DI)(BX*4), K1, Z2
+	VMOVUPS.Z (R8)(BX*4), K1, Z3
 	VADDPS    Z3, Z2, Z2
-	VMOVUPS   Z2, K1, (CX)(R8*4)
+	VMOVUPS   Z2, K1, (SI)(BX*4)
 	VMULPS    Z2, Z2, Z2
 	VADDPS    Z2, Z1, Z1
 
-done79:
-	JMP summed74
+done127:
+	JMP summed122
 
-alone73:
-	XORQ R8, R8
-	LEAQ -63(DI), R9
-	CMPQ R8, R9
-	JGE  rest81
+alone121:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest129
 
-turn80:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS Z2, (CX)(R8*4)
+turn128:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS Z2, (SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	VMOVUPS 64(DX)(R8*4), Z2
-	VMOVUPS Z2, 64(CX)(R8*4)
+	VMOVUPS 64(DI)(BX*4), Z2
+	VMOVUPS Z2, 64(SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	VMOVUPS 128(DX)(R8*4), Z2
-	VMOVUPS Z2, 128(CX)(R8*4)
+	VMOVUPS 128(DI)(BX*4), Z2
+	VMOVUPS Z2, 128(SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	VMOVUPS 192(DX)(R8*4), Z2
-	VMOVUPS Z2, 192(CX)(R8*4)
+	VMOVUPS 192(DI)(BX*4), Z2
+	VMOVUPS Z2, 192(SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn80
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn128
 
-rest81:
-	CMPQ R8, DI
-	JGE  tail83
+rest129:
+	CMPQ BX, DX
+	JGE  tail131
 
-loop82:
-	VMOVUPS (DX)(R8*4), Z2
-	VMOVUPS Z2, (CX)(R8*4)
+loop130:
+	VMOVUPS (DI)(BX*4), Z2
+	VMOVUPS Z2, (SI)(BX*4)
 	VMULPS  Z2, Z2, Z2
 	VADDPS  Z2, Z1, Z1
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop82
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop130
 
-tail83:
-	CMPQ      R8, AX
-	JGE       done84
-	VMOVUPS.Z (DX)(R8*4), K1, Z2
-	VMOVUPS   Z2, K1, (CX)(R8*4)
+tail131:
+	CMPQ      BX, AX
+	JGE       done132
+	VMOVUPS.Z (DI)(BX*4), K1, Z2
+	VMOVUPS   Z2, K1, (SI)(BX*4)
 	VMULPS    Z2, Z2, Z2
 	VADDPS    Z2, Z1, Z1
 
-done84:
-summed74:
+done132:
+summed122:
 	VEXTRACTF64X4 $0x01, Z1, Y2
 	VADDPS        Y2, Y1, Y2
 	VEXTRACTF32X4 $0x01, Y2, X1
@@ -1964,72 +2778,73 @@ summed74:
 	VMOVSS        const_3f800000<>+0(SB), X2
 	VDIVSS        X1, X2, X1
 	VBROADCASTSS  X1, Z1
-	XORQ          R8, R8
-	LEAQ          -63(DI), R9
-	CMPQ          R8, R9
-	JGE           rest86
+	XORQ          BX, BX
+	LEAQ          -63(DX), R9
+	CMPQ          BX, R9
+	JGE           rest134
 
-turn85:
-	VMOVUPS (CX)(R8*4), Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS (SI)(R8*4), Z3
-	VMULPS  Z3, Z2, Z2
-	VMOVUPS Z2, (CX)(R8*4)
-	VMOVUPS 64(CX)(R8*4), Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS 64(SI)(R8*4), Z3
-	VMULPS  Z3, Z2, Z2
-	VMOVUPS Z2, 64(CX)(R8*4)
-	VMOVUPS 128(CX)(R8*4), Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS 128(SI)(R8*4), Z3
-	VMULPS  Z3, Z2, Z2
-	VMOVUPS Z2, 128(CX)(R8*4)
-	VMOVUPS 192(CX)(R8*4), Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS 192(SI)(R8*4), Z3
-	VMULPS  Z3, Z2, Z2
-	VMOVUPS Z2, 192(CX)(R8*4)
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn85
+turn133:
+	VMOVUPS (CX)(BX*4), Z2
+	VMOVUPS (SI)(BX*4), Z3
+	VMULPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z2
+	VMOVUPS Z2, (SI)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Z2
+	VMOVUPS 64(SI)(BX*4), Z3
+	VMULPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z2
+	VMOVUPS Z2, 64(SI)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Z2
+	VMOVUPS 128(SI)(BX*4), Z3
+	VMULPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z2
+	VMOVUPS Z2, 128(SI)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Z2
+	VMOVUPS 192(SI)(BX*4), Z3
+	VMULPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z2
+	VMOVUPS Z2, 192(SI)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn133
 
-rest86:
-	CMPQ R8, DI
-	JGE  tail88
+rest134:
+	CMPQ BX, DX
+	JGE  tail136
 
-loop87:
-	VMOVUPS (CX)(R8*4), Z2
-	VMULPS  Z1, Z2, Z2
-	VMOVUPS (SI)(R8*4), Z3
-	VMULPS  Z3, Z2, Z2
-	VMOVUPS Z2, (CX)(R8*4)
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop87
+loop135:
+	VMOVUPS (CX)(BX*4), Z2
+	VMOVUPS (SI)(BX*4), Z3
+	VMULPS  Z1, Z3, Z3
+	VMULPS  Z2, Z3, Z2
+	VMOVUPS Z2, (SI)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop135
 
-tail88:
-	CMPQ      R8, AX
-	JGE       done89
-	VMOVUPS.Z (CX)(R8*4), K1, Z2
-	VMULPS    Z1, Z2, Z1
-	VMOVUPS.Z (SI)(R8*4), K1, Z2
+tail136:
+	CMPQ      BX, AX
+	JGE       done137
+	VMOVUPS.Z (CX)(BX*4), K1, Z2
+	VMOVUPS.Z (SI)(BX*4), K1, Z3
+	VMULPS    Z1, Z3, Z1
 	VMULPS    Z2, Z1, Z1
-	VMOVUPS   Z1, K1, (CX)(R8*4)
+	VMOVUPS   Z1, K1, (SI)(BX*4)
 
-done89:
-	DECQ  rows+32(FP)
-	JZ    return90
-	MOVQ  n+40(FP), R8
-	SHLQ  $0x02, R8
-	ADDQ  R8, CX
-	ADDQ  R8, DX
-	TESTQ BX, BX
-	JZ    row
-	ADDQ  R8, BX
-	JMP   row
+done137:
+	MOVQ  n+40(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none138
+	ADDQ  BX, R8
 
-return90:
+none138:
+	DECQ rows+32(FP)
+	JNZ  row
+
+return:
 	VZEROUPPER
 	RET
 
@@ -2057,9 +2872,9 @@ row:
 	XORQ   R8, R8
 	LEAQ   -63(DI), R9
 	CMPQ   R8, R9
-	JGE    rest92
+	JGE    rest140
 
-turn91:
+turn139:
 	VMOVUPS     (DX)(R8*4), Z4
 	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
 	VPMAXSD     Z2, Z4, Z2
@@ -2074,28 +2889,28 @@ turn91:
 	VPMAXSD     Z3, Z4, Z3
 	ADDQ        $0x40, R8
 	CMPQ        R8, R9
-	JLT         turn91
+	JLT         turn139
 
-rest92:
+rest140:
 	CMPQ R8, DI
-	JGE  tail94
+	JGE  tail142
 
-loop93:
+loop141:
 	VMOVUPS     (DX)(R8*4), Z4
 	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
 	VPMAXSD     Z2, Z4, Z2
 	ADDQ        $0x10, R8
 	CMPQ        R8, DI
-	JLT         loop93
+	JLT         loop141
 
-tail94:
+tail142:
 	CMPQ        R8, SI
-	JGE         done95
+	JGE         done143
 	VMOVUPS.Z   (DX)(R8*4), K1, Z4
 	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
 	VPMAXSD     Z2, Z4, Z2
 
-done95:
+done143:
 	VPMAXSD       Z2, Z3, Z2
 	VEXTRACTF64X4 $0x01, Z2, Y3
 	VPMAXSD       Y3, Y2, Y3
@@ -2116,9 +2931,9 @@ done95:
 	XORQ          R8, R8
 	LEAQ          -63(DI), R9
 	CMPQ          R8, R9
-	JGE           rest97
+	JGE           rest145
 
-turn96:
+turn144:
 	VMOVUPS     (DX)(R8*4), Z5
 	VMULPS      Z3, Z5, Z5
 	VMOVUPS     64(DX)(R8*4), Z6
@@ -2139,13 +2954,13 @@ turn96:
 	VMOVDQU32   Z5, (AX)(R8*1)
 	ADDQ        $0x40, R8
 	CMPQ        R8, R9
-	JLT         turn96
+	JLT         turn144
 
-rest97:
+rest145:
 	CMPQ R8, DI
-	JGE  tail99
+	JGE  tail147
 
-loop98:
+loop146:
 	VMOVUPS   (DX)(R8*4), Z4
 	VMULPS    Z3, Z4, Z4
 	VCVTPS2DQ Z4, Z4
@@ -2154,11 +2969,11 @@ loop98:
 	VMOVDQU   X4, (AX)(R8*1)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop98
+	JLT       loop146
 
-tail99:
+tail147:
 	CMPQ      R8, SI
-	JGE       done100
+	JGE       done148
 	VMOVUPS.Z (DX)(R8*4), K1, Z4
 	VMULPS    Z3, Z4, Z3
 	VCVTPS2DQ Z3, Z3
@@ -2166,7 +2981,7 @@ tail99:
 	VPXOR     const_80808080<>+0(SB), X3, X3
 	VMOVDQU   X3, (AX)(R8*1)
 
-done100:
+done148:
 next:
 	VMOVSS X2, (CX)
 	ADDQ   $0x04, CX
@@ -2184,9 +2999,9 @@ tiny:
 zeros:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail102
+	JGE  tail150
 
-loop101:
+loop149:
 	VXORPS    Z3, Z3, Z3
 	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
@@ -2194,18 +3009,18 @@ loop101:
 	VMOVDQU   X3, (AX)(R8*1)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop101
+	JLT       loop149
 
-tail102:
+tail150:
 	CMPQ      R8, SI
-	JGE       done103
+	JGE       done151
 	VXORPS    Z3, Z3, Z3
 	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
 	VPXOR     const_80808080<>+0(SB), X3, X3
 	VMOVDQU   X3, (AX)(R8*1)
 
-done103:
+done151:
 	JMP next
 
 DATA const_7f7fffff<>+0(SB)/4, $0x7f7fffff
@@ -2277,9 +3092,9 @@ row:
 	XORQ      DI, DI
 	LEAQ      -63(SI), R8
 	CMPQ      DI, R8
-	JGE       rest105
+	JGE       rest153
 
-turn104:
+turn152:
 	VMOVUPS     (CX)(DI*4), Z2
 	VMULPS      Z0, Z2, Z2
 	VCMPPS      $0x07, Z2, Z2, K2
@@ -2316,13 +3131,13 @@ turn104:
 	VMOVDQU32   Z2, (AX)(DI*1)
 	ADDQ        $0x40, DI
 	CMPQ        DI, R8
-	JLT         turn104
+	JLT         turn152
 
-rest105:
+rest153:
 	CMPQ DI, SI
-	JGE  tail107
+	JGE  tail155
 
-loop106:
+loop154:
 	VMOVUPS     (CX)(DI*4), Z1
 	VMULPS      Z0, Z1, Z1
 	VCMPPS      $0x07, Z1, Z1, K2
@@ -2335,11 +3150,11 @@ loop106:
 	VMOVDQU     X1, (AX)(DI*1)
 	ADDQ        $0x10, DI
 	CMPQ        DI, SI
-	JLT         loop106
+	JLT         loop154
 
-tail107:
+tail155:
 	CMPQ        DI, BX
-	JGE         done108
+	JGE         done156
 	VMOVUPS.Z   (CX)(DI*4), K1, Z1
 	VMULPS      Z0, Z1, Z1
 	VCMPPS      $0x07, Z1, Z1, K2
@@ -2351,7 +3166,7 @@ tail107:
 	VPXOR       const_80808080<>+0(SB), X1, X1
 	VMOVDQU     X1, (AX)(DI*1)
 
-done108:
+done156:
 	MOVQ k+32(FP), DI
 	LEAQ (CX)(DI*4), CX
 	ADDQ stride+8(FP), AX
@@ -2388,23 +3203,23 @@ row:
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail110
+	JGE          tail158
 
-loop109:
+loop157:
 	VMOVUPS (AX)(SI*4), Z1
 	VMAXPS  Z0, Z1, Z0
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop109
+	JLT     loop157
 
-tail110:
+tail158:
 	CMPQ         SI, DX
-	JGE          done111
+	JGE          done159
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(SI*4), K1, Z1
 	VMAXPS       Z0, Z1, Z0
 
-done111:
+done159:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VMAXPS        Y1, Y0, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
@@ -2417,9 +3232,9 @@ done111:
 	VXORPS        Z1, Z1, Z1
 	XORQ          SI, SI
 	CMPQ          SI, BX
-	JGE           tail113
+	JGE           tail161
 
-loop112:
+loop160:
 	VMOVUPS           (AX)(SI*4), Z2
 	VSUBPS            Z0, Z2, Z2
 	VBROADCASTSS      const_42b20000<>+0(SB), Z3
@@ -2444,11 +3259,11 @@ loop112:
 	VADDPS            Z2, Z1, Z1
 	ADDQ              $0x10, SI
 	CMPQ              SI, BX
-	JLT               loop112
+	JLT               loop160
 
-tail113:
+tail161:
 	CMPQ              SI, DX
-	JGE               done114
+	JGE               done162
 	VMOVUPS.Z         (AX)(SI*4), K1, Z2
 	VSUBPS            Z0, Z2, Z0
 	VBROADCASTSS      const_42b20000<>+0(SB), Z2
@@ -2473,7 +3288,7 @@ tail113:
 	VMOVAPS.Z         Z0, K1, Z0
 	VADDPS            Z0, Z1, Z1
 
-done114:
+done162:
 	VEXTRACTF64X4 $0x01, Z1, Y0
 	VADDPS        Y0, Y1, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -2487,24 +3302,24 @@ done114:
 	VBROADCASTSS  X1, Z0
 	XORQ          SI, SI
 	CMPQ          SI, BX
-	JGE           tail116
+	JGE           tail164
 
-loop115:
+loop163:
 	VMOVUPS (AX)(SI*4), Z1
 	VMULPS  Z0, Z1, Z1
 	VMOVUPS Z1, (AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop115
+	JLT     loop163
 
-tail116:
+tail164:
 	CMPQ      SI, DX
-	JGE       done117
+	JGE       done165
 	VMOVUPS.Z (AX)(SI*4), K1, Z1
 	VMULPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (AX)(SI*4)
 
-done117:
+done165:
 	ADDQ stride+24(FP), AX
 	DECQ CX
 	JNZ  row
@@ -2538,9 +3353,9 @@ TEXT ·expSumAVX512(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail119
+	JGE          tail167
 
-loop118:
+loop166:
 	VMOVUPS           (AX)(SI*4), Z2
 	VSUBPS            Z0, Z2, Z2
 	VBROADCASTSS      const_42b20000<>+0(SB), Z3
@@ -2564,11 +3379,11 @@ loop118:
 	VADDPS            Z2, Z1, Z1
 	ADDQ              $0x10, SI
 	CMPQ              SI, BX
-	JLT               loop118
+	JLT               loop166
 
-tail119:
+tail167:
 	CMPQ              SI, DX
-	JGE               done120
+	JGE               done168
 	VMOVUPS.Z         (AX)(SI*4), K1, Z2
 	VSUBPS            Z0, Z2, Z0
 	VBROADCASTSS      const_42b20000<>+0(SB), Z2
@@ -2592,7 +3407,7 @@ tail119:
 	VMOVAPS.Z         Z0, K1, Z0
 	VADDPS            Z0, Z1, Z1
 
-done120:
+done168:
 	VMOVUPS Z1, (CX)
 	VZEROUPPER
 	RET
@@ -2612,23 +3427,23 @@ TEXT ·maximumAVX512(SB), NOSPLIT, $0-20
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail122
+	JGE          tail170
 
-loop121:
+loop169:
 	VMOVUPS (AX)(BX*4), Z1
 	VMAXPS  Z0, Z1, Z0
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop121
+	JLT     loop169
 
-tail122:
+tail170:
 	CMPQ         BX, CX
-	JGE          done123
+	JGE          done171
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(BX*4), K1, Z1
 	VMAXPS       Z0, Z1, Z0
 
-done123:
+done171:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VMAXPS        Y1, Y0, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
@@ -2658,9 +3473,9 @@ TEXT ·absMaxAVX512(SB), NOSPLIT, $0-20
 	XORQ   BX, BX
 	LEAQ   -63(DX), SI
 	CMPQ   BX, SI
-	JGE    rest125
+	JGE    rest173
 
-turn124:
+turn172:
 	VMOVUPS     (AX)(BX*4), Z2
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z0, Z2, Z0
@@ -2675,28 +3490,28 @@ turn124:
 	VPMAXSD     Z1, Z2, Z1
 	ADDQ        $0x40, BX
 	CMPQ        BX, SI
-	JLT         turn124
+	JLT         turn172
 
-rest125:
+rest173:
 	CMPQ BX, DX
-	JGE  tail127
+	JGE  tail175
 
-loop126:
+loop174:
 	VMOVUPS     (AX)(BX*4), Z2
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z0, Z2, Z0
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop126
+	JLT         loop174
 
-tail127:
+tail175:
 	CMPQ        BX, CX
-	JGE         done128
+	JGE         done176
 	VMOVUPS.Z   (AX)(BX*4), K1, Z2
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z0, Z2, Z0
 
-done128:
+done176:
 	VPMAXSD       Z0, Z1, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VPMAXSD       Y1, Y0, Y1
@@ -2726,27 +3541,27 @@ TEXT ·largestAVX512(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail130
+	JGE          tail178
 
-loop129:
+loop177:
 	VMOVUPS     (AX)(BX*4), Z2
 	VMAXPS      Z0, Z2, Z0
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z1, Z2, Z1
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop129
+	JLT         loop177
 
-tail130:
+tail178:
 	CMPQ         BX, CX
-	JGE          done131
+	JGE          done179
 	VBROADCASTSS const_ff800000<>+0(SB), Z2
 	VMOVUPS      (AX)(BX*4), K1, Z2
 	VMAXPS       Z0, Z2, Z0
 	VPANDD.BCST  const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD      Z1, Z2, Z1
 
-done131:
+done179:
 	VEXTRACTF64X4 $0x01, Z0, Y2
 	VMAXPS        Y2, Y0, Y2
 	VEXTRACTF32X4 $0x01, Y2, X0
@@ -2788,9 +3603,9 @@ TEXT ·firstEqualAVX512(SB), NOSPLIT, $0-32
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail133
+	JGE          tail181
 
-loop132:
+loop180:
 	VMOVUPS (AX)(DI*4), Z1
 	VCMPPS  $0x00, Z0, Z1, K2
 	KMOVW   K2, BX
@@ -2799,11 +3614,11 @@ loop132:
 	JNZ     found
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop132
+	JLT     loop180
 
-tail133:
+tail181:
 	CMPQ         DI, CX
-	JGE          done134
+	JGE          done182
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(DI*4), K1, Z1
 	VCMPPS       $0x00, Z0, Z1, K1
@@ -2812,7 +3627,7 @@ tail133:
 	TESTL        BX, BX
 	JNZ          found
 
-done134:
+done182:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -2842,9 +3657,9 @@ TEXT ·firstNaNAVX512(SB), NOSPLIT, $0-24
 	ANDQ  $-16, SI
 	XORQ  DI, DI
 	CMPQ  DI, SI
-	JGE   tail136
+	JGE   tail184
 
-loop135:
+loop183:
 	VMOVUPS (AX)(DI*4), Z0
 	VCMPPS  $0x03, Z0, Z0, K2
 	KMOVW   K2, BX
@@ -2853,11 +3668,11 @@ loop135:
 	JNZ     found
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop135
+	JLT     loop183
 
-tail136:
+tail184:
 	CMPQ         DI, CX
-	JGE          done137
+	JGE          done185
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	VMOVUPS      (AX)(DI*4), K1, Z0
 	VCMPPS       $0x03, Z0, Z0, K1
@@ -2866,7 +3681,7 @@ tail136:
 	TESTL        BX, BX
 	JNZ          found
 
-done137:
+done185:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -2899,9 +3714,9 @@ TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail139
+	JGE     tail187
 
-loop138:
+loop186:
 	VMOVUPS (CX)(DI*4), Y2
 	VMOVUPS 32(CX)(DI*4), Y3
 	VMOVUPS (DX)(DI*4), Y4
@@ -2912,11 +3727,11 @@ loop138:
 	VMOVUPS Y3, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop138
+	JLT     loop186
 
-tail139:
+tail187:
 	CMPQ       DI, BX
-	JGE        done140
+	JGE        done188
 	VMASKMOVPS (CX)(DI*4), Y0, Y2
 	VMASKMOVPS 32(CX)(DI*4), Y1, Y3
 	VMASKMOVPS (DX)(DI*4), Y0, Y4
@@ -2926,7 +3741,7 @@ tail139:
 	VMASKMOVPS Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(DI*4)
 
-done140:
+done188:
 	VZEROUPPER
 	RET
 
@@ -2982,9 +3797,9 @@ TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail142
+	JGE          tail190
 
-loop141:
+loop189:
 	VMOVUPS (CX)(SI*4), Y4
 	VMOVUPS 32(CX)(SI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -2993,11 +3808,11 @@ loop141:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop141
+	JLT     loop189
 
-tail142:
+tail190:
 	CMPQ       SI, DX
-	JGE        done143
+	JGE        done191
 	VMASKMOVPS (CX)(SI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(SI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -3005,7 +3820,7 @@ tail142:
 	VMASKMOVPS Y0, Y2, (AX)(SI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(SI*4)
 
-done143:
+done191:
 	VZEROUPPER
 	RET
 
@@ -3028,9 +3843,9 @@ TEXT ·shiftAVX2(SB), NOSPLIT, $0-24
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail145
+	JGE          tail193
 
-loop144:
+loop192:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VSUBPS  Y0, Y6, Y6
@@ -3041,11 +3856,11 @@ loop144:
 	VMOVUPS Y7, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop144
+	JLT     loop192
 
-tail145:
+tail193:
 	CMPQ       BX, CX
-	JGE        done146
+	JGE        done194
 	VMASKMOVPS (AX)(BX*4), Y4, Y6
 	VMASKMOVPS 32(AX)(BX*4), Y5, Y7
 	VSUBPS     Y0, Y6, Y0
@@ -3055,7 +3870,7 @@ tail145:
 	VMASKMOVPS Y0, Y4, (AX)(BX*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(BX*4)
 
-done146:
+done194:
 	VZEROUPPER
 	RET
 
@@ -3078,9 +3893,9 @@ TEXT ·embedAVX2(SB), NOSPLIT, $0-36
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail148
+	JGE          tail196
 
-loop147:
+loop195:
 	VMOVUPS (CX)(DI*4), Y4
 	VMOVUPS 32(CX)(DI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -3093,11 +3908,11 @@ loop147:
 	VMOVUPS Y5, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop147
+	JLT     loop195
 
-tail148:
+tail196:
 	CMPQ       DI, BX
-	JGE        done149
+	JGE        done197
 	VMASKMOVPS (CX)(DI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(DI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -3109,7 +3924,7 @@ tail148:
 	VMASKMOVPS Y0, Y2, (AX)(DI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(DI*4)
 
-done149:
+done197:
 	VZEROUPPER
 	RET
 
@@ -3133,9 +3948,9 @@ TEXT ·averageAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail151
+	JGE          tail199
 
-loop150:
+loop198:
 	VMOVUPS (AX)(SI*4), Y6
 	VMOVUPS 32(AX)(SI*4), Y7
 	VMULPS  Y0, Y6, Y6
@@ -3150,11 +3965,11 @@ loop150:
 	VMOVUPS Y7, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop150
+	JLT     loop198
 
-tail151:
+tail199:
 	CMPQ       SI, DX
-	JGE        done152
+	JGE        done200
 	VMASKMOVPS (AX)(SI*4), Y4, Y6
 	VMASKMOVPS 32(AX)(SI*4), Y5, Y7
 	VMULPS     Y0, Y6, Y0
@@ -3168,7 +3983,7 @@ tail151:
 	VMASKMOVPS Y0, Y4, (AX)(SI*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(SI*4)
 
-done152:
+done200:
 	VZEROUPPER
 	RET
 
@@ -3187,9 +4002,9 @@ TEXT ·reluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail154
+	JGE     tail202
 
-loop153:
+loop201:
 	VMOVUPS (AX)(BX*4), Y2
 	VMOVUPS 32(AX)(BX*4), Y3
 	VXORPS  Y4, Y4, Y4
@@ -3200,11 +4015,11 @@ loop153:
 	VMOVUPS Y3, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop153
+	JLT     loop201
 
-tail154:
+tail202:
 	CMPQ       BX, CX
-	JGE        done155
+	JGE        done203
 	VMASKMOVPS (AX)(BX*4), Y0, Y2
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y3
 	VXORPS     Y4, Y4, Y4
@@ -3214,7 +4029,7 @@ tail154:
 	VMASKMOVPS Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(BX*4)
 
-done155:
+done203:
 	VZEROUPPER
 	RET
 
@@ -3233,9 +4048,9 @@ TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail157
+	JGE     tail205
 
-loop156:
+loop204:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -3304,11 +4119,11 @@ loop156:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop156
+	JLT          loop204
 
-tail157:
+tail205:
 	CMPQ         BX, CX
-	JGE          done158
+	JGE          done206
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -3376,7 +4191,7 @@ tail157:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done158:
+done206:
 	VZEROUPPER
 	RET
 
@@ -3405,9 +4220,9 @@ TEXT ·tanhAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail160
+	JGE     tail208
 
-loop159:
+loop207:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3510,11 +4325,11 @@ loop159:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop159
+	JLT          loop207
 
-tail160:
+tail208:
 	CMPQ         BX, CX
-	JGE          done161
+	JGE          done209
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3616,7 +4431,7 @@ tail160:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done161:
+done209:
 	VZEROUPPER
 	RET
 
@@ -3637,9 +4452,9 @@ TEXT ·swishAVX2(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail163
+	JGE          tail211
 
-loop162:
+loop210:
 	VMOVUPS      (AX)(BX*4), Y4
 	VMOVUPS      32(AX)(BX*4), Y5
 	VMULPS       Y0, Y4, Y6
@@ -3712,11 +4527,11 @@ loop162:
 	VMOVUPS      Y5, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop162
+	JLT          loop210
 
-tail163:
+tail211:
 	CMPQ         BX, CX
-	JGE          done164
+	JGE          done212
 	VMASKMOVPS   (AX)(BX*4), Y2, Y4
 	VMASKMOVPS   32(AX)(BX*4), Y3, Y5
 	VMULPS       Y0, Y4, Y0
@@ -3788,7 +4603,7 @@ tail163:
 	VMASKMOVPS   Y0, Y2, (AX)(BX*4)
 	VMASKMOVPS   Y1, Y3, 32(AX)(BX*4)
 
-done164:
+done212:
 	VZEROUPPER
 	RET
 
@@ -3807,9 +4622,9 @@ TEXT ·geluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail166
+	JGE     tail214
 
-loop165:
+loop213:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -3910,11 +4725,11 @@ loop165:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop165
+	JLT          loop213
 
-tail166:
+tail214:
 	CMPQ         BX, CX
-	JGE          done167
+	JGE          done215
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -4014,7 +4829,7 @@ tail166:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done167:
+done215:
 	VZEROUPPER
 	RET
 
@@ -4036,9 +4851,9 @@ TEXT ·ssruAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail169
+	JGE     tail217
 
-loop168:
+loop216:
 	VMOVUPS      (DX)(R8*4), Y2
 	VMOVUPS      32(DX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4127,11 +4942,11 @@ loop168:
 	VMOVUPS      Y3, 32(CX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop168
+	JLT          loop216
 
-tail169:
+tail217:
 	CMPQ         R8, SI
-	JGE          done170
+	JGE          done218
 	VMASKMOVPS   (DX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4219,7 +5034,7 @@ tail169:
 	VMASKMOVPS   Y2, Y0, (CX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R8*4)
 
-done170:
+done218:
 	VZEROUPPER
 	RET
 
@@ -4243,9 +5058,9 @@ TEXT ·sruAVX2(SB), NOSPLIT, $0-56
 	ANDQ    $-16, R9
 	XORQ    R10, R10
 	CMPQ    R10, R9
-	JGE     tail172
+	JGE     tail220
 
-loop171:
+loop219:
 	VMOVUPS      (DX)(R10*4), Y2
 	VMOVUPS      32(DX)(R10*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4502,11 +5317,11 @@ loop171:
 	VMOVUPS      Y3, 32(CX)(R10*4)
 	ADDQ         $0x10, R10
 	CMPQ         R10, R9
-	JLT          loop171
+	JLT          loop219
 
-tail172:
+tail220:
 	CMPQ         R10, R8
-	JGE          done173
+	JGE          done221
 	VMASKMOVPS   (DX)(R10*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R10*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4762,7 +5577,7 @@ tail172:
 	VMASKMOVPS   Y2, Y0, (CX)(R10*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R10*4)
 
-done173:
+done221:
 	VZEROUPPER
 	RET
 
@@ -4785,9 +5600,9 @@ TEXT ·gatedSumAVX2(SB), NOSPLIT, $0-48
 	ANDQ    $-16, R8
 	XORQ    R9, R9
 	CMPQ    R9, R8
-	JGE     tail175
+	JGE     tail223
 
-loop174:
+loop222:
 	VMOVUPS      (CX)(R9*4), Y2
 	VMOVUPS      32(CX)(R9*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4930,11 +5745,11 @@ loop174:
 	VMOVUPS      Y3, 32(AX)(R9*4)
 	ADDQ         $0x10, R9
 	CMPQ         R9, R8
-	JLT          loop174
+	JLT          loop222
 
-tail175:
+tail223:
 	CMPQ         R9, DI
-	JGE          done176
+	JGE          done224
 	VMASKMOVPS   (CX)(R9*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R9*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5076,7 +5891,7 @@ tail175:
 	VMASKMOVPS   Y2, Y0, (AX)(R9*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R9*4)
 
-done176:
+done224:
 	VZEROUPPER
 	RET
 
@@ -5098,9 +5913,9 @@ TEXT ·highwayAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail178
+	JGE     tail226
 
-loop177:
+loop225:
 	VMOVUPS      (CX)(R8*4), Y2
 	VMOVUPS      32(CX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5183,11 +5998,11 @@ loop177:
 	VMOVUPS      Y3, 32(AX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop177
+	JLT          loop225
 
-tail178:
+tail226:
 	CMPQ         R8, SI
-	JGE          done179
+	JGE          done227
 	VMASKMOVPS   (CX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5269,7 +6084,7 @@ tail178:
 	VMASKMOVPS   Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R8*4)
 
-done179:
+done227:
 	VZEROUPPER
 	RET
 
@@ -5277,174 +6092,174 @@ done179:
 // Requires: AVX, AVX2
 TEXT ·layerNormAVX2(SB), NOSPLIT, $0-60
 	MOVQ       n+48(FP), AX
-	MOVQ       dst+0(FP), CX
-	MOVQ       x+8(FP), DX
-	MOVQ       residual+16(FP), BX
-	MOVQ       scale+24(FP), SI
-	MOVQ       AX, DI
-	ANDQ       $0x0f, DI
-	LEAQ       tail<>+0(SB), R8
-	NEGQ       DI
-	VMOVUPS    64(R8)(DI*4), Y0
-	VMOVUPS    96(R8)(DI*4), Y1
-	MOVQ       AX, DI
-	ANDQ       $-16, DI
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	LEAQ       tail<>+0(SB), BX
+	NEGQ       DX
+	VMOVUPS    64(BX)(DX*4), Y0
+	VMOVUPS    96(BX)(DX*4), Y1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
 	VXORPS     X2, X2, X2
 	VCVTSI2SSQ AX, X2, X2
 
 row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	TESTQ  BX, BX
-	JZ     alone180
-	XORQ   R8, R8
-	LEAQ   -63(DI), R9
-	CMPQ   R8, R9
-	JGE    rest183
+	TESTQ  R8, R8
+	JZ     alone228
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest231
 
-turn182:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS (BX)(R8*4), Y7
-	VMOVUPS 32(BX)(R8*4), Y8
+turn230:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS (R8)(BX*4), Y7
+	VMOVUPS 32(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 64(DX)(R8*4), Y5
-	VMOVUPS 96(DX)(R8*4), Y6
-	VMOVUPS 64(BX)(R8*4), Y7
-	VMOVUPS 96(BX)(R8*4), Y8
+	VMOVUPS 64(DI)(BX*4), Y5
+	VMOVUPS 96(DI)(BX*4), Y6
+	VMOVUPS 64(R8)(BX*4), Y7
+	VMOVUPS 96(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, 64(CX)(R8*4)
-	VMOVUPS Y6, 96(CX)(R8*4)
+	VMOVUPS Y5, 64(SI)(BX*4)
+	VMOVUPS Y6, 96(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 128(DX)(R8*4), Y5
-	VMOVUPS 160(DX)(R8*4), Y6
-	VMOVUPS 128(BX)(R8*4), Y7
-	VMOVUPS 160(BX)(R8*4), Y8
+	VMOVUPS 128(DI)(BX*4), Y5
+	VMOVUPS 160(DI)(BX*4), Y6
+	VMOVUPS 128(R8)(BX*4), Y7
+	VMOVUPS 160(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, 128(CX)(R8*4)
-	VMOVUPS Y6, 160(CX)(R8*4)
+	VMOVUPS Y5, 128(SI)(BX*4)
+	VMOVUPS Y6, 160(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 192(DX)(R8*4), Y5
-	VMOVUPS 224(DX)(R8*4), Y6
-	VMOVUPS 192(BX)(R8*4), Y7
-	VMOVUPS 224(BX)(R8*4), Y8
+	VMOVUPS 192(DI)(BX*4), Y5
+	VMOVUPS 224(DI)(BX*4), Y6
+	VMOVUPS 192(R8)(BX*4), Y7
+	VMOVUPS 224(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, 192(CX)(R8*4)
-	VMOVUPS Y6, 224(CX)(R8*4)
+	VMOVUPS Y5, 192(SI)(BX*4)
+	VMOVUPS Y6, 224(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn182
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn230
 
-rest183:
-	CMPQ R8, DI
-	JGE  tail185
+rest231:
+	CMPQ BX, DX
+	JGE  tail233
 
-loop184:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS (BX)(R8*4), Y7
-	VMOVUPS 32(BX)(R8*4), Y8
+loop232:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS (R8)(BX*4), Y7
+	VMOVUPS 32(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop184
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop232
 
-tail185:
-	CMPQ       R8, AX
-	JGE        done186
-	VMASKMOVPS (DX)(R8*4), Y0, Y5
-	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
-	VMASKMOVPS (BX)(R8*4), Y0, Y7
-	VMASKMOVPS 32(BX)(R8*4), Y1, Y8
+tail233:
+	CMPQ       BX, AX
+	JGE        done234
+	VMASKMOVPS (DI)(BX*4), Y0, Y5
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
+	VMASKMOVPS (R8)(BX*4), Y0, Y7
+	VMASKMOVPS 32(R8)(BX*4), Y1, Y8
 	VADDPS     Y7, Y5, Y5
 	VADDPS     Y8, Y6, Y6
-	VMASKMOVPS Y5, Y0, (CX)(R8*4)
-	VMASKMOVPS Y6, Y1, 32(CX)(R8*4)
+	VMASKMOVPS Y5, Y0, (SI)(BX*4)
+	VMASKMOVPS Y6, Y1, 32(SI)(BX*4)
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done186:
-	JMP summed181
+done234:
+	JMP summed229
 
-alone180:
-	XORQ R8, R8
-	LEAQ -63(DI), R9
-	CMPQ R8, R9
-	JGE  rest188
+alone228:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest236
 
-turn187:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+turn235:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 64(DX)(R8*4), Y5
-	VMOVUPS 96(DX)(R8*4), Y6
-	VMOVUPS Y5, 64(CX)(R8*4)
-	VMOVUPS Y6, 96(CX)(R8*4)
+	VMOVUPS 64(DI)(BX*4), Y5
+	VMOVUPS 96(DI)(BX*4), Y6
+	VMOVUPS Y5, 64(SI)(BX*4)
+	VMOVUPS Y6, 96(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 128(DX)(R8*4), Y5
-	VMOVUPS 160(DX)(R8*4), Y6
-	VMOVUPS Y5, 128(CX)(R8*4)
-	VMOVUPS Y6, 160(CX)(R8*4)
+	VMOVUPS 128(DI)(BX*4), Y5
+	VMOVUPS 160(DI)(BX*4), Y6
+	VMOVUPS Y5, 128(SI)(BX*4)
+	VMOVUPS Y6, 160(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 192(DX)(R8*4), Y5
-	VMOVUPS 224(DX)(R8*4), Y6
-	VMOVUPS Y5, 192(CX)(R8*4)
-	VMOVUPS Y6, 224(CX)(R8*4)
+	VMOVUPS 192(DI)(BX*4), Y5
+	VMOVUPS 224(DI)(BX*4), Y6
+	VMOVUPS Y5, 192(SI)(BX*4)
+	VMOVUPS Y6, 224(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn187
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn235
 
-rest188:
-	CMPQ R8, DI
-	JGE  tail190
+rest236:
+	CMPQ BX, DX
+	JGE  tail238
 
-loop189:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+loop237:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop189
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop237
 
-tail190:
-	CMPQ       R8, AX
-	JGE        done191
-	VMASKMOVPS (DX)(R8*4), Y0, Y5
-	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
-	VMASKMOVPS Y5, Y0, (CX)(R8*4)
-	VMASKMOVPS Y6, Y1, 32(CX)(R8*4)
+tail238:
+	CMPQ       BX, AX
+	JGE        done239
+	VMASKMOVPS (DI)(BX*4), Y0, Y5
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
+	VMASKMOVPS Y5, Y0, (SI)(BX*4)
+	VMASKMOVPS Y6, Y1, 32(SI)(BX*4)
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done191:
-summed181:
+done239:
+summed229:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -5457,70 +6272,70 @@ summed181:
 	VMOVAPS      Y3, Y4
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
-	XORQ         R8, R8
-	LEAQ         -63(DI), R9
-	CMPQ         R8, R9
-	JGE          rest193
+	XORQ         BX, BX
+	LEAQ         -63(DX), R9
+	CMPQ         BX, R9
+	JGE          rest241
 
-turn192:
-	VMOVUPS (CX)(R8*4), Y7
-	VMOVUPS 32(CX)(R8*4), Y8
+turn240:
+	VMOVUPS (SI)(BX*4), Y7
+	VMOVUPS 32(SI)(BX*4), Y8
 	VSUBPS  Y3, Y7, Y7
 	VSUBPS  Y4, Y8, Y8
 	VMULPS  Y7, Y7, Y7
 	VMULPS  Y8, Y8, Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS 64(CX)(R8*4), Y7
-	VMOVUPS 96(CX)(R8*4), Y8
+	VMOVUPS 64(SI)(BX*4), Y7
+	VMOVUPS 96(SI)(BX*4), Y8
 	VSUBPS  Y3, Y7, Y7
 	VSUBPS  Y4, Y8, Y8
 	VMULPS  Y7, Y7, Y7
 	VMULPS  Y8, Y8, Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS 128(CX)(R8*4), Y7
-	VMOVUPS 160(CX)(R8*4), Y8
+	VMOVUPS 128(SI)(BX*4), Y7
+	VMOVUPS 160(SI)(BX*4), Y8
 	VSUBPS  Y3, Y7, Y7
 	VSUBPS  Y4, Y8, Y8
 	VMULPS  Y7, Y7, Y7
 	VMULPS  Y8, Y8, Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS 192(CX)(R8*4), Y7
-	VMOVUPS 224(CX)(R8*4), Y8
+	VMOVUPS 192(SI)(BX*4), Y7
+	VMOVUPS 224(SI)(BX*4), Y8
 	VSUBPS  Y3, Y7, Y7
 	VSUBPS  Y4, Y8, Y8
 	VMULPS  Y7, Y7, Y7
 	VMULPS  Y8, Y8, Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn192
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn240
 
-rest193:
-	CMPQ R8, DI
-	JGE  tail195
+rest241:
+	CMPQ BX, DX
+	JGE  tail243
 
-loop194:
-	VMOVUPS (CX)(R8*4), Y7
-	VMOVUPS 32(CX)(R8*4), Y8
+loop242:
+	VMOVUPS (SI)(BX*4), Y7
+	VMOVUPS 32(SI)(BX*4), Y8
 	VSUBPS  Y3, Y7, Y7
 	VSUBPS  Y4, Y8, Y8
 	VMULPS  Y7, Y7, Y7
 	VMULPS  Y8, Y8, Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop194
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop242
 
-tail195:
-	CMPQ       R8, AX
-	JGE        done196
-	VMASKMOVPS (CX)(R8*4), Y0, Y7
-	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
+tail243:
+	CMPQ       BX, AX
+	JGE        done244
+	VMASKMOVPS (SI)(BX*4), Y0, Y7
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y7
 	VSUBPS     Y4, Y8, Y8
 	VMULPS     Y7, Y7, Y7
@@ -5530,7 +6345,7 @@ tail195:
 	VADDPS     Y7, Y5, Y5
 	VADDPS     Y8, Y6, Y6
 
-done196:
+done244:
 	VADDPS       Y6, Y5, Y5
 	VEXTRACTF128 $0x01, Y5, X6
 	VADDPS       X6, X5, X6
@@ -5547,239 +6362,238 @@ done196:
 	VMOVAPS      Y5, Y6
 	MOVQ         bias+32(FP), R9
 	TESTQ        R9, R9
-	JZ           plain197
-	XORQ         R8, R8
-	LEAQ         -63(DI), R10
-	CMPQ         R8, R10
-	JGE          rest200
+	JZ           plain245
+	XORQ         BX, BX
+	LEAQ         -63(DX), R10
+	CMPQ         BX, R10
+	JGE          rest248
 
-turn199:
-	VMOVUPS (CX)(R8*4), Y7
-	VMOVUPS 32(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS (SI)(R8*4), Y9
-	VMOVUPS 32(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS (R9)(R8*4), Y9
-	VMOVUPS 32(R9)(R8*4), Y10
+turn247:
+	VMOVUPS (CX)(BX*4), Y7
+	VMOVUPS 32(CX)(BX*4), Y8
+	VMOVUPS (R9)(BX*4), Y9
+	VMOVUPS 32(R9)(BX*4), Y10
+	VMOVUPS (SI)(BX*4), Y11
+	VMOVUPS 32(SI)(BX*4), Y12
+	VSUBPS  Y3, Y11, Y11
+	VSUBPS  Y4, Y12, Y12
+	VMULPS  Y5, Y11, Y11
+	VMULPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y7
+	VMULPS  Y8, Y12, Y8
 	VADDPS  Y9, Y7, Y7
 	VADDPS  Y10, Y8, Y8
-	VMOVUPS Y7, (CX)(R8*4)
-	VMOVUPS Y8, 32(CX)(R8*4)
-	VMOVUPS 64(CX)(R8*4), Y7
-	VMOVUPS 96(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS 64(SI)(R8*4), Y9
-	VMOVUPS 96(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS 64(R9)(R8*4), Y9
-	VMOVUPS 96(R9)(R8*4), Y10
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Y7
+	VMOVUPS 96(CX)(BX*4), Y8
+	VMOVUPS 64(R9)(BX*4), Y9
+	VMOVUPS 96(R9)(BX*4), Y10
+	VMOVUPS 64(SI)(BX*4), Y11
+	VMOVUPS 96(SI)(BX*4), Y12
+	VSUBPS  Y3, Y11, Y11
+	VSUBPS  Y4, Y12, Y12
+	VMULPS  Y5, Y11, Y11
+	VMULPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y7
+	VMULPS  Y8, Y12, Y8
 	VADDPS  Y9, Y7, Y7
 	VADDPS  Y10, Y8, Y8
-	VMOVUPS Y7, 64(CX)(R8*4)
-	VMOVUPS Y8, 96(CX)(R8*4)
-	VMOVUPS 128(CX)(R8*4), Y7
-	VMOVUPS 160(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS 128(SI)(R8*4), Y9
-	VMOVUPS 160(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS 128(R9)(R8*4), Y9
-	VMOVUPS 160(R9)(R8*4), Y10
+	VMOVUPS Y7, 64(SI)(BX*4)
+	VMOVUPS Y8, 96(SI)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Y7
+	VMOVUPS 160(CX)(BX*4), Y8
+	VMOVUPS 128(R9)(BX*4), Y9
+	VMOVUPS 160(R9)(BX*4), Y10
+	VMOVUPS 128(SI)(BX*4), Y11
+	VMOVUPS 160(SI)(BX*4), Y12
+	VSUBPS  Y3, Y11, Y11
+	VSUBPS  Y4, Y12, Y12
+	VMULPS  Y5, Y11, Y11
+	VMULPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y7
+	VMULPS  Y8, Y12, Y8
 	VADDPS  Y9, Y7, Y7
 	VADDPS  Y10, Y8, Y8
-	VMOVUPS Y7, 128(CX)(R8*4)
-	VMOVUPS Y8, 160(CX)(R8*4)
-	VMOVUPS 192(CX)(R8*4), Y7
-	VMOVUPS 224(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS 192(SI)(R8*4), Y9
-	VMOVUPS 224(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS 192(R9)(R8*4), Y9
-	VMOVUPS 224(R9)(R8*4), Y10
+	VMOVUPS Y7, 128(SI)(BX*4)
+	VMOVUPS Y8, 160(SI)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Y7
+	VMOVUPS 224(CX)(BX*4), Y8
+	VMOVUPS 192(R9)(BX*4), Y9
+	VMOVUPS 224(R9)(BX*4), Y10
+	VMOVUPS 192(SI)(BX*4), Y11
+	VMOVUPS 224(SI)(BX*4), Y12
+	VSUBPS  Y3, Y11, Y11
+	VSUBPS  Y4, Y12, Y12
+	VMULPS  Y5, Y11, Y11
+	VMULPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y7
+	VMULPS  Y8, Y12, Y8
 	VADDPS  Y9, Y7, Y7
 	VADDPS  Y10, Y8, Y8
-	VMOVUPS Y7, 192(CX)(R8*4)
-	VMOVUPS Y8, 224(CX)(R8*4)
-	ADDQ    $0x40, R8
-	CMPQ    R8, R10
-	JLT     turn199
+	VMOVUPS Y7, 192(SI)(BX*4)
+	VMOVUPS Y8, 224(SI)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R10
+	JLT     turn247
 
-rest200:
-	CMPQ R8, DI
-	JGE  tail202
+rest248:
+	CMPQ BX, DX
+	JGE  tail250
 
-loop201:
-	VMOVUPS (CX)(R8*4), Y7
-	VMOVUPS 32(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS (SI)(R8*4), Y9
-	VMOVUPS 32(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS (R9)(R8*4), Y9
-	VMOVUPS 32(R9)(R8*4), Y10
+loop249:
+	VMOVUPS (CX)(BX*4), Y7
+	VMOVUPS 32(CX)(BX*4), Y8
+	VMOVUPS (R9)(BX*4), Y9
+	VMOVUPS 32(R9)(BX*4), Y10
+	VMOVUPS (SI)(BX*4), Y11
+	VMOVUPS 32(SI)(BX*4), Y12
+	VSUBPS  Y3, Y11, Y11
+	VSUBPS  Y4, Y12, Y12
+	VMULPS  Y5, Y11, Y11
+	VMULPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y7
+	VMULPS  Y8, Y12, Y8
 	VADDPS  Y9, Y7, Y7
 	VADDPS  Y10, Y8, Y8
-	VMOVUPS Y7, (CX)(R8*4)
-	VMOVUPS Y8, 32(CX)(R8*4)
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop201
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop249
 
-tail202:
-	CMPQ       R8, AX
-	JGE        done203
-	VMASKMOVPS (CX)(R8*4), Y0, Y7
-	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
-	VSUBPS     Y3, Y7, Y3
-	VSUBPS     Y4, Y8, Y4
+tail250:
+	CMPQ       BX, AX
+	JGE        done251
+	VMASKMOVPS (CX)(BX*4), Y0, Y7
+	VMASKMOVPS 32(CX)(BX*4), Y1, Y8
+	VMASKMOVPS (R9)(BX*4), Y0, Y9
+	VMASKMOVPS 32(R9)(BX*4), Y1, Y10
+	VMASKMOVPS (SI)(BX*4), Y0, Y11
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y12
+	VSUBPS     Y3, Y11, Y3
+	VSUBPS     Y4, Y12, Y4
 	VMULPS     Y5, Y3, Y3
 	VMULPS     Y6, Y4, Y4
-	VMASKMOVPS (SI)(R8*4), Y0, Y5
-	VMASKMOVPS 32(SI)(R8*4), Y1, Y6
+	VMULPS     Y7, Y3, Y3
+	VMULPS     Y8, Y4, Y4
+	VADDPS     Y9, Y3, Y3
+	VADDPS     Y10, Y4, Y4
+	VMASKMOVPS Y3, Y0, (SI)(BX*4)
+	VMASKMOVPS Y4, Y1, 32(SI)(BX*4)
+
+done251:
+	JMP normalised246
+
+plain245:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest253
+
+turn252:
+	VMOVUPS (CX)(BX*4), Y7
+	VMOVUPS 32(CX)(BX*4), Y8
+	VMOVUPS (SI)(BX*4), Y9
+	VMOVUPS 32(SI)(BX*4), Y10
+	VSUBPS  Y3, Y9, Y9
+	VSUBPS  Y4, Y10, Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Y7
+	VMOVUPS 96(CX)(BX*4), Y8
+	VMOVUPS 64(SI)(BX*4), Y9
+	VMOVUPS 96(SI)(BX*4), Y10
+	VSUBPS  Y3, Y9, Y9
+	VSUBPS  Y4, Y10, Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, 64(SI)(BX*4)
+	VMOVUPS Y8, 96(SI)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Y7
+	VMOVUPS 160(CX)(BX*4), Y8
+	VMOVUPS 128(SI)(BX*4), Y9
+	VMOVUPS 160(SI)(BX*4), Y10
+	VSUBPS  Y3, Y9, Y9
+	VSUBPS  Y4, Y10, Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, 128(SI)(BX*4)
+	VMOVUPS Y8, 160(SI)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Y7
+	VMOVUPS 224(CX)(BX*4), Y8
+	VMOVUPS 192(SI)(BX*4), Y9
+	VMOVUPS 224(SI)(BX*4), Y10
+	VSUBPS  Y3, Y9, Y9
+	VSUBPS  Y4, Y10, Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, 192(SI)(BX*4)
+	VMOVUPS Y8, 224(SI)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn252
+
+rest253:
+	CMPQ BX, DX
+	JGE  tail255
+
+loop254:
+	VMOVUPS (CX)(BX*4), Y7
+	VMOVUPS 32(CX)(BX*4), Y8
+	VMOVUPS (SI)(BX*4), Y9
+	VMOVUPS 32(SI)(BX*4), Y10
+	VSUBPS  Y3, Y9, Y9
+	VSUBPS  Y4, Y10, Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop254
+
+tail255:
+	CMPQ       BX, AX
+	JGE        done256
+	VMASKMOVPS (CX)(BX*4), Y0, Y7
+	VMASKMOVPS 32(CX)(BX*4), Y1, Y8
+	VMASKMOVPS (SI)(BX*4), Y0, Y9
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y10
+	VSUBPS     Y3, Y9, Y3
+	VSUBPS     Y4, Y10, Y4
 	VMULPS     Y5, Y3, Y3
 	VMULPS     Y6, Y4, Y4
-	VMASKMOVPS (R9)(R8*4), Y0, Y5
-	VMASKMOVPS 32(R9)(R8*4), Y1, Y6
-	VADDPS     Y5, Y3, Y3
-	VADDPS     Y6, Y4, Y4
-	VMASKMOVPS Y3, Y0, (CX)(R8*4)
-	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
+	VMULPS     Y7, Y3, Y3
+	VMULPS     Y8, Y4, Y4
+	VMASKMOVPS Y3, Y0, (SI)(BX*4)
+	VMASKMOVPS Y4, Y1, 32(SI)(BX*4)
 
-done203:
-	JMP normalised198
+done256:
+normalised246:
+	MOVQ  n+48(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none257
+	ADDQ  BX, R8
 
-plain197:
-	XORQ R8, R8
-	LEAQ -63(DI), R9
-	CMPQ R8, R9
-	JGE  rest205
-
-turn204:
-	VMOVUPS (CX)(R8*4), Y7
-	VMOVUPS 32(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS (SI)(R8*4), Y9
-	VMOVUPS 32(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, (CX)(R8*4)
-	VMOVUPS Y8, 32(CX)(R8*4)
-	VMOVUPS 64(CX)(R8*4), Y7
-	VMOVUPS 96(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS 64(SI)(R8*4), Y9
-	VMOVUPS 96(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, 64(CX)(R8*4)
-	VMOVUPS Y8, 96(CX)(R8*4)
-	VMOVUPS 128(CX)(R8*4), Y7
-	VMOVUPS 160(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS 128(SI)(R8*4), Y9
-	VMOVUPS 160(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, 128(CX)(R8*4)
-	VMOVUPS Y8, 160(CX)(R8*4)
-	VMOVUPS 192(CX)(R8*4), Y7
-	VMOVUPS 224(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS 192(SI)(R8*4), Y9
-	VMOVUPS 224(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, 192(CX)(R8*4)
-	VMOVUPS Y8, 224(CX)(R8*4)
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn204
-
-rest205:
-	CMPQ R8, DI
-	JGE  tail207
-
-loop206:
-	VMOVUPS (CX)(R8*4), Y7
-	VMOVUPS 32(CX)(R8*4), Y8
-	VSUBPS  Y3, Y7, Y7
-	VSUBPS  Y4, Y8, Y8
-	VMULPS  Y5, Y7, Y7
-	VMULPS  Y6, Y8, Y8
-	VMOVUPS (SI)(R8*4), Y9
-	VMOVUPS 32(SI)(R8*4), Y10
-	VMULPS  Y9, Y7, Y7
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y7, (CX)(R8*4)
-	VMOVUPS Y8, 32(CX)(R8*4)
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop206
-
-tail207:
-	CMPQ       R8, AX
-	JGE        done208
-	VMASKMOVPS (CX)(R8*4), Y0, Y7
-	VMASKMOVPS 32(CX)(R8*4), Y1, Y8
-	VSUBPS     Y3, Y7, Y3
-	VSUBPS     Y4, Y8, Y4
-	VMULPS     Y5, Y3, Y3
-	VMULPS     Y6, Y4, Y4
-	VMASKMOVPS (SI)(R8*4), Y0, Y5
-	VMASKMOVPS 32(SI)(R8*4), Y1, Y6
-	VMULPS     Y5, Y3, Y3
-	VMULPS     Y6, Y4, Y4
-	VMASKMOVPS Y3, Y0, (CX)(R8*4)
-	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
-
-done208:
-normalised198:
-	DECQ  rows+40(FP)
-	JZ    return209
-	MOVQ  n+48(FP), R8
-	SHLQ  $0x02, R8
-	ADDQ  R8, CX
-	ADDQ  R8, DX
-	TESTQ BX, BX
-	JZ    row
-	ADDQ  R8, BX
-	JMP   row
-
-return209:
+none257:
+	DECQ rows+40(FP)
+	JNZ  row
 	VZEROUPPER
 	RET
 
@@ -5787,198 +6601,198 @@ return209:
 // Requires: AVX, AVX2
 TEXT ·rmsNormAVX2(SB), NOSPLIT, $0-52
 	MOVQ       n+40(FP), AX
-	MOVQ       dst+0(FP), CX
-	MOVQ       x+8(FP), DX
-	MOVQ       residual+16(FP), BX
-	MOVQ       scale+24(FP), SI
-	MOVQ       AX, DI
-	ANDQ       $0x0f, DI
-	LEAQ       tail<>+0(SB), R8
-	NEGQ       DI
-	VMOVUPS    64(R8)(DI*4), Y0
-	VMOVUPS    96(R8)(DI*4), Y1
-	MOVQ       AX, DI
-	ANDQ       $-16, DI
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	LEAQ       tail<>+0(SB), BX
+	NEGQ       DX
+	VMOVUPS    64(BX)(DX*4), Y0
+	VMOVUPS    96(BX)(DX*4), Y1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
 	VXORPS     X2, X2, X2
 	VCVTSI2SSQ AX, X2, X2
 
 row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	TESTQ  BX, BX
-	JZ     alone210
-	XORQ   R8, R8
-	LEAQ   -63(DI), R9
-	CMPQ   R8, R9
-	JGE    rest213
+	TESTQ  R8, R8
+	JZ     alone258
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest261
 
-turn212:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS (BX)(R8*4), Y7
-	VMOVUPS 32(BX)(R8*4), Y8
+turn260:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS (R8)(BX*4), Y7
+	VMOVUPS 32(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 64(DX)(R8*4), Y5
-	VMOVUPS 96(DX)(R8*4), Y6
-	VMOVUPS 64(BX)(R8*4), Y7
-	VMOVUPS 96(BX)(R8*4), Y8
+	VMOVUPS 64(DI)(BX*4), Y5
+	VMOVUPS 96(DI)(BX*4), Y6
+	VMOVUPS 64(R8)(BX*4), Y7
+	VMOVUPS 96(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, 64(CX)(R8*4)
-	VMOVUPS Y6, 96(CX)(R8*4)
+	VMOVUPS Y5, 64(SI)(BX*4)
+	VMOVUPS Y6, 96(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 128(DX)(R8*4), Y5
-	VMOVUPS 160(DX)(R8*4), Y6
-	VMOVUPS 128(BX)(R8*4), Y7
-	VMOVUPS 160(BX)(R8*4), Y8
+	VMOVUPS 128(DI)(BX*4), Y5
+	VMOVUPS 160(DI)(BX*4), Y6
+	VMOVUPS 128(R8)(BX*4), Y7
+	VMOVUPS 160(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, 128(CX)(R8*4)
-	VMOVUPS Y6, 160(CX)(R8*4)
+	VMOVUPS Y5, 128(SI)(BX*4)
+	VMOVUPS Y6, 160(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 192(DX)(R8*4), Y5
-	VMOVUPS 224(DX)(R8*4), Y6
-	VMOVUPS 192(BX)(R8*4), Y7
-	VMOVUPS 224(BX)(R8*4), Y8
+	VMOVUPS 192(DI)(BX*4), Y5
+	VMOVUPS 224(DI)(BX*4), Y6
+	VMOVUPS 192(R8)(BX*4), Y7
+	VMOVUPS 224(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, 192(CX)(R8*4)
-	VMOVUPS Y6, 224(CX)(R8*4)
+	VMOVUPS Y5, 192(SI)(BX*4)
+	VMOVUPS Y6, 224(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn212
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn260
 
-rest213:
-	CMPQ R8, DI
-	JGE  tail215
+rest261:
+	CMPQ BX, DX
+	JGE  tail263
 
-loop214:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS (BX)(R8*4), Y7
-	VMOVUPS 32(BX)(R8*4), Y8
+loop262:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS (R8)(BX*4), Y7
+	VMOVUPS 32(R8)(BX*4), Y8
 	VADDPS  Y7, Y5, Y5
 	VADDPS  Y8, Y6, Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop214
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop262
 
-tail215:
-	CMPQ       R8, AX
-	JGE        done216
-	VMASKMOVPS (DX)(R8*4), Y0, Y5
-	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
-	VMASKMOVPS (BX)(R8*4), Y0, Y7
-	VMASKMOVPS 32(BX)(R8*4), Y1, Y8
+tail263:
+	CMPQ       BX, AX
+	JGE        done264
+	VMASKMOVPS (DI)(BX*4), Y0, Y5
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
+	VMASKMOVPS (R8)(BX*4), Y0, Y7
+	VMASKMOVPS 32(R8)(BX*4), Y1, Y8
 	VADDPS     Y7, Y5, Y5
 	VADDPS     Y8, Y6, Y6
-	VMASKMOVPS Y5, Y0, (CX)(R8*4)
-	VMASKMOVPS Y6, Y1, 32(CX)(R8*4)
+	VMASKMOVPS Y5, Y0, (SI)(BX*4)
+	VMASKMOVPS Y6, Y1, 32(SI)(BX*4)
 	VMULPS     Y5, Y5, Y5
 	VMULPS     Y6, Y6, Y6
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done216:
-	JMP summed211
+done264:
+	JMP summed259
 
-alone210:
-	XORQ R8, R8
-	LEAQ -63(DI), R9
-	CMPQ R8, R9
-	JGE  rest218
+alone258:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest266
 
-turn217:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+turn265:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 64(DX)(R8*4), Y5
-	VMOVUPS 96(DX)(R8*4), Y6
-	VMOVUPS Y5, 64(CX)(R8*4)
-	VMOVUPS Y6, 96(CX)(R8*4)
+	VMOVUPS 64(DI)(BX*4), Y5
+	VMOVUPS 96(DI)(BX*4), Y6
+	VMOVUPS Y5, 64(SI)(BX*4)
+	VMOVUPS Y6, 96(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 128(DX)(R8*4), Y5
-	VMOVUPS 160(DX)(R8*4), Y6
-	VMOVUPS Y5, 128(CX)(R8*4)
-	VMOVUPS Y6, 160(CX)(R8*4)
+	VMOVUPS 128(DI)(BX*4), Y5
+	VMOVUPS 160(DI)(BX*4), Y6
+	VMOVUPS Y5, 128(SI)(BX*4)
+	VMOVUPS Y6, 160(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	VMOVUPS 192(DX)(R8*4), Y5
-	VMOVUPS 224(DX)(R8*4), Y6
-	VMOVUPS Y5, 192(CX)(R8*4)
-	VMOVUPS Y6, 224(CX)(R8*4)
+	VMOVUPS 192(DI)(BX*4), Y5
+	VMOVUPS 224(DI)(BX*4), Y6
+	VMOVUPS Y5, 192(SI)(BX*4)
+	VMOVUPS Y6, 224(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn217
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn265
 
-rest218:
-	CMPQ R8, DI
-	JGE  tail220
+rest266:
+	CMPQ BX, DX
+	JGE  tail268
 
-loop219:
-	VMOVUPS (DX)(R8*4), Y5
-	VMOVUPS 32(DX)(R8*4), Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
+loop267:
+	VMOVUPS (DI)(BX*4), Y5
+	VMOVUPS 32(DI)(BX*4), Y6
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
 	VMULPS  Y5, Y5, Y5
 	VMULPS  Y6, Y6, Y6
 	VADDPS  Y5, Y3, Y3
 	VADDPS  Y6, Y4, Y4
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop219
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop267
 
-tail220:
-	CMPQ       R8, AX
-	JGE        done221
-	VMASKMOVPS (DX)(R8*4), Y0, Y5
-	VMASKMOVPS 32(DX)(R8*4), Y1, Y6
-	VMASKMOVPS Y5, Y0, (CX)(R8*4)
-	VMASKMOVPS Y6, Y1, 32(CX)(R8*4)
+tail268:
+	CMPQ       BX, AX
+	JGE        done269
+	VMASKMOVPS (DI)(BX*4), Y0, Y5
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
+	VMASKMOVPS Y5, Y0, (SI)(BX*4)
+	VMASKMOVPS Y6, Y1, 32(SI)(BX*4)
 	VMULPS     Y5, Y5, Y5
 	VMULPS     Y6, Y6, Y6
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done221:
-summed211:
+done269:
+summed259:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -5993,102 +6807,101 @@ summed211:
 	VDIVSS       X4, X3, X4
 	VBROADCASTSS X4, Y3
 	VMOVAPS      Y3, Y4
-	XORQ         R8, R8
-	LEAQ         -63(DI), R9
-	CMPQ         R8, R9
-	JGE          rest223
+	XORQ         BX, BX
+	LEAQ         -63(DX), R9
+	CMPQ         BX, R9
+	JGE          rest271
 
-turn222:
-	VMOVUPS (CX)(R8*4), Y5
-	VMOVUPS 32(CX)(R8*4), Y6
-	VMULPS  Y3, Y5, Y5
-	VMULPS  Y4, Y6, Y6
-	VMOVUPS (SI)(R8*4), Y7
-	VMOVUPS 32(SI)(R8*4), Y8
-	VMULPS  Y7, Y5, Y5
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
-	VMOVUPS 64(CX)(R8*4), Y5
-	VMOVUPS 96(CX)(R8*4), Y6
-	VMULPS  Y3, Y5, Y5
-	VMULPS  Y4, Y6, Y6
-	VMOVUPS 64(SI)(R8*4), Y7
-	VMOVUPS 96(SI)(R8*4), Y8
-	VMULPS  Y7, Y5, Y5
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y5, 64(CX)(R8*4)
-	VMOVUPS Y6, 96(CX)(R8*4)
-	VMOVUPS 128(CX)(R8*4), Y5
-	VMOVUPS 160(CX)(R8*4), Y6
-	VMULPS  Y3, Y5, Y5
-	VMULPS  Y4, Y6, Y6
-	VMOVUPS 128(SI)(R8*4), Y7
-	VMOVUPS 160(SI)(R8*4), Y8
-	VMULPS  Y7, Y5, Y5
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y5, 128(CX)(R8*4)
-	VMOVUPS Y6, 160(CX)(R8*4)
-	VMOVUPS 192(CX)(R8*4), Y5
-	VMOVUPS 224(CX)(R8*4), Y6
-	VMULPS  Y3, Y5, Y5
-	VMULPS  Y4, Y6, Y6
-	VMOVUPS 192(SI)(R8*4), Y7
-	VMOVUPS 224(SI)(R8*4), Y8
-	VMULPS  Y7, Y5, Y5
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y5, 192(CX)(R8*4)
-	VMOVUPS Y6, 224(CX)(R8*4)
-	ADDQ    $0x40, R8
-	CMPQ    R8, R9
-	JLT     turn222
+turn270:
+	VMOVUPS (CX)(BX*4), Y5
+	VMOVUPS 32(CX)(BX*4), Y6
+	VMOVUPS (SI)(BX*4), Y7
+	VMOVUPS 32(SI)(BX*4), Y8
+	VMULPS  Y3, Y7, Y7
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y5
+	VMULPS  Y6, Y8, Y6
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
+	VMOVUPS 64(CX)(BX*4), Y5
+	VMOVUPS 96(CX)(BX*4), Y6
+	VMOVUPS 64(SI)(BX*4), Y7
+	VMOVUPS 96(SI)(BX*4), Y8
+	VMULPS  Y3, Y7, Y7
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y5
+	VMULPS  Y6, Y8, Y6
+	VMOVUPS Y5, 64(SI)(BX*4)
+	VMOVUPS Y6, 96(SI)(BX*4)
+	VMOVUPS 128(CX)(BX*4), Y5
+	VMOVUPS 160(CX)(BX*4), Y6
+	VMOVUPS 128(SI)(BX*4), Y7
+	VMOVUPS 160(SI)(BX*4), Y8
+	VMULPS  Y3, Y7, Y7
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y5
+	VMULPS  Y6, Y8, Y6
+	VMOVUPS Y5, 128(SI)(BX*4)
+	VMOVUPS Y6, 160(SI)(BX*4)
+	VMOVUPS 192(CX)(BX*4), Y5
+	VMOVUPS 224(CX)(BX*4), Y6
+	VMOVUPS 192(SI)(BX*4), Y7
+	VMOVUPS 224(SI)(BX*4), Y8
+	VMULPS  Y3, Y7, Y7
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y5
+	VMULPS  Y6, Y8, Y6
+	VMOVUPS Y5, 192(SI)(BX*4)
+	VMOVUPS Y6, 224(SI)(BX*4)
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn270
 
-rest223:
-	CMPQ R8, DI
-	JGE  tail225
+rest271:
+	CMPQ BX, DX
+	JGE  tail273
 
-loop224:
-	VMOVUPS (CX)(R8*4), Y5
-	VMOVUPS 32(CX)(R8*4), Y6
-	VMULPS  Y3, Y5, Y5
-	VMULPS  Y4, Y6, Y6
-	VMOVUPS (SI)(R8*4), Y7
-	VMOVUPS 32(SI)(R8*4), Y8
-	VMULPS  Y7, Y5, Y5
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y5, (CX)(R8*4)
-	VMOVUPS Y6, 32(CX)(R8*4)
-	ADDQ    $0x10, R8
-	CMPQ    R8, DI
-	JLT     loop224
+loop272:
+	VMOVUPS (CX)(BX*4), Y5
+	VMOVUPS 32(CX)(BX*4), Y6
+	VMOVUPS (SI)(BX*4), Y7
+	VMOVUPS 32(SI)(BX*4), Y8
+	VMULPS  Y3, Y7, Y7
+	VMULPS  Y4, Y8, Y8
+	VMULPS  Y5, Y7, Y5
+	VMULPS  Y6, Y8, Y6
+	VMOVUPS Y5, (SI)(BX*4)
+	VMOVUPS Y6, 32(SI)(BX*4)
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop272
 
-tail225:
-	CMPQ       R8, AX
-	JGE        done226
-	VMASKMOVPS (CX)(R8*4), Y0, Y5
-	VMASKMOVPS 32(CX)(R8*4), Y1, Y6
-	VMULPS     Y3, Y5, Y3
-	VMULPS     Y4, Y6, Y4
-	VMASKMOVPS (SI)(R8*4), Y0, Y5
-	VMASKMOVPS 32(SI)(R8*4), Y1, Y6
+tail273:
+	CMPQ       BX, AX
+	JGE        done274
+	VMASKMOVPS (CX)(BX*4), Y0, Y5
+	VMASKMOVPS 32(CX)(BX*4), Y1, Y6
+	VMASKMOVPS (SI)(BX*4), Y0, Y7
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y8
+	VMULPS     Y3, Y7, Y3
+	VMULPS     Y4, Y8, Y4
 	VMULPS     Y5, Y3, Y3
 	VMULPS     Y6, Y4, Y4
-	VMASKMOVPS Y3, Y0, (CX)(R8*4)
-	VMASKMOVPS Y4, Y1, 32(CX)(R8*4)
+	VMASKMOVPS Y3, Y0, (SI)(BX*4)
+	VMASKMOVPS Y4, Y1, 32(SI)(BX*4)
 
-done226:
-	DECQ  rows+32(FP)
-	JZ    return227
-	MOVQ  n+40(FP), R8
-	SHLQ  $0x02, R8
-	ADDQ  R8, CX
-	ADDQ  R8, DX
-	TESTQ BX, BX
-	JZ    row
-	ADDQ  R8, BX
-	JMP   row
+done274:
+	MOVQ  n+40(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none275
+	ADDQ  BX, R8
 
-return227:
+none275:
+	DECQ rows+32(FP)
+	JNZ  row
 	VZEROUPPER
 	RET
 
@@ -6119,9 +6932,9 @@ row:
 	XORQ   R8, R8
 	LEAQ   -63(DI), R9
 	CMPQ   R8, R9
-	JGE    rest229
+	JGE    rest277
 
-turn228:
+turn276:
 	VMOVUPS (DX)(R8*4), Y8
 	VMOVUPS 32(DX)(R8*4), Y9
 	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
@@ -6148,13 +6961,13 @@ turn228:
 	VPMAXSD Y7, Y9, Y7
 	ADDQ    $0x40, R8
 	CMPQ    R8, R9
-	JLT     turn228
+	JLT     turn276
 
-rest229:
+rest277:
 	CMPQ R8, DI
-	JGE  tail231
+	JGE  tail279
 
-loop230:
+loop278:
 	VMOVUPS (DX)(R8*4), Y8
 	VMOVUPS 32(DX)(R8*4), Y9
 	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
@@ -6163,11 +6976,11 @@ loop230:
 	VPMAXSD Y5, Y9, Y5
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop230
+	JLT     loop278
 
-tail231:
+tail279:
 	CMPQ       R8, SI
-	JGE        done232
+	JGE        done280
 	VMASKMOVPS (DX)(R8*4), Y0, Y8
 	VMASKMOVPS 32(DX)(R8*4), Y1, Y9
 	VANDPS     const_7fffffff<>+0(SB), Y8, Y8
@@ -6175,7 +6988,7 @@ tail231:
 	VPMAXSD    Y4, Y8, Y4
 	VPMAXSD    Y5, Y9, Y5
 
-done232:
+done280:
 	VPMAXSD      Y4, Y6, Y4
 	VPMAXSD      Y5, Y7, Y5
 	VPMAXSD      Y5, Y4, Y4
@@ -6195,9 +7008,9 @@ done232:
 	VMOVAPS      Y4, Y6
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail234
+	JGE          tail282
 
-loop233:
+loop281:
 	VMOVUPS      (DX)(R8*4), Y7
 	VMOVUPS      32(DX)(R8*4), Y8
 	VMULPS       Y4, Y7, Y7
@@ -6213,11 +7026,11 @@ loop233:
 	VMOVDQU      X7, (AX)(R8*1)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop233
+	JLT          loop281
 
-tail234:
+tail282:
 	CMPQ         R8, SI
-	JGE          done235
+	JGE          done283
 	VMASKMOVPS   (DX)(R8*4), Y0, Y7
 	VMASKMOVPS   32(DX)(R8*4), Y1, Y8
 	VMULPS       Y4, Y7, Y4
@@ -6232,7 +7045,7 @@ tail234:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(R8*1)
 
-done235:
+done283:
 next:
 	VMOVSS X5, (CX)
 	ADDQ   $0x04, CX
@@ -6250,9 +7063,9 @@ tiny:
 zeros:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail237
+	JGE  tail285
 
-loop236:
+loop284:
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y6, Y6, Y6
 	VCVTPS2DQ    Y4, Y4
@@ -6266,11 +7079,11 @@ loop236:
 	VMOVDQU      X4, (AX)(R8*1)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop236
+	JLT          loop284
 
-tail237:
+tail285:
 	CMPQ         R8, SI
-	JGE          done238
+	JGE          done286
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y6, Y6, Y6
 	VCVTPS2DQ    Y4, Y4
@@ -6283,7 +7096,7 @@ tail237:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(R8*1)
 
-done238:
+done286:
 	JMP next
 
 // func quantizeRowsFixedAVX2(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
@@ -6307,9 +7120,9 @@ TEXT ·quantizeRowsFixedAVX2(SB), NOSPLIT, $0-44
 row:
 	XORQ DI, DI
 	CMPQ DI, SI
-	JGE  tail240
+	JGE  tail288
 
-loop239:
+loop287:
 	VMOVUPS      (CX)(DI*4), Y4
 	VMOVUPS      32(CX)(DI*4), Y5
 	VMULPS       Y2, Y4, Y4
@@ -6333,11 +7146,11 @@ loop239:
 	VMOVDQU      X4, (AX)(DI*1)
 	ADDQ         $0x10, DI
 	CMPQ         DI, SI
-	JLT          loop239
+	JLT          loop287
 
-tail240:
+tail288:
 	CMPQ         DI, BX
-	JGE          done241
+	JGE          done289
 	VMASKMOVPS   (CX)(DI*4), Y0, Y4
 	VMASKMOVPS   32(CX)(DI*4), Y1, Y5
 	VMULPS       Y2, Y4, Y4
@@ -6360,7 +7173,7 @@ tail240:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(DI*1)
 
-done241:
+done289:
 	MOVQ k+32(FP), DI
 	LEAQ (CX)(DI*4), CX
 	ADDQ stride+8(FP), AX
@@ -6389,20 +7202,20 @@ row:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail243
+	JGE          tail291
 
-loop242:
+loop290:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop242
+	JLT     loop290
 
-tail243:
+tail291:
 	CMPQ         SI, DX
-	JGE          done244
+	JGE          done292
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
@@ -6412,7 +7225,7 @@ tail243:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done244:
+done292:
 	VMAXPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VMAXPS       X3, X2, X3
@@ -6426,9 +7239,9 @@ done244:
 	VXORPS       Y5, Y5, Y5
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail246
+	JGE          tail294
 
-loop245:
+loop293:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y2, Y6, Y6
@@ -6493,11 +7306,11 @@ loop245:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop245
+	JLT          loop293
 
-tail246:
+tail294:
 	CMPQ         SI, DX
-	JGE          done247
+	JGE          done295
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y1, Y7
 	VSUBPS       Y2, Y6, Y2
@@ -6563,7 +7376,7 @@ tail246:
 	VADDPS       Y2, Y4, Y4
 	VADDPS       Y3, Y5, Y5
 
-done247:
+done295:
 	VADDPS       Y5, Y4, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
@@ -6577,9 +7390,9 @@ done247:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail249
+	JGE          tail297
 
-loop248:
+loop296:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMULPS  Y2, Y4, Y4
@@ -6588,11 +7401,11 @@ loop248:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop248
+	JLT     loop296
 
-tail249:
+tail297:
 	CMPQ       SI, DX
-	JGE        done250
+	JGE        done298
 	VMASKMOVPS (AX)(SI*4), Y0, Y4
 	VMASKMOVPS 32(AX)(SI*4), Y1, Y5
 	VMULPS     Y2, Y4, Y2
@@ -6600,7 +7413,7 @@ tail249:
 	VMASKMOVPS Y2, Y0, (AX)(SI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(SI*4)
 
-done250:
+done298:
 	ADDQ stride+24(FP), AX
 	DECQ CX
 	JNZ  row
@@ -6627,9 +7440,9 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail252
+	JGE          tail300
 
-loop251:
+loop299:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y0, Y6, Y6
@@ -6692,11 +7505,11 @@ loop251:
 	VADDPS       Y7, Y3, Y3
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop251
+	JLT          loop299
 
-tail252:
+tail300:
 	CMPQ         SI, DX
-	JGE          done253
+	JGE          done301
 	VMASKMOVPS   (AX)(SI*4), Y4, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y5, Y7
 	VSUBPS       Y0, Y6, Y0
@@ -6760,7 +7573,7 @@ tail252:
 	VADDPS       Y0, Y2, Y2
 	VADDPS       Y1, Y3, Y3
 
-done253:
+done301:
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
 	VZEROUPPER
@@ -6783,20 +7596,20 @@ TEXT ·maximumAVX2(SB), NOSPLIT, $0-20
 	VMOVAPS      Y2, Y3
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail255
+	JGE          tail303
 
-loop254:
+loop302:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop254
+	JLT     loop302
 
-tail255:
+tail303:
 	CMPQ         BX, CX
-	JGE          done256
+	JGE          done304
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(BX*4), Y0, Y6
@@ -6806,7 +7619,7 @@ tail255:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done256:
+done304:
 	VMAXPS       Y3, Y2, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -6838,9 +7651,9 @@ TEXT ·absMaxAVX2(SB), NOSPLIT, $0-20
 	XORQ    BX, BX
 	LEAQ    -63(DX), SI
 	CMPQ    BX, SI
-	JGE     rest258
+	JGE     rest306
 
-turn257:
+turn305:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
@@ -6867,13 +7680,13 @@ turn257:
 	VPMAXSD Y5, Y7, Y5
 	ADDQ    $0x40, BX
 	CMPQ    BX, SI
-	JLT     turn257
+	JLT     turn305
 
-rest258:
+rest306:
 	CMPQ BX, DX
-	JGE  tail260
+	JGE  tail308
 
-loop259:
+loop307:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
@@ -6882,11 +7695,11 @@ loop259:
 	VPMAXSD Y3, Y7, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop259
+	JLT     loop307
 
-tail260:
+tail308:
 	CMPQ       BX, CX
-	JGE        done261
+	JGE        done309
 	VMASKMOVPS (AX)(BX*4), Y0, Y0
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y1
 	VANDPS     const_7fffffff<>+0(SB), Y0, Y0
@@ -6894,7 +7707,7 @@ tail260:
 	VPMAXSD    Y2, Y0, Y2
 	VPMAXSD    Y3, Y1, Y3
 
-done261:
+done309:
 	VPMAXSD      Y2, Y4, Y2
 	VPMAXSD      Y3, Y5, Y3
 	VPMAXSD      Y3, Y2, Y0
@@ -6927,9 +7740,9 @@ TEXT ·largestAVX2(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail263
+	JGE          tail311
 
-loop262:
+loop310:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VMAXPS  Y0, Y6, Y0
@@ -6940,11 +7753,11 @@ loop262:
 	VPMAXSD Y3, Y7, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop262
+	JLT     loop310
 
-tail263:
+tail311:
 	CMPQ         BX, CX
-	JGE          done264
+	JGE          done312
 	VBROADCASTSS const_ff800000<>+0(SB), Y6
 	VMOVAPS      Y6, Y7
 	VMASKMOVPS   (AX)(BX*4), Y4, Y8
@@ -6958,7 +7771,7 @@ tail263:
 	VPMAXSD      Y2, Y4, Y2
 	VPMAXSD      Y3, Y5, Y3
 
-done264:
+done312:
 	VMAXPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -7000,9 +7813,9 @@ TEXT ·firstEqualAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail266
+	JGE          tail314
 
-loop265:
+loop313:
 	VMOVUPS   (AX)(DI*4), Y4
 	VMOVUPS   32(AX)(DI*4), Y5
 	VCMPPS    $0x00, Y0, Y4, Y4
@@ -7016,11 +7829,11 @@ loop265:
 	JNZ       found
 	ADDQ      $0x10, DI
 	CMPQ      DI, SI
-	JLT       loop265
+	JLT       loop313
 
-tail266:
+tail314:
 	CMPQ         DI, CX
-	JGE          done267
+	JGE          done315
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(DI*4), Y2, Y6
@@ -7037,7 +7850,7 @@ tail266:
 	TESTL        BX, BX
 	JNZ          found
 
-done267:
+done315:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -7068,9 +7881,9 @@ TEXT ·firstNaNAVX2(SB), NOSPLIT, $0-24
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail269
+	JGE     tail317
 
-loop268:
+loop316:
 	VMOVUPS   (AX)(DI*4), Y2
 	VMOVUPS   32(AX)(DI*4), Y3
 	VCMPPS    $0x03, Y2, Y2, Y2
@@ -7084,11 +7897,11 @@ loop268:
 	JNZ       found
 	ADDQ      $0x10, DI
 	CMPQ      DI, SI
-	JLT       loop268
+	JLT       loop316
 
-tail269:
+tail317:
 	CMPQ         DI, CX
-	JGE          done270
+	JGE          done318
 	VBROADCASTSS const_ff800000<>+0(SB), Y2
 	VMOVAPS      Y2, Y3
 	VMASKMOVPS   (AX)(DI*4), Y0, Y4
@@ -7105,7 +7918,7 @@ tail269:
 	TESTL        BX, BX
 	JNZ          found
 
-done270:
+done318:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -7138,9 +7951,9 @@ TEXT ·attentionWeightsAVX2(SB), NOSPLIT, $0-28
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail272
+	JGE          tail320
 
-loop271:
+loop319:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -7149,11 +7962,11 @@ loop271:
 	VMOVUPS Y5, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop271
+	JLT     loop319
 
-tail272:
+tail320:
 	CMPQ       BX, CX
-	JGE        done273
+	JGE        done321
 	VMASKMOVPS (AX)(BX*4), Y2, Y4
 	VMASKMOVPS 32(AX)(BX*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -7161,25 +7974,25 @@ tail272:
 	VMASKMOVPS Y0, Y2, (AX)(BX*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(BX*4)
 
-done273:
+done321:
 	VBROADCASTSS const_ff800000<>+0(SB), Y0
 	VMOVAPS      Y0, Y1
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail275
+	JGE          tail323
 
-loop274:
+loop322:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMAXPS  Y0, Y4, Y0
 	VMAXPS  Y1, Y5, Y1
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop274
+	JLT     loop322
 
-tail275:
+tail323:
 	CMPQ         BX, CX
-	JGE          done276
+	JGE          done324
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(BX*4), Y2, Y6
@@ -7189,7 +8002,7 @@ tail275:
 	VMAXPS       Y0, Y4, Y0
 	VMAXPS       Y1, Y5, Y1
 
-done276:
+done324:
 	VMAXPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -7203,9 +8016,9 @@ done276:
 	VXORPS       Y5, Y5, Y5
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail278
+	JGE          tail326
 
-loop277:
+loop325:
 	VMOVUPS      (AX)(BX*4), Y6
 	VMOVUPS      32(AX)(BX*4), Y7
 	VSUBPS       Y0, Y6, Y6
@@ -7270,11 +8083,11 @@ loop277:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop277
+	JLT          loop325
 
-tail278:
+tail326:
 	CMPQ         BX, CX
-	JGE          done279
+	JGE          done327
 	VMASKMOVPS   (AX)(BX*4), Y2, Y6
 	VMASKMOVPS   32(AX)(BX*4), Y3, Y7
 	VSUBPS       Y0, Y6, Y0
@@ -7340,7 +8153,7 @@ tail278:
 	VADDPS       Y0, Y4, Y4
 	VADDPS       Y1, Y5, Y5
 
-done279:
+done327:
 	VADDPS       Y5, Y4, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X1

@@ -8,76 +8,124 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
 
-// norm is the generator of a kernel over rows of n elements.
+// norm is the generator of a kernel over rows of n elements. With AVX-512 it works on two rows at a time, since the sums
+// of one row are a chain of additions that leaves most of the processor idle.
 type norm struct {
 	asm.ISA
-	row                     *asm.Row
-	dst, x, residual, scale reg.GPVirtual
-	count                   reg.VecVirtual // n as float32
+	elements *asm.Row
+	rows     []normRow // the rows in work
+	scale    reg.GPVirtual
+	count    reg.VecVirtual // n as float32
 }
+
+// normRow is where a row lies.
+type normRow struct{ dst, x, residual reg.GPVirtual }
 
 func norms(isa asm.ISA) {
 	asm.Kernel("layerNorm"+isa.String(), "func(dst, x, residual, scale, bias *float32, rows, n int, eps float32)",
 		"layerNorm"+isa.String()+" computes layerNormGeneric. rows and n are at least 1. residual and bias may be nil.")
-	m := newNorm(isa)
-	Label("row")
-	m.layerNorm()
-	m.nextRow()
+	newNorm(isa).generate((*norm).layerNorm)
 
 	asm.Kernel("rmsNorm"+isa.String(), "func(dst, x, residual, scale *float32, rows, n int, eps float32)",
 		"rmsNorm"+isa.String()+" computes rmsNormGeneric. rows and n are at least 1. residual may be nil.")
-	m = newNorm(isa)
-	Label("row")
-	m.rmsNorm()
-	m.nextRow()
+	newNorm(isa).generate((*norm).rmsNorm)
 }
 
 func newNorm(isa asm.ISA) *norm {
 	n := asm.Int("n")
-	m := &norm{ISA: isa, dst: asm.Int("dst"), x: asm.Int("x"), residual: asm.Int("residual"), scale: asm.Int("scale"), row: isa.NewRow(n), count: XMM()}
+	m := &norm{
+		ISA: isa, scale: asm.Int("scale"), elements: isa.NewRow(n), count: XMM(),
+		rows: []normRow{{asm.Int("dst"), asm.Int("x"), asm.Int("residual")}},
+	}
 	VXORPS(m.count, m.count, m.count)
 	VCVTSI2SSQ(n, m.count, m.count)
 	return m
 }
 
-// nextRow steps to the next row, and ends the kernel after the last.
-func (m *norm) nextRow() {
-	done := asm.Unique("return")
+// generate loops over pairs of rows, then over single rows.
+func (m *norm) generate(body func(*norm)) {
+	if m.ISA == asm.AVX512 {
+		first := m.rows[0]
+		SUBQ(U32(2), asm.Addr("rows"))
+		JLT(LabelRef("single"))
+		Label("pair")
+		second := normRow{GP64(), GP64(), GP64()}
+		bytes := rowBytes()
+		LEAQ(Mem{Base: first.dst, Index: bytes, Scale: 1}, second.dst)
+		LEAQ(Mem{Base: first.x, Index: bytes, Scale: 1}, second.x)
+		LEAQ(Mem{Base: first.residual, Index: bytes, Scale: 1}, second.residual)
+		m.rows = []normRow{first, second}
+		body(m)
+		m.advance()
+		SUBQ(U32(2), asm.Addr("rows"))
+		JGE(LabelRef("pair"))
+		m.rows = m.rows[:1]
+		Label("single")
+		ADDQ(U32(2), asm.Addr("rows"))
+		JZ(LabelRef("return"))
+	}
+	Label("row")
+	body(m)
+	m.advance()
 	DECQ(asm.Addr("rows"))
-	JZ(LabelRef(done))
-	bytes := asm.Int("n")
-	SHLQ(Imm(2), bytes)
-	ADDQ(bytes, m.dst)
-	ADDQ(bytes, m.x)
-	TESTQ(m.residual, m.residual)
-	JZ(LabelRef("row"))
-	ADDQ(bytes, m.residual)
-	JMP(LabelRef("row"))
-	Label(done)
+	JNZ(LabelRef("row"))
+	Label("return")
 	VZEROUPPER()
 	RET()
 }
 
-// sumUp stores v = x + residual in dst and returns the striped sum of f(v).
-func (m *norm) sumUp(f func(v asm.V) asm.V) asm.V {
-	sum := m.Zero()
+func rowBytes() reg.GPVirtual {
+	bytes := asm.Int("n")
+	SHLQ(Imm(2), bytes)
+	return bytes
+}
+
+// advance steps over the rows in work.
+func (m *norm) advance() {
+	first, bytes, none := m.rows[0], rowBytes(), asm.Unique("none")
+	if len(m.rows) == 2 {
+		ADDQ(bytes, bytes)
+	}
+	ADDQ(bytes, first.dst)
+	ADDQ(bytes, first.x)
+	TESTQ(first.residual, first.residual)
+	JZ(LabelRef(none))
+	ADDQ(bytes, first.residual)
+	Label(none)
+}
+
+// forRows returns what f makes of each row in work.
+func (m *norm) forRows(f func(i int) asm.V) (v []asm.V) {
+	for i := range m.rows {
+		v = append(v, f(i))
+	}
+	return v
+}
+
+// sumUp stores v = x + residual in dst and returns the striped sums of f(v).
+func (m *norm) sumUp(f func(v asm.V) asm.V) []asm.V {
+	sums := m.forRows(func(int) asm.V { return m.Zero() })
 	alone, summed := asm.Unique("alone"), asm.Unique("summed")
-	TESTQ(m.residual, m.residual)
+	TESTQ(m.rows[0].residual, m.rows[0].residual)
 	JZ(LabelRef(alone))
-	m.row.EachOfFour(func(b asm.Block) {
-		v := m.Add(b.Load(m.x), b.Load(m.residual))
-		b.Store(v, m.dst)
-		m.Accumulate(sum, f(v))
+	m.elements.EachOfFour(func(b asm.Block) {
+		for i, row := range m.rows {
+			v := m.Add(b.Load(row.x), b.Load(row.residual))
+			b.Store(v, row.dst)
+			m.Accumulate(sums[i], f(v))
+		}
 	})
 	JMP(LabelRef(summed))
 	Label(alone)
-	m.row.EachOfFour(func(b asm.Block) {
-		v := b.Load(m.x)
-		b.Store(v, m.dst)
-		m.Accumulate(sum, f(v))
+	m.elements.EachOfFour(func(b asm.Block) {
+		for i, row := range m.rows {
+			v := b.Load(row.x)
+			b.Store(v, row.dst)
+			m.Accumulate(sums[i], f(v))
+		}
 	})
 	Label(summed)
-	return sum
+	return sums
 }
 
 // inverseRoot returns 1/sqrt(squares/n + eps) in all lanes, from the striped sum of squares.
@@ -93,32 +141,53 @@ func (m *norm) inverseRoot(squares asm.V) asm.V {
 }
 
 func (m *norm) layerNorm() {
-	s := m.Sum(m.sumUp(func(v asm.V) asm.V { return v }))
-	VDIVSS(m.count, s, s)
-	mean := m.Splat(s)
-	squares := m.Zero()
-	m.row.EachOfFour(func(b asm.Block) {
-		d := m.Sub(b.Load(m.dst), mean)
-		m.Accumulate(squares, b.Keep(m.Mul(d, d)))
+	sums := m.sumUp(func(v asm.V) asm.V { return v })
+	means := m.forRows(func(i int) asm.V {
+		s := m.Sum(sums[i])
+		VDIVSS(m.count, s, s)
+		return m.Splat(s)
 	})
-	inverse := m.inverseRoot(squares)
-	normalised := func(b asm.Block) asm.V {
-		return m.Mul(m.Mul(m.Sub(b.Load(m.dst), mean), inverse), b.Load(m.scale))
-	}
+	squares := m.forRows(func(int) asm.V { return m.Zero() })
+	m.elements.EachOfFour(func(b asm.Block) {
+		for i, row := range m.rows {
+			d := m.Sub(b.Load(row.dst), means[i])
+			m.Accumulate(squares[i], b.Keep(m.Mul(d, d)))
+		}
+	})
+	inverses := m.forRows(func(i int) asm.V { return m.inverseRoot(squares[i]) })
+	m.output(func(i int, v asm.V) asm.V { return m.Mul(m.Sub(v, means[i]), inverses[i]) })
+}
+
+// output replaces dst by normalised(dst)·scale + bias.
+func (m *norm) output(normalised func(i int, v asm.V) asm.V) {
 	bias := asm.Int("bias")
 	plain, done := asm.Unique("plain"), asm.Unique("normalised")
 	TESTQ(bias, bias)
 	JZ(LabelRef(plain))
-	m.row.EachOfFour(func(b asm.Block) { b.Store(m.Add(normalised(b), b.Load(bias)), m.dst) })
+	m.elements.EachOfFour(func(b asm.Block) {
+		scale, bias := b.Load(m.scale), b.Load(bias)
+		for i, row := range m.rows {
+			b.Store(m.Add(m.Mul(normalised(i, b.Load(row.dst)), scale), bias), row.dst)
+		}
+	})
 	JMP(LabelRef(done))
 	Label(plain)
-	m.row.EachOfFour(func(b asm.Block) { b.Store(normalised(b), m.dst) })
+	m.elements.EachOfFour(func(b asm.Block) {
+		scale := b.Load(m.scale)
+		for i, row := range m.rows {
+			b.Store(m.Mul(normalised(i, b.Load(row.dst)), scale), row.dst)
+		}
+	})
 	Label(done)
 }
 
 func (m *norm) rmsNorm() {
-	inverse := m.inverseRoot(m.sumUp(func(v asm.V) asm.V { return m.Mul(v, v) }))
-	m.row.EachOfFour(func(b asm.Block) {
-		b.Store(m.Mul(m.Mul(b.Load(m.dst), inverse), b.Load(m.scale)), m.dst)
+	squares := m.sumUp(func(v asm.V) asm.V { return m.Mul(v, v) })
+	inverses := m.forRows(func(i int) asm.V { return m.inverseRoot(squares[i]) })
+	m.elements.EachOfFour(func(b asm.Block) {
+		scale := b.Load(m.scale)
+		for i, row := range m.rows {
+			b.Store(m.Mul(m.Mul(b.Load(row.dst), inverses[i]), scale), row.dst)
+		}
 	})
 }
