@@ -53,6 +53,7 @@ func RunTests(t *testing.T, config Config) {
 		{"NothingIsPublishedBeforeItIsComplete", testHidden},
 		{"AnEmptyLaneIsPublished", testEmpty},
 		{"WithoutACommitTheLaneBeginsAgain", testNoCommit},
+		{"WhatWasNotCommittedIsGone", testUncommitted},
 		{"ACompleteLaneIsDone", testDone},
 		{"TwoWritersOfALaneExcludeEachOther", testExclusive},
 		{"LanesAreIndependent", testLanes},
@@ -244,6 +245,33 @@ func testNoCommit(t *testing.T, config Config) {
 	s.finish(w)
 	s.end()
 	expect(t, place, lane, 10)
+}
+
+// testUncommitted leaves other and longer outputs behind the last commit than those that follow in the end.
+func testUncommitted(t *testing.T, config Config) {
+	place := config.New(t)
+	s := begin(t, place)
+	w, _ := s.open(lane)
+	s.write(w, 0, 3000)
+	durable := s.commit(w)
+	wrong := outputs(3000, 6000)
+	for i := range wrong {
+		wrong[i].Result.Hypotheses[0].Text = "wrong " + strings.Repeat("x", 500)
+	}
+	if err := w.Write(s.ctx, wrong); err != nil {
+		t.Fatal(err)
+	}
+	s.close(w)
+	s.end()
+	s = begin(t, place)
+	w, at := s.open(lane)
+	if at != durable {
+		t.Errorf("the lane continues at %d, and %d were durable", at, durable)
+	}
+	s.write(w, at, 3001)
+	s.finish(w)
+	s.end()
+	expect(t, place, lane, 3001)
 }
 
 func testDone(t *testing.T, config Config) {
