@@ -218,13 +218,15 @@ func (b *beam) flags(best *Hypothesis) Flags {
 	return flags
 }
 
-// emptyTranslations answers an empty source as Marian does: with nothing but ends of sentence, all certain.
+// emptyTranslations answers an empty source as Marian does: with nothing but ends of sentence, all certain, so that only the
+// word penalty is left of the score.
 func emptyTranslations(options *Options, models int, end Token) []Hypothesis {
 	hypotheses := make([]Hypothesis, min(options.hypotheses(), options.slots()))
 	for i := range hypotheses {
 		h := Hypothesis{Tokens: []Token{end}, Finished: true}
 		if options.scored() {
 			h.ModelScores = make([]float32, models)
+			h.Score = options.total(0, 1)
 		}
 		if options.WordScores {
 			h.WordScores = []float32{0}

@@ -34,7 +34,7 @@ func TestEmptySource(t *testing.T) {
 			t.Fatalf("source %v gives %+v", tokens, result)
 		}
 		for _, h := range result.Hypotheses {
-			if !slices.Equal(h.Tokens, []Token{end}) || !h.Finished || h.Score != 0 || !slices.Equal(h.WordScores, []float32{0}) ||
+			if !slices.Equal(h.Tokens, []Token{end}) || !h.Finished || h.Score != -1 || !slices.Equal(h.WordScores, []float32{0}) ||
 				!slices.Equal(h.ModelScores, []float32{0}) || len(h.Alignment) != 1 || !slices.Equal(h.Alignment[0], []float32{1}) {
 				t.Errorf("source %v gives %+v", tokens, h)
 			}

@@ -120,7 +120,7 @@ func (d *Decoder) Release(s *Sentence) {
 }
 
 // Start puts an encoded sentence into s.Slots() free slots. It reports whether that many were free; if not, nothing happens.
-// The sentence's options must be valid.
+// The sentence's options must be valid, and s.Slots() no more than d.Slots(), or it never fits.
 func (d *Decoder) Start(s *Sentence) bool {
 	need := s.Slots()
 	if need > len(d.free) {

@@ -38,7 +38,8 @@ const (
 	NonFinite
 )
 
-// A Result is a sentence whose search has ended.
+// A Result is a sentence whose search has ended. The sentence is not encoded any more; it may be encoded and started again,
+// with other options for example.
 type Result struct {
 	Sentence *Sentence
 	// Hypotheses, best first; independent samples in the order of their numbers. At least one, unless Flags has NonFinite.
