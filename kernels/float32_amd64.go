@@ -2,12 +2,7 @@
 
 package kernels
 
-import (
-	"math"
-	"unsafe"
-
-	"github.com/sluice-mt/sluice/internal/cpu"
-)
+import "github.com/sluice-mt/sluice/internal/cpu"
 
 const (
 	mulFloat32Rows, mulFloat32RowsAVX2 = 12, 6 // most rows of a block in registers
@@ -16,15 +11,16 @@ const (
 	floatCallWork   = callWork / 4
 )
 
-// mulFloat32Call is what the blocks of one chunk of rows have in common.
+// mulFloat32Call is what the calls of assembly for one product have in common.
 type mulFloat32Call struct {
-	w                *Float32Matrix
-	bias             *float32
-	biasStep         int
-	x, y             unsafe.Pointer // of the chunk
-	xStride, yStride int            // bytes
-	floor            float32
-	level            cpu.Level
+	y       []float32
+	yStride int
+	x       []float32
+	xStride int
+	w       *Float32Matrix
+	bias    []float32
+	floor   float32
+	level   cpu.Level
 }
 
 func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Float32Matrix, bias []float32, act Activation) {
@@ -33,16 +29,7 @@ func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Flo
 		mulFloat32Generic(y, yStride, x, xStride, rows, w, bias, act)
 		return
 	}
-	c := mulFloat32Call{
-		w: w, bias: &noBias[0], floor: float32(math.Inf(-1)), level: level,
-		x: unsafe.Pointer(&x[0]), y: unsafe.Pointer(&y[0]), xStride: 4 * xStride, yStride: 4 * yStride,
-	}
-	if bias != nil {
-		c.bias, c.biasStep = &bias[0], 4*float32Panel
-	}
-	if act == Rectified {
-		c.floor = 0
-	}
+	c := mulFloat32Call{y, yStride, x, xStride, w, bias, floorOf(act), level}
 	chunk := max(mulFloat32Chunk/(4*w.K), 2*mulFloat32Rows)
 	for first := 0; first < rows; {
 		n := evenPart(rows-first, chunk)
@@ -69,18 +56,17 @@ func (c *mulFloat32Call) chunk(first, rows int) {
 	}
 }
 
-// call runs the kernel of one height. It is not inlined, so that its prologue lets the garbage collector in between two
-// calls of assembly.
+// call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the
+// garbage collector in between two calls of assembly.
 //
 //go:noinline
 func (c *mulFloat32Call) call(height, blocks, row, panel, panels int, mask uint32) {
 	column := panel * float32Panel
-	bias := (*float32)(unsafe.Add(unsafe.Pointer(c.bias), panel*c.biasStep))
-	x := (*float32)(unsafe.Add(c.x, row*c.xStride))
-	y := (*float32)(unsafe.Add(c.y, row*c.yStride+4*column))
+	x, w, y := &c.x[row*c.xStride], &c.w.panels[column*c.w.K], &c.y[row*c.yStride+column]
+	bias, biasStep := panelBias(c.bias, column)
 	if c.level == cpu.AVX2 {
-		mulFloat32AVX2(height, x, c.xStride, blocks, &c.w.panels[column*c.w.K], c.w.K, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
+		mulFloat32AVX2(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
 		return
 	}
-	mulFloat32AVX512(height, x, c.xStride, blocks, &c.w.panels[column*c.w.K], c.w.K, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
+	mulFloat32AVX512(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
 }

@@ -4,7 +4,6 @@ package kernels
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/sluice-mt/sluice/internal/cpu"
 )
@@ -19,19 +18,17 @@ const (
 	callWork = 4 << 20
 )
 
-// noBias is the bias of a panel without one.
-var noBias [int8Panel]float32
-
-// mulInt8Call is what the blocks of one chunk of rows have in common.
+// mulInt8Call is what the calls of assembly for one product have in common.
 type mulInt8Call struct {
-	w        *Int8Matrix
-	bias     *float32
-	biasStep int
-	y        unsafe.Pointer
-	yStride  int // bytes
-	aStride  int
-	floor    float32
-	level    cpu.Level
+	y       []float32
+	yStride int
+	a       []uint8
+	aStride int
+	aScales []float32
+	w       *Int8Matrix
+	bias    []float32
+	floor   float32
+	level   cpu.Level
 }
 
 func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
@@ -40,54 +37,65 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 		mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
 		return
 	}
-	c := mulInt8Call{w: w, bias: &noBias[0], y: unsafe.Pointer(&y[0]), yStride: 4 * yStride, aStride: Int8Stride(w.K), floor: float32(math.Inf(-1)), level: level}
-	if bias != nil {
-		c.bias, c.biasStep = &bias[0], 4*int8Panel
-	}
-	if act == Rectified {
-		c.floor = 0
-	}
+	c := mulInt8Call{y, yStride, a, Int8Stride(w.K), aScales, w, bias, floorOf(act), level}
 	chunk := max(mulInt8Chunk/c.aStride, 2*mulInt8Rows)
 	for first := 0; first < rows; {
 		n := evenPart(rows-first, chunk)
-		c.rows(&a[first*c.aStride], aScales[first:first+n])
-		c.y = unsafe.Add(c.y, n*c.yStride)
+		c.chunk(first, n)
 		first += n
 	}
 }
 
-// rows multiplies a chunk of rows with all panels, in blocks of nearly equal height.
-func (c *mulInt8Call) rows(a *uint8, aScales []float32) {
+// chunk multiplies rows with all panels, in blocks of nearly equal height.
+func (c *mulInt8Call) chunk(first, rows int) {
 	limit := mulInt8Rows
 	if c.level == cpu.AVX2 {
 		limit = mulInt8RowsAVX2
 	}
-	b := cutBlocks(len(aScales), limit)
-	lower := (*uint8)(unsafe.Add(unsafe.Pointer(a), b.split*c.aStride))
-	perCall := max(1, callWork/(len(aScales)*c.w.K*int8Panel))
+	b := cutBlocks(rows, limit)
+	perCall := max(1, callWork/(rows*c.w.K*int8Panel))
 	for p := 0; p*int8Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {
-			c.call(b.height+1, b.higher, a, aScales, 0, p, n, mask)
+			c.call(b.height+1, b.higher, first, p, n, mask)
 		}
-		c.call(b.height, b.lower, lower, aScales[b.split:], b.split, p, n, mask)
+		c.call(b.height, b.lower, first+b.split, p, n, mask)
 		p += n
 	}
 }
 
-// call runs the kernel of one height. It is not inlined, so that its prologue lets the garbage collector in between two
-// calls of assembly.
+// call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the
+// garbage collector in between two calls of assembly.
 //
 //go:noinline
-func (c *mulInt8Call) call(height, blocks int, a *uint8, aScales []float32, firstRow, panel, panels int, mask uint32) {
-	s, first := &aScales[0], panel*int8Panel
-	w, steps := &c.w.panels[first*c.w.steps*4], c.w.steps
-	corrections, scales := &c.w.corrections[first], &c.w.scales[first]
-	bias := (*float32)(unsafe.Add(unsafe.Pointer(c.bias), panel*c.biasStep))
-	y := (*float32)(unsafe.Add(c.y, firstRow*c.yStride+4*first))
+func (c *mulInt8Call) call(height, blocks, row, panel, panels int, mask uint32) {
+	column := panel * int8Panel
+	a, s, w := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4]
+	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
+	bias, biasStep := panelBias(c.bias, column)
+	y := &c.y[row*c.yStride+column]
 	if c.level == cpu.AVX2 {
-		mulInt8AVX2(height, a, c.aStride, s, blocks, w, steps, corrections, scales, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
+		mulInt8AVX2(height, a, c.aStride, s, blocks, w, c.w.steps, corrections, scales, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
 		return
 	}
-	mulInt8AVX512(height, a, c.aStride, s, blocks, w, steps, corrections, scales, bias, c.biasStep, y, c.yStride, panels, c.floor, mask)
+	mulInt8AVX512(height, a, c.aStride, s, blocks, w, c.w.steps, corrections, scales, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
+}
+
+// noBias is the bias of every panel of a matrix without one.
+var noBias [panelColumns]float32
+
+// panelBias returns the bias from a column on, and the bytes from a panel to the next.
+func panelBias(bias []float32, column int) (first *float32, step int) {
+	if bias == nil {
+		return &noBias[0], 0
+	}
+	return &bias[column], 4 * panelColumns
+}
+
+// floorOf returns what the results of a product are at least.
+func floorOf(act Activation) float32 {
+	if act == Rectified {
+		return 0
+	}
+	return float32(math.Inf(-1))
 }
