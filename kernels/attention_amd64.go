@@ -38,14 +38,24 @@ func newAttentionCall(s *Attention, nk int, rows []int32, scratch []float32) att
 	c.maxima, c.inverses = take(16*n), take(4*n)
 	offsets := unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), 2*c.pitch)
 	c.kOffsets, c.vOffsets = offsets[:c.pitch], offsets[c.pitch:]
-	for j := range c.kOffsets {
-		row := min(j, nk-1)
-		if rows != nil {
-			row = int(rows[row])
-		}
-		c.kOffsets[j], c.vOffsets[j] = int32(row*s.KStride), int32(row*s.VStride)
-	}
+	c.locate(rows)
 	return c
+}
+
+// locate fills in where the keys and values start, and the last key again up to the pitch.
+func (c *attentionCall) locate(rows []int32) {
+	keys, values := c.kOffsets[:c.nk], c.vOffsets[:c.nk]
+	if rows == nil {
+		for j := range keys {
+			keys[j], values[j] = int32(j*c.KStride), int32(j*c.VStride)
+		}
+	}
+	for j, row := range rows {
+		keys[j], values[j] = row*int32(c.KStride), row*int32(c.VStride)
+	}
+	for j := c.nk; j < c.pitch; j++ {
+		c.kOffsets[j] = c.kOffsets[c.nk-1]
+	}
 }
 
 // hasAttention reports whether the assembly can do it: offsets have 31 bits.
