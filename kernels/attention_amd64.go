@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
-// tiledQueries is from how many queries on the tiled kernels are faster, which have to transpose the keys first.
-const tiledQueries = 3
+// tiledQueries is from how many queries on the tiled kernels, which have to transpose the keys first, were measured to be
+// faster than one query at a time.
+const tiledQueries = 7
 
 // attentionCall is a use of Attention with its scratch divided.
 type attentionCall struct {
