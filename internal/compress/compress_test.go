@@ -135,7 +135,7 @@ func pipe(t *testing.T, data []byte, program string, arguments ...string) []byte
 }
 
 func TestAFileCutShortIsAnError(t *testing.T) {
-	data := lines(60, 4)
+	data := lines(25, 4)
 	for _, format := range compressed {
 		file, _ := pack(t, data, format)
 		for length := 1; length < len(file); length++ {
@@ -158,7 +158,7 @@ func TestAFileCutShortIsAnError(t *testing.T) {
 }
 
 func TestAFlippedBitIsAnErrorOrHarmless(t *testing.T) {
-	data := lines(60, 5)
+	data := lines(25, 5)
 	for _, format := range compressed {
 		file, _ := pack(t, data, format)
 		for i := range file {

@@ -40,7 +40,7 @@ func TestAJobThatIsKilledBetweenAnyTwoEventsGivesTheSameBytes(t *testing.T) {
 			seen := map[string]int{}
 			for i, name := range passed {
 				seen[name]++
-				if seen[name] > 2 || testing.Short() && i%5 > 0 {
+				if seen[name] > 2 || seen[name] > 1 && s.name != "plain" || testing.Short() && i%5 > 0 {
 					continue // a third commit is like the second
 				}
 				crash := fmt.Sprintf("%s:%d", name, seen[name])

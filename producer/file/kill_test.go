@@ -311,7 +311,7 @@ func kills(t testing.TB) int {
 	if testing.Short() {
 		return 3
 	}
-	return 10
+	return 5
 }
 
 func TestAJobThatIsKilledAtRandomGivesTheSameBytes(t *testing.T) {
