@@ -18,7 +18,7 @@ const (
 	wideSentenceMarks = "。！？｡︒︕︖"
 	wideClauseMarks   = "、，；：､"
 	// closers may stand between a mark and the place to break.
-	closers = "\"'”’»›)]}」』）】》〉｣”’"
+	closers = "\"'”’»›)]}」』）】》〉｣"
 )
 
 // nextUnit reads the unit that starts at start, which is not the end of the text. Some white space at its start, which only the
