@@ -22,6 +22,18 @@
 //   - exp, sigmoid, tanh and erf are fixed polynomials with FMA (see exp32 and its neighbours). Results below the smallest normal
 //     float32 are zero, which keeps denormals, slow on most machines, out of the softmax.
 //
+// The tests run every kernel once for each implementation that the processor has and compare with the reference;
+// SLUICE_CPU (see internal/cpu) limits the choice for a whole process.
+//
 // The explicit conversions float32(a*b) in the reference are there for this reason: they forbid the compiler to fuse
 // the product with the sum that follows, as it does on arm64 and with GOAMD64=v3.
+//
+// # Assembly
+//
+// The files *_amd64.s and *_asm_amd64.go are written by go generate. Their generators, in _asm, are a module of their own,
+// so that avo is no dependency of anything else, and start with the mathematics of each kernel. "go test -C _asm ."
+// checks that what is committed is what they write. The build tag purego leaves the assembly out.
+//
+// A call of assembly is bounded to some tens of microseconds, and starts from a function that is not inlined: the
+// garbage collector can stop a goroutine in a function's prologue, but not in assembly.
 package kernels
