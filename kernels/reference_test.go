@@ -345,3 +345,21 @@ func TestElementwiseAgainstFloat64(t *testing.T) {
 		})
 	})
 }
+
+func TestNaNAndInfinityShowInTheProduct(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(12)
+		const rows, k, n = 3, 40, 33
+		w := PackInt8(k, n, int8s(r, k*n), normals(r, n))
+		x := normals(r, rows*k)
+		x[5], x[k+7] = float32(math.NaN()), float32(math.Inf(-1))
+		a, aScales, y := make([]uint8, rows*Int8Stride(k)), make([]float32, rows), make([]float32, rows*n)
+		QuantizeRows(a, aScales, x, rows, k)
+		MulInt8(y, n, a, aScales, rows, w, normals(r, n), Rectified)
+		for i, v := range y {
+			if broken := i < 2*n; (v != v) != broken {
+				t.Fatalf("row %d, column %d is %v", i/n, i%n, v)
+			}
+		}
+	})
+}
