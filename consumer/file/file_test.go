@@ -301,8 +301,30 @@ func TestStandardInputThatIsAFile(t *testing.T) {
 	if texts, err := readLane(lane); err != nil || !slices.Equal(texts, []string{"two"}) {
 		t.Errorf("%q, error %v", texts, err)
 	}
-	if info, _ := file.Stat(); source.Size() != info.Size() {
-		t.Errorf("size %d", source.Size())
+	info, err := file.Stat()
+	if done, total := source.Progress(); err != nil || done != info.Size() || total != info.Size() {
+		t.Errorf("read %d bytes of %d, want %d, error %v", done, total, info.Size(), err)
+	}
+}
+
+func TestALaneThatIsPassedOverCountsAsRead(t *testing.T) {
+	root := tree(t, "a.txt", "long name.txt")
+	source, started := only(t, Config{Paths: []string{root}}, job.Position{})
+	passedOver, err := source.Next(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readLane(started); err != nil {
+		t.Fatal(err)
+	}
+	if done, total := source.Progress(); done != 6 || total != 20 {
+		t.Errorf("%d of %d", done, total)
+	}
+	if err := passedOver.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if done, total := source.Progress(); done != 20 || total != 20 {
+		t.Errorf("%d of %d", done, total)
 	}
 }
 

@@ -20,6 +20,7 @@ type lane struct {
 	total   int64
 	done    atomic.Int64
 	queue   *queue
+	started atomic.Bool
 	closing atomic.Bool
 	reader  sync.WaitGroup
 }
@@ -41,6 +42,7 @@ func (l *lane) Start(_ context.Context, at job.Position) error {
 			l.done.Add(in.size)
 		}
 	}
+	l.started.Store(true)
 	l.reader.Go(func() { l.queue.end(l.read(at)) })
 	return nil
 }
@@ -106,6 +108,9 @@ func (l *lane) Progress() (done, total int64) { return l.done.Load(), l.total }
 // Close ends the reading and waits for that.
 func (l *lane) Close() error {
 	l.closing.Store(true)
+	if !l.started.Load() {
+		l.done.Store(l.total)
+	}
 	l.queue.close()
 	for _, in := range l.inputs {
 		if in.pipe != nil && !in.pipe.interrupt() {

@@ -124,8 +124,15 @@ func (s *Source) Close(context.Context) error { return nil }
 // Lanes returns how many lanes there are.
 func (s *Source) Lanes() int { return len(s.lanes) }
 
-// Size returns the bytes of all inputs before decompression, 0 if that is not known.
-func (s *Source) Size() int64 { return totalSize(s.inputs) }
+// Progress returns how many bytes of all inputs have been read, before decompression, and how many there are, 0 if
+// that is not known. Lanes that were closed without being started count as read: their output was complete already.
+func (s *Source) Progress() (done, total int64) {
+	for _, lane := range s.lanes {
+		part, _ := lane.Progress()
+		done += part
+	}
+	return done, totalSize(s.inputs)
+}
 
 // Relative returns the path that the lane's output has in an output folder: the path of its first input below the
 // folder that was given, with that folder's name before it if several paths were given; or below the part of the
