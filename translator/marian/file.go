@@ -1,38 +1,88 @@
 // Package marian reads and writes Marian's model files: .npz archives and .bin files of both families (mainline and
 // browsermt), with the YAML description embedded in them. Tensors come out exactly as stored.
+//
+// Open maps a file and hands out views of it, so that opening costs no more than reading the file's directory. Nothing in a
+// file is trusted: names, shapes, lengths and offsets are checked against the bytes that are there before any is used.
 package marian
 
-// A Type is the type of a tensor's elements, independent of the file format that stores it.
-type Type uint8
+import (
+	"sync"
+)
+
+// A Format is a container that holds a model.
+type Format uint8
 
 const (
-	Invalid Type = iota
-	Float32
-	Float16
-	Int8
-	Int16
-	Int32
-	Int64
-	Uint8
-	Uint16
-	Uint32
-	Uint64
-	Float64
-	Intgemm8  // int8, stored transposed (embeddings are not), followed by one float32 multiplier
-	Intgemm16 // int16, stored transposed, followed by one float32 multiplier
+	// NPZ is a zip archive of NumPy arrays.
+	NPZ Format = iota + 1
+	// Bin is Marian's own binary container, version 1.
+	Bin
 )
+
+func (f Format) String() string {
+	switch f {
+	case NPZ:
+		return "npz"
+	case Bin:
+		return "bin"
+	}
+	return "unknown format"
+}
+
+// ConfigName is the name under which a model file holds its YAML description.
+const ConfigName = "special:model.yml"
 
 // A Tensor is a named array as stored in the file.
 type Tensor struct {
-	Name  string
-	Shape []int // logical shape; Intgemm weights are stored transposed to it
-	Type  Type
-	Data  []byte // little-endian; may alias a memory map that lives as long as the File
+	Name   string
+	Shape  []int // logical shape; Intgemm weights are stored transposed to it
+	Type   Type
+	Data   []byte // little-endian, without padding; may alias a memory map that lives as long as the File
+	Offset int64  // where Data begins in the container, or in the archive member if that is compressed
 }
 
-// A File is a model file held in memory or mapped.
+// A File is a model file held in memory or mapped. Its tensors may be used until Close.
 type File struct {
-	Path    string
-	Config  []byte    // the embedded YAML, without padding; nil if there is none
-	Tensors []*Tensor // in the order of the file, the configuration left out
+	Path        string
+	Format      Format
+	Compression string    // "gzip" or "zstd" if the whole file is compressed, else empty
+	Config      []byte    // the embedded YAML, without padding; nil if there is none
+	Tensors     []*Tensor // in the order of the file, the configuration left out
+
+	members     []member // archive members with their checksums, for Verify
+	release     func() error
+	fingerprint func() string
+}
+
+// A member is one stored part of an archive and the CRC-32 its directory gives.
+type member struct {
+	name string
+	data []byte
+	crc  uint32
+}
+
+// Tensor returns the tensor of that name (without the namespace F0::), or nil if the file has none.
+func (f *File) Tensor(name string) *Tensor {
+	for _, t := range f.Tensors {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// Close releases the memory map. Tensors of the file, and whatever aliases their data, must not be used afterwards.
+func (f *File) Close() error {
+	if f.release == nil {
+		return nil
+	}
+	release := f.release
+	f.release = nil
+	return release()
+}
+
+func newFile(path string, format Format, config []byte, tensors []*Tensor) *File {
+	f := &File{Path: path, Format: format, Config: config, Tensors: tensors}
+	f.fingerprint = sync.OnceValue(f.computeFingerprint)
+	return f
 }

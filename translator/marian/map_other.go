@@ -1,0 +1,17 @@
+//go:build !unix
+
+package marian
+
+import (
+	"io"
+	"os"
+)
+
+// mapFile reads size bytes of a regular file into memory, on systems without mmap.
+func mapFile(f *os.File, size int) (data []byte, release func() error, err error) {
+	data = make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, nil, err
+	}
+	return data, nil, nil
+}

@@ -1,0 +1,18 @@
+//go:build unix
+
+package marian
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mapFile maps size bytes of a regular file for reading. The map stays valid when the file is closed.
+func mapFile(f *os.File, size int) (data []byte, release func() error, err error) {
+	data, err = unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, err
+	}
+	return data, func() error { return unix.Munmap(data) }, nil
+}
