@@ -1,0 +1,162 @@
+package model
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/sluice-mt/sluice/translator/marian"
+)
+
+// A Fact is a property of a model, in Marian's words.
+type Fact struct{ Key, Value string }
+
+// A Report says what a model is, for people.
+type Report struct {
+	Facts      []Fact     // of the architecture, in a fixed order
+	Parameters int64      // numbers that were trained: all elements of all parameters
+	Stored     []StoredAs // how the parameters are stored, most elements first
+	Precision  string     // of the matrices of the layers: "float32", "float16", "int8", "int16", or "mixed"
+	Alphas     int        // activation multipliers present
+	Missing    []string   // parameters of quantised products that lack one although others have it
+	Unknown    []string   // tensors that the architecture has no use for
+}
+
+// StoredAs counts the parameters of a storage type.
+type StoredAs struct {
+	Type     marian.Type
+	Tensors  int
+	Elements int64
+}
+
+// Report describes the model.
+func (m *Model) Report() Report {
+	r := Report{Facts: m.Architecture.Facts(), Precision: m.precision(), Alphas: len(m.Alphas), Unknown: m.Unknown}
+	counts := map[marian.Type]*StoredAs{}
+	for _, t := range m.parameters {
+		r.Parameters += int64(t.Elements())
+		s := counts[t.Type]
+		if s == nil {
+			s = &StoredAs{Type: t.Type}
+			counts[t.Type] = s
+		}
+		s.Tensors++
+		s.Elements += int64(t.Elements())
+	}
+	for t := marian.Invalid; t <= marian.Intgemm16; t++ {
+		if s := counts[t]; s != nil {
+			r.Stored = append(r.Stored, *s)
+		}
+	}
+	sortStored(r.Stored)
+	if len(m.Alphas) > 0 {
+		for _, t := range m.parameters {
+			if t.Type.IsIntgemm() && m.Alphas[t.Name] == nil && (t != m.SourceEmbedding || t == m.Output.W) {
+				r.Missing = append(r.Missing, t.Name)
+			}
+		}
+	}
+	return r
+}
+
+// Parameters returns the tensors that the architecture uses, each once, in a fixed order.
+func (m *Model) Parameters() []*marian.Tensor { return m.parameters }
+
+// sortStored orders by elements, most first; types come in ascending order, and stay so where counts are equal.
+func sortStored(s []StoredAs) {
+	for i := 1; i < len(s); i++ {
+		for j := i; j > 0 && s[j].Elements > s[j-1].Elements; j-- {
+			s[j], s[j-1] = s[j-1], s[j]
+		}
+	}
+}
+
+// precision names the type of the layers' matrices. Embeddings, biases and norms may be stored in another.
+func (m *Model) precision() string {
+	found := ""
+	for _, t := range m.parameters {
+		rows, _ := t.Matrix()
+		if rows == 1 || strings.Contains(t.Name, "Wemb") {
+			continue
+		}
+		name := strings.TrimPrefix(t.Type.String(), "intgemm")
+		switch name {
+		case "8":
+			name = "int8"
+		case "16":
+			name = "int16"
+		}
+		switch found {
+		case "", name:
+			found = name
+		default:
+			return "mixed"
+		}
+	}
+	return found
+}
+
+// Facts lists the properties of the architecture under Marian's names.
+func (a *Architecture) Facts() []Fact {
+	var facts []Fact
+	add := func(key, value string) { facts = append(facts, Fact{key, value}) }
+	number := func(key string, value int) { add(key, strconv.Itoa(value)) }
+	flag := func(key string, value bool) {
+		if value {
+			add(key, "true")
+		}
+	}
+	add("type", a.Type)
+	if a.Version != "" {
+		add("version", a.Version)
+	}
+	if a.HasEncoder() {
+		add("dim-vocabs", strconv.Itoa(a.SourceVocabulary)+" "+strconv.Itoa(a.TargetVocabulary))
+	} else {
+		number("dim-vocabs", a.TargetVocabulary)
+	}
+	number("dim-emb", a.Dim)
+	number("transformer-heads", a.Heads)
+	if a.HasEncoder() {
+		number("enc-depth", a.EncoderStack.Depth)
+		number("transformer-dim-ffn", a.EncoderStack.FFNDim)
+		number("transformer-ffn-depth", a.EncoderStack.FFNDepth)
+	}
+	number("dec-depth", a.DecoderStack.Depth)
+	number("transformer-decoder-dim-ffn", a.DecoderStack.FFNDim)
+	number("transformer-decoder-ffn-depth", a.DecoderStack.FFNDepth)
+	add("transformer-ffn-activation", a.DecoderStack.Activation.String())
+	add("transformer-decoder-autoreg", a.Autoregression.String())
+	if a.Autoregression == AverageAttention {
+		number("transformer-dim-aan", a.AverageNetwork.Dim)
+		number("transformer-aan-depth", a.AverageNetwork.Depth)
+		add("transformer-aan-activation", a.AverageNetwork.Activation.String())
+		flag("transformer-aan-nogate", !a.AverageNetwork.Gate)
+	}
+	add("transformer-preprocess", strconv.Quote(a.Preprocess))
+	add("transformer-postprocess", strconv.Quote(a.Postprocess))
+	add("transformer-postprocess-emb", strconv.Quote(a.PostprocessEmb))
+	add("transformer-postprocess-top", strconv.Quote(a.PostprocessTop))
+	flag("transformer-no-projection", a.NoProjection)
+	flag("transformer-rnn-projection", a.RNNProjection)
+	flag("transformer-disable-position-embeddings", a.NoPositions)
+	if len(a.TiedLayers) > 0 {
+		add("transformer-tied-layers", numbers(a.TiedLayers))
+	}
+	flag("tied-embeddings", a.TiedEmbeddings)
+	flag("tied-embeddings-src", a.TiedEmbeddingsSrc)
+	flag("tied-embeddings-all", a.TiedEmbeddingsAll)
+	flag("output-omit-bias", a.OutputOmitBias)
+	flag("right-left", a.RightLeft)
+	if a.HasEncoder() {
+		number("transformer-guided-alignment-layer", a.AlignmentLayer+1)
+	}
+	return facts
+}
+
+func numbers(list []int) string {
+	parts := make([]string, len(list))
+	for i, n := range list {
+		parts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(parts, " ")
+}
