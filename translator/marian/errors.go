@@ -8,9 +8,6 @@ import (
 	"github.com/sluice-mt/sluice/internal/binread"
 )
 
-// ErrClosed is returned by operations that need the data of a File that has been closed.
-var ErrClosed = errors.New("model file is closed")
-
 // An Error says what is wrong with a model file, where, and what to do about it.
 type Error struct {
 	Path    string // the file

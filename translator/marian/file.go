@@ -49,8 +49,9 @@ type File struct {
 	Config      []byte    // the embedded YAML, without padding; nil if there is none
 	Tensors     []*Tensor // in the order of the file, the configuration left out
 
-	members     []member // archive members with their checksums, for Verify
-	release     func() error
+	members     []member     // archive members with their checksums, for Verify
+	release     func() error // of the memory map; nil if there is none
+	closed      bool
 	fingerprint func() string
 }
 
@@ -71,13 +72,19 @@ func (f *File) Tensor(name string) *Tensor {
 	return nil
 }
 
-// Close releases the memory map. Tensors of the file, and whatever aliases their data, must not be used afterwards.
+// Close releases the memory map. The tensors lose their data; slices that alias them must not be used afterwards. Closing
+// again does nothing.
 func (f *File) Close() error {
-	if f.release == nil {
-		return nil
-	}
 	release := f.release
 	f.release = nil
+	f.closed = true
+	f.members = nil
+	for _, t := range f.Tensors {
+		t.Data = nil
+	}
+	if release == nil {
+		return nil
+	}
 	return release()
 }
 

@@ -1,6 +1,7 @@
 package marian
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,9 +11,11 @@ import (
 )
 
 // Fingerprint returns a SHA-256, in hexadecimal, of what the model is: names, shapes, types and data of all tensors in order
-// of their names, and the description. The container, its padding and its compression do not count, so the same tensors in
-// an .npz and in a .bin have one fingerprint. The first call reads the whole model; further ones return what it found, also
-// after Close. Tensors must not be changed after the first call.
+// of their names, and the description. The container, its padding and its compression do not count, so an .npz and the
+// float32 .bin that marian-conv makes of it have one fingerprint.
+//
+// The first call reads the whole model; further ones return what it found, also after Close. Without a call before Close the
+// result is empty. Tensors must not be changed after the first call.
 func (f *File) Fingerprint() string {
 	if f.fingerprint != nil {
 		return f.fingerprint()
@@ -21,6 +24,9 @@ func (f *File) Fingerprint() string {
 }
 
 func (f *File) computeFingerprint() string {
+	if f.closed {
+		return ""
+	}
 	h := sha256.New()
 	h.Write([]byte("marian model 1\n"))
 	byName := slices.SortedFunc(slices.Values(f.Tensors), func(a, b *Tensor) int { return cmp.Compare(a.Name, b.Name) })
@@ -34,7 +40,7 @@ func (f *File) computeFingerprint() string {
 		}
 		hashBytes(h, t.Data)
 	}
-	hashBytes(h, f.Config)
+	hashBytes(h, bytes.TrimSpace(printedAgain(f.Config)))
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -3,6 +3,7 @@
 package marian
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -15,4 +16,14 @@ func mapFile(f *os.File, size int) (data []byte, release func() error, err error
 		return nil, nil, err
 	}
 	return data, func() error { return unix.Munmap(data) }, nil
+}
+
+// syncFolder makes a rename in a folder durable.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = folder.Sync()
+	return errors.Join(err, folder.Close())
 }
