@@ -4,7 +4,6 @@
 package binread
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -150,26 +149,44 @@ func (e *LimitError) Error() string {
 }
 
 // ReadAll reads r to its end, but keeps at most limit bytes: a stream that holds more is a *LimitError. Memory grows with
-// what has really been read.
+// what has really been read, doubling up to limit.
 func ReadAll(r io.Reader, limit int64) ([]byte, error) {
-	var buffer bytes.Buffer
-	n, err := buffer.ReadFrom(io.LimitReader(r, limit))
-	if err != nil {
-		return nil, err
+	data := make([]byte, 0, min(limit, 512))
+	for {
+		if int64(len(data)) == limit {
+			if err := expectEnd(r, limit); err != nil {
+				return nil, err
+			}
+			return data, nil
+		}
+		if len(data) == cap(data) {
+			grown := make([]byte, len(data), min(limit, 2*int64(cap(data))))
+			copy(grown, data)
+			data = grown
+		}
+		n, err := r.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, err
+		}
 	}
-	if n < limit {
-		return buffer.Bytes(), nil
-	}
+}
+
+// expectEnd returns a *LimitError if r has anything left.
+func expectEnd(r io.Reader, limit int64) error {
 	var one [1]byte
 	for {
 		n, err := r.Read(one[:])
 		switch {
 		case n > 0:
-			return nil, &LimitError{Limit: limit}
+			return &LimitError{Limit: limit}
 		case err == io.EOF:
-			return buffer.Bytes(), nil
+			return nil
 		case err != nil:
-			return nil, err
+			return err
 		}
 	}
 }

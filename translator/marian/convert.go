@@ -16,7 +16,8 @@ const AlphaSuffix = "_QuantMultA"
 func (t *Tensor) IsAlpha() bool { return strings.HasSuffix(t.Name, AlphaSuffix) }
 
 // Float returns the model with every floating-point and quantised tensor as Float32 or Float16, and without alphas, which
-// mean nothing there. Data that do not change alias those of f, which must not be closed before. A value that float16 cannot hold is an error.
+// mean nothing there. Data that do not change alias those of f, which must not be closed before. A value that float16 cannot
+// hold is an error.
 func (f *File) Float(to Type) (*File, error) {
 	if to != Float32 && to != Float16 {
 		return nil, problemf("", nowhere, "", "%s is not a floating-point type that models are stored in", to)

@@ -136,6 +136,9 @@ func place[S, D any](dst []D, src []S, rows, cols int, transpose bool, convert f
 		}
 		return
 	}
+	if len(src) == 0 {
+		return // the other dimension may be any number
+	}
 	const tile = 32
 	for top := 0; top < rows; top += tile {
 		bottom := min(top+tile, rows)

@@ -18,10 +18,8 @@ func WriteBin(path string, f *File, family Family) error {
 		return withPath(err, path)
 	}
 	for _, t := range tensors {
-		// Mainline takes every quantised tensor for a transposed one, and looks embeddings up in float32.
 		if family == Mainline && t.Type.IsIntgemm() && !t.Transposed() {
-			return withPath(problemf(t.Name, nowhere, "convert the model for mainline, which keeps embeddings in float32, or write a browsermt .bin",
-				"is an embedding stored as %s, which mainline Marian cannot read", t.Type), path)
+			return withPath(quantizedEmbedding(t), path)
 		}
 	}
 	config, err := f.describedFor(family)
@@ -32,6 +30,13 @@ func WriteBin(path string, f *File, family Family) error {
 		tensors = append(tensors, config)
 	}
 	return writeFile(path, func(w io.Writer) error { return writeBinTo(w, tensors, family) })
+}
+
+// quantizedEmbedding refuses what mainline would read wrongly: it takes every quantised tensor for a transposed one, and
+// looks embeddings up in float32.
+func quantizedEmbedding(t *Tensor) error {
+	return problemf(t.Name, nowhere, "convert the model for mainline, which keeps embeddings in float32, or write a browsermt "+
+		".bin", "is an embedding stored as %s, which mainline Marian cannot read", t.Type)
 }
 
 // describedFor returns the description as a family's converter writes it. Mainline's converter parses and prints it again;
