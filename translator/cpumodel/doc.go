@@ -1,0 +1,19 @@
+// Package cpumodel runs Marian's transformers on one CPU core: it is the search.Stepper on top of the kernels.
+//
+// # Memory
+//
+// Weights are packed once, by Load, and shared by all workers. Everything else belongs to a Stepper: buffers for the rows of a
+// call, the state of each slot, the keys and values of the encoded sentences and, for self-attention decoders, of the target
+// words so far. All of it grows to what the work needs and is used again, so that nothing is allocated in the steady state.
+//
+// # The encoder has no padding
+//
+// The sentences of a mini-batch lie one after another. Products and norms see one long list of tokens, only attention looks
+// at sentences. Keys and values for the decoder's attention to the source are computed at once for all its layers.
+//
+// # A row depends on nothing but itself
+//
+// What a sentence or a hypothesis gives must not depend on its company, to the last bit. The kernels promise that the result
+// of a row does not depend on the number of rows; here it follows that activations are quantised row by row, or with fixed
+// multipliers, and that no sum goes over rows.
+package cpumodel

@@ -1,0 +1,168 @@
+package cpumodel
+
+import (
+	"math"
+	"time"
+
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// groupTokens is how many source tokens go through the layers together, about: buffers stay in the cache, and weights are
+// fetched for enough rows.
+const groupTokens = 512
+
+// tileRows is how many rows go through a feed-forward sublayer together, whose hidden layer is wide.
+const tileRows = 64
+
+// Encode runs the encoder over the sources as one batch and stores the handle of sources[i] in contexts[i].
+func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
+	begin := time.Now()
+	for i := range sources {
+		contexts[i] = s.newContext()
+		c := &s.contexts[contexts[i]]
+		c.length, c.candidates, c.broken = len(sources[i].Tokens), sources[i].Candidates, false
+		c.suppressed = place(c.suppressed, s.w.suppressed, c.candidates)
+		s.stats.SourceTokens += int64(c.length)
+	}
+	if s.w.hasEncoder {
+		for len(sources) > 0 {
+			count, tokens := group(sources)
+			s.encodeGroup(sources[:count], contexts[:count], tokens)
+			sources, contexts = sources[count:], contexts[count:]
+		}
+	}
+	s.stats.EncodeTime += time.Since(begin)
+}
+
+// group returns how many of the sources to encode together, and how many tokens they have.
+func group(sources []search.Source) (count, tokens int) {
+	for count < len(sources) {
+		n := len(sources[count].Tokens)
+		if count > 0 && tokens+n > groupTokens {
+			break
+		}
+		tokens += n
+		count++
+	}
+	return count, tokens
+}
+
+func (s *Stepper) encodeGroup(sources []search.Source, contexts []search.Context, tokens int) {
+	w := s.w
+	s.reserve(tokens)
+	s.embedSources(sources)
+	s.before(w.emb[encoderSide], s.x, s.x, tokens)
+	for i := range w.encoder {
+		s.encoderLayer(&w.encoder[i], sources, tokens)
+	}
+	x := s.x[:tokens*w.dim]
+	s.after(w.top[encoderSide], x, s.bottom, tokens)
+	s.storeContexts(x, contexts, tokens)
+}
+
+// reserve makes the buffers of rows long enough.
+func (s *Stepper) reserve(rows int) {
+	w := s.w
+	s.x, s.y = grow(s.x, rows*w.dim), grow(s.y, rows*w.dim)
+	s.normed, s.attended = grow(s.normed, rows*w.dim), grow(s.attended, rows*w.dim)
+	s.wide = grow(s.wide, rows*3*w.dim)
+	tile := min(rows, tileRows)
+	for i := range s.hidden {
+		s.hidden[i] = grow(s.hidden[i], tile*max(w.ffnWidth, w.aanWidth, w.dim))
+	}
+}
+
+// embedSources writes the embeddings of all tokens into x, and a copy into bottom if it is needed later.
+func (s *Stepper) embedSources(sources []search.Source) {
+	dim, next := s.w.dim, 0
+	for _, source := range sources {
+		for position, token := range source.Tokens {
+			s.embed(s.x[next:next+dim], s.w.source, token, position)
+			next += dim
+		}
+	}
+	s.keepBottom(encoderSide, next)
+}
+
+// keepBottom copies the first n elements of x if the stack's residual connection needs them.
+func (s *Stepper) keepBottom(side, n int) {
+	if s.w.top[side].adds() {
+		s.bottom = append(s.bottom[:0], s.x[:n]...)
+	}
+}
+
+// encoderLayer runs a layer on x.
+func (s *Stepper) encoderLayer(l *encoderLayer, sources []search.Source, rows int) {
+	dim := s.w.dim
+	input := s.before(l.pre, s.normed, s.x, rows)
+	s.operand.set(input, rows, dim)
+	s.mul(s.wide, 3*dim, l.qkv, kernels.None)
+	attention := s.w.attention
+	attention.QStride, attention.KStride, attention.VStride = 3*dim, 3*dim, 3*dim
+	first := 0
+	for i := range sources {
+		n := len(sources[i].Tokens)
+		s.scratch = grow(s.scratch, attention.ScratchLen(n))
+		qkv := s.wide[first*3*dim:]
+		attention.Run(s.attended[first*dim:], qkv, qkv[dim:], qkv[2*dim:], n, n, s.scratch)
+		first += n
+	}
+	s.project(l.o, s.attended, rows)
+	s.after(l.post, s.y, s.x, rows)
+	s.x, s.y = s.y, s.x
+	s.feedForward(&l.ffn, rows)
+}
+
+// project multiplies what attention or a recurrent unit gave with its output matrix, if there is one, into y.
+func (s *Stepper) project(o *linear, from []float32, rows int) {
+	dim := s.w.dim
+	if o == nil {
+		copy(s.y[:rows*dim], from)
+		return
+	}
+	s.operand.set(from, rows, dim)
+	s.mul(s.y, dim, o, kernels.None)
+}
+
+// feedForward runs a feed-forward sublayer on x, a tile of rows after the other.
+func (s *Stepper) feedForward(f *ffn, rows int) {
+	dim := s.w.dim
+	for first := 0; first < rows; first += tileRows {
+		n := min(tileRows, rows-first)
+		x, y := s.x[first*dim:(first+n)*dim], s.y[first*dim:(first+n)*dim]
+		input, width := s.before(f.pre, s.normed, x, n), dim
+		last := len(f.layers) - 1
+		for i, layer := range f.layers[:last] {
+			out := s.hidden[i%2][:n*layer.n]
+			s.operand.set(input, n, width)
+			s.mul(out, layer.n, layer, fused(f.activation))
+			activate(f.activation, out)
+			input, width = out, layer.n
+		}
+		s.operand.set(input, n, width)
+		s.mul(y, dim, f.layers[last], kernels.None)
+		s.after(f.post, y, x, n)
+	}
+	s.x, s.y = s.y, s.x
+}
+
+// storeContexts computes the keys and values of the sentences and notes those with numbers that are not finite.
+func (s *Stepper) storeContexts(x []float32, contexts []search.Context, tokens int) {
+	dim := s.w.dim
+	all := s.memory.take(tokens)
+	if tokens > 0 {
+		s.operand.set(x, tokens, dim)
+		s.mul(s.memory.rows(all), s.memory.width, s.w.contextKV, kernels.None)
+	}
+	first := 0
+	for _, handle := range contexts {
+		c := &s.contexts[handle]
+		c.memory = loan{all.segment, run{all.first + first, c.length}}
+		c.broken = !finite(kernels.AbsMax(x[first*dim : (first+c.length)*dim]))
+		first += c.length
+	}
+}
+
+// finite says whether a magnitude is that of a number.
+func finite(magnitude float32) bool { return magnitude <= math.MaxFloat32 }

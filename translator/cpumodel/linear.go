@@ -1,0 +1,99 @@
+package cpumodel
+
+import (
+	"github.com/sluice-mt/sluice/kernels"
+)
+
+// A linear is the product of one input with one or several matrices whose results lie side by side.
+type linear struct {
+	k, n  int
+	parts []part
+}
+
+// A part of a linear is a packed matrix. The matrices of a model that read the same input are merged into one part, unless
+// they need that input quantised in different ways.
+type part struct {
+	first int      // column of the result at which it begins
+	names []string // of the parameters in it
+	bias  []float32
+
+	float *kernels.Float32Matrix
+	// Quantised matrices, which have no float:
+	int8       *kernels.Int8Matrix
+	multiplier float32 // of the activations; 0 if each row has its own
+}
+
+func (p *part) columns() int {
+	if p.float != nil {
+		return p.float.N
+	}
+	return p.int8.N
+}
+
+// An operand is the input of products. Its quantised form is made when a product first needs it, and shared by those that
+// follow.
+type operand struct {
+	x       []float32
+	rows, k int
+
+	quantised  bool
+	multiplier float32 // that it was quantised with; 0 if each row has its own
+	bytes      []uint8
+	scales     []float32
+}
+
+// set makes rows of k elements the operand. They must not change until the last product with them.
+func (o *operand) set(x []float32, rows, k int) {
+	o.x, o.rows, o.k, o.quantised = x[:rows*k], rows, k, false
+}
+
+// quantise makes the quantised form for a fixed multiplier, or with one for each row if that is 0.
+func (o *operand) quantise(multiplier float32) {
+	if o.quantised && o.multiplier == multiplier {
+		return
+	}
+	o.bytes = grow(o.bytes, o.rows*kernels.Int8Stride(o.k))
+	o.scales = grow(o.scales, o.rows)
+	if multiplier == 0 {
+		kernels.QuantizeRows(o.bytes, o.scales, o.x, o.rows, o.k)
+	} else {
+		kernels.QuantizeRowsFixed(o.bytes, o.x, o.rows, o.k, multiplier)
+		for i := range o.scales[:o.rows] {
+			o.scales[i] = 1 / multiplier
+		}
+	}
+	o.quantised, o.multiplier = true, multiplier
+}
+
+// grow returns a slice of n elements, b if it is long enough. The content is lost when it is not.
+func grow[T any](b []T, n int) []T {
+	if cap(b) < n {
+		return make([]T, n+n/4)[:n]
+	}
+	return b[:n]
+}
+
+// mul computes y = act(operand·l + bias), stride elements from row to row of y.
+func (s *Stepper) mul(y []float32, stride int, l *linear, act kernels.Activation) {
+	o := &s.operand
+	for i := range l.parts {
+		p := &l.parts[i]
+		if s.observe != nil {
+			s.observed(p.names, o.x)
+		}
+		if p.float != nil {
+			kernels.MulFloat32(y[p.first:], stride, o.x, o.k, o.rows, p.float, p.bias, act)
+			continue
+		}
+		o.quantise(p.multiplier)
+		kernels.MulInt8(y[p.first:], stride, o.bytes, o.scales, o.rows, p.int8, p.bias, act)
+	}
+	s.stats.MACs += int64(o.rows) * int64(l.k) * int64(l.n)
+}
+
+func (s *Stepper) observed(names []string, x []float32) {
+	largest := kernels.AbsMax(x)
+	for _, name := range names {
+		s.observe(name, largest)
+	}
+}

@@ -1,0 +1,423 @@
+package cpumodel
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// An output is the packed output layer: a table with a row for each token. Over the candidates of a sentence, chosen rows are
+// multiplied; over the whole vocabulary, a packed matrix, which is made when it is first needed.
+type output struct {
+	names      []string
+	dim, n     int
+	bias       []float32
+	multiplier float32 // of int8 activations; 0 if each row has its own
+
+	float *floatTable
+	int8  *int8Table
+}
+
+type floatTable struct {
+	values []float32 // n × dim
+	packed func() *kernels.Float32Matrix
+}
+
+type int8Table struct {
+	values []int8 // n × dim
+	scales []float32
+	rows   *kernels.Int8Rows
+	packed func() *kernels.Int8Matrix
+}
+
+func (w *Weights) outputLayer(p *packer, m *model.Model) {
+	o := &w.output
+	o.dim, o.n, o.bias = m.Dim, m.TargetVocabulary, p.vector(m.Output.Bias)
+	o.names = []string{m.Output.W.Name}
+	if m.Output.W.Name == "Wemb" {
+		o.multiplier = p.multiplier("Wemb", "none") // "none" in files that old versions of browsermt wrote
+	} else {
+		o.multiplier = p.multiplier(m.Output.W.Name)
+	}
+	p.jobs = append(p.jobs, func() error {
+		if w.precision == Float32 {
+			return o.packFloat32(&m.Output)
+		}
+		return o.packInt8(&m.Output, p.saturation)
+	})
+}
+
+// rowMajor returns the elements of the output matrix as a table of n rows.
+func (o *output) rowMajor(from *model.Output) ([]float32, error) {
+	values, err := from.W.Float32()
+	if err != nil {
+		return nil, err
+	}
+	if !from.Columns {
+		return ownedFloat32(from.W, values), nil
+	}
+	return transpose(values, o.dim, o.n), nil
+}
+
+func (o *output) packFloat32(from *model.Output) error {
+	values, err := o.rowMajor(from)
+	if err != nil {
+		return err
+	}
+	o.float = &floatTable{values: values, packed: sync.OnceValue(func() *kernels.Float32Matrix {
+		return kernels.PackFloat32(o.dim, o.n, transpose(values, o.n, o.dim))
+	})}
+	return nil
+}
+
+func (o *output) packInt8(from *model.Output, saturation float64) error {
+	t := &int8Table{values: make([]int8, o.n*o.dim), scales: make([]float32, o.n)}
+	if from.W.Type == marian.Intgemm8 {
+		q, multiplier, err := from.W.Int8()
+		if err != nil {
+			return err
+		}
+		if from.Columns {
+			q = transpose(q, o.dim, o.n)
+		}
+		copy(t.values, q)
+		for i := range t.scales {
+			t.scales[i] = 1 / multiplier
+		}
+	} else {
+		values, err := o.rowMajor(from)
+		if err != nil {
+			return err
+		}
+		quantiseRows(t.values, t.scales, values, o.n, o.dim, saturation)
+	}
+	t.rows = kernels.PackInt8Rows(o.n, o.dim, t.values, t.scales)
+	t.packed = sync.OnceValue(func() *kernels.Int8Matrix {
+		return kernels.PackInt8(o.dim, o.n, transpose(t.values, o.n, o.dim), t.scales)
+	})
+	o.int8 = t
+	return nil
+}
+
+// transpose returns the columns of a rows×columns matrix as rows.
+func transpose[T any](from []T, rows, columns int) []T {
+	const tile = 32
+	to := make([]T, len(from))
+	for top := 0; top < rows; top += tile {
+		for left := 0; left < columns; left += tile {
+			for i := top; i < min(top+tile, rows); i++ {
+				for j := left; j < min(left+tile, columns); j++ {
+					to[j*rows+i] = from[i*columns+j]
+				}
+			}
+		}
+	}
+	return to
+}
+
+// blockRows is how many rows are multiplied with the whole vocabulary together.
+const blockRows = 16
+
+// scores holds the scores of rows: those of one row over its candidates, and those of a block of rows over the vocabulary.
+type scores struct {
+	short []float32
+
+	block      []float32
+	first, end int // rows in the block
+	normalised [blockRows]bool
+
+	restore []replaced
+}
+
+// replaced is a score that was overwritten for a while.
+type replaced struct {
+	place int32
+	score float32
+}
+
+func (c *scores) forget() { c.first, c.end = 0, 0 }
+
+// raw returns the scores of a row before the softmax. following says how many of the next rows will be asked for, too.
+func (s *Stepper) raw(row, following int) []float32 {
+	o, c := &s.w.output, &s.scores
+	if candidates := s.contexts[s.rows[row].context].candidates; len(candidates) > 0 {
+		c.short = grow(c.short, len(candidates))
+		s.dotRows(c.short, row, candidates)
+		return c.short
+	}
+	if row < c.first || row >= c.end || c.normalised[row-c.first] {
+		s.fillBlock(row, min(row+1+following, row+blockRows))
+	}
+	i := row - c.first
+	return c.block[i*o.n : (i+1)*o.n]
+}
+
+func (s *Stepper) dotRows(y []float32, row int, candidates []search.Token) {
+	o, dim := &s.w.output, s.w.dim
+	s.stats.MACs += int64(len(candidates)) * int64(dim)
+	if o.float != nil {
+		kernels.DotRowsFloat32(y, s.top[row*dim:(row+1)*dim], o.float.values, dim, candidates, o.bias)
+		return
+	}
+	kernels.DotRowsInt8(y, s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], o.int8.rows, candidates, o.bias)
+}
+
+// fillBlock computes the scores of rows from first to end over the vocabulary.
+func (s *Stepper) fillBlock(first, end int) {
+	o, c, dim, n := &s.w.output, &s.scores, s.w.dim, end-first
+	c.block = grow(c.block, n*o.n)
+	c.first, c.end, c.normalised = first, end, [blockRows]bool{}
+	s.stats.MACs += int64(n) * int64(dim) * int64(o.n)
+	if o.float != nil {
+		kernels.MulFloat32(c.block, o.n, s.top[first*dim:], dim, n, o.float.packed(), o.bias, kernels.None)
+		return
+	}
+	kernels.MulInt8(c.block, o.n, s.topBytes[first*kernels.Int8Stride(dim):], s.topScales[first:], n, o.int8.packed(), o.bias, kernels.None)
+}
+
+// normalisedScores returns the log-probabilities of a row's candidates, the suppressed ones -Inf, all NaN if one is not finite.
+func (s *Stepper) normalisedScores(row, following int) []float32 {
+	c, n := &s.scores, s.w.output.n
+	candidates := s.contexts[s.rows[row].context].candidates
+	if len(candidates) == 0 && row >= c.first && row < c.end && c.normalised[row-c.first] {
+		return c.block[(row-c.first)*n : (row-c.first+1)*n]
+	}
+	y := s.raw(row, following)
+	if s.broken(row, y) {
+		for i := range y {
+			y[i] = float32(math.NaN())
+		}
+	} else {
+		kernels.LogSoftmax(y)
+		for _, place := range s.suppressed(row) {
+			y[place] = float32(math.Inf(-1))
+		}
+	}
+	if len(candidates) == 0 {
+		c.normalised[row-c.first] = true
+	}
+	return y
+}
+
+// broken says whether a row or its scores hold a NaN or an infinity.
+func (s *Stepper) broken(row int, y []float32) bool {
+	return s.rows[row].broken || !finite(kernels.AbsMax(y))
+}
+
+// suppressed returns the places of the suppressed tokens among the scores of a row.
+func (s *Stepper) suppressed(row int) []int32 {
+	if c := &s.contexts[s.rows[row].context]; len(c.candidates) > 0 {
+		return c.suppressed
+	}
+	return s.w.suppressed
+}
+
+// token returns the token at a place among the scores of a row.
+func (s *Stepper) token(row, place int) search.Token {
+	if candidates := s.contexts[s.rows[row].context].candidates; len(candidates) > 0 {
+		return candidates[place]
+	}
+	return search.Token(place)
+}
+
+// forbid overwrites the scores at some places, until allow.
+func (c *scores) forbid(y []float32, places []int32) {
+	for _, place := range places {
+		c.forbidOne(y, place)
+	}
+}
+
+func (c *scores) forbidOne(y []float32, place int32) {
+	c.restore = append(c.restore, replaced{place, y[place]})
+	y[place] = float32(math.Inf(-1))
+}
+
+// allow puts back what forbid overwrote, the last first, as a place may have been overwritten twice.
+func (c *scores) allow(y []float32) {
+	for _, r := range slices.Backward(c.restore) {
+		y[r.place] = r.score
+	}
+	c.restore = c.restore[:0]
+}
+
+// forbidBanned forbids tokens of a row.
+func (s *Stepper) forbidBanned(row int, y []float32, banned []search.Token) {
+	candidates := s.contexts[s.rows[row].context].candidates
+	for _, token := range banned {
+		place, ok := int(token), token >= 0 && int(token) < len(y)
+		if len(candidates) > 0 {
+			place, ok = slices.BinarySearch(candidates, token)
+		}
+		if ok {
+			s.scores.forbidOne(y, int32(place))
+		}
+	}
+}
+
+// following returns how many of rows come right after rows[i], one by one, and have no candidates of their own.
+func (s *Stepper) following(rows []int32, i int) int {
+	n := 0
+	for n+1 < blockRows && i+n+1 < len(rows) && rows[i+n+1] == rows[i]+int32(n)+1 &&
+		len(s.contexts[s.rows[rows[i+n+1]].context].candidates) == 0 {
+		n++
+	}
+	return n
+}
+
+func bannedOf(banned [][]search.Token, i int) []search.Token {
+	if banned == nil {
+		return nil
+	}
+	return banned[i]
+}
+
+// Best stores, for each of the given rows of the last Step, the allowed token with the highest unnormalised score.
+func (s *Stepper) Best(rows []int32, banned [][]search.Token, out []search.Scored) {
+	begin := time.Now()
+	for i, r := range rows {
+		row := int(r)
+		y := s.raw(row, s.following(rows, i))
+		if s.broken(row, y) {
+			out[i] = search.Scored{Token: s.token(row, 0), Score: float32(math.NaN())}
+			continue
+		}
+		s.scores.forbid(y, s.suppressed(row))
+		s.forbidBanned(row, y, bannedOf(banned, i))
+		place, score := kernels.ArgMax(y)
+		s.scores.allow(y)
+		out[i] = search.Scored{Token: s.token(row, place), Score: score}
+		if math.IsInf(float64(score), -1) {
+			out[i].Token = search.NoToken
+		}
+	}
+	s.stats.OutputTime += time.Since(begin)
+}
+
+// Top stores, for each of the given rows, the k allowed tokens of highest log-probability, best first.
+func (s *Stepper) Top(rows []int32, k int, banned [][]search.Token, out []search.Scored) {
+	begin := time.Now()
+	for i, r := range rows {
+		row := int(r)
+		y := s.normalisedScores(row, s.following(rows, i))
+		best := out[i*k : (i+1)*k]
+		if y[0] != y[0] && s.isBroken(y) {
+			for j := range best {
+				best[j] = search.Scored{Token: s.token(row, 0), Score: float32(math.NaN())}
+			}
+			continue
+		}
+		s.forbidBanned(row, y, bannedOf(banned, i))
+		s.scores.top(y, best)
+		s.scores.allow(y)
+		for j := range best {
+			if best[j].Token != search.NoToken {
+				best[j].Token = s.token(row, int(best[j].Token))
+			}
+		}
+	}
+	s.stats.OutputTime += time.Since(begin)
+}
+
+// isBroken says whether normalised scores are those of a row that is not finite: all of them are NaN then.
+func (s *Stepper) isBroken(y []float32) bool { return y[len(y)-1] != y[len(y)-1] }
+
+// LogProbs returns the log-probability of every candidate of a row.
+func (s *Stepper) LogProbs(row int32) []float32 {
+	begin := time.Now()
+	following := 0
+	if len(s.contexts[s.rows[row].context].candidates) == 0 {
+		for n := int(row) + 1; n < len(s.rows) && following+1 < blockRows && len(s.contexts[s.rows[n].context].candidates) == 0; n++ {
+			following++
+		}
+	}
+	y := s.normalisedScores(int(row), following)
+	s.stats.OutputTime += time.Since(begin)
+	return y
+}
+
+// fewBest is up to how many of the best are found one by one.
+const fewBest = 16
+
+// top stores the places of the best scores, best first, the smaller place where they are equal, and {NoToken, -Inf} where
+// nothing is left that is allowed. It may forbid places.
+func (c *scores) top(y []float32, best []search.Scored) {
+	if len(best) > fewBest {
+		manyBest(y, best)
+		return
+	}
+	for i := range best {
+		place, score := kernels.ArgMax(y)
+		if math.IsInf(float64(score), -1) {
+			best[i] = search.Scored{Token: search.NoToken, Score: score}
+			continue
+		}
+		best[i] = search.Scored{Token: search.Token(place), Score: score}
+		c.forbidOne(y, int32(place))
+	}
+}
+
+// manyBest is top for many: it keeps the best so far in a heap whose root is the worst of them.
+func manyBest(y []float32, best []search.Scored) {
+	heap := best[:0]
+	for place, score := range y {
+		if math.IsInf(float64(score), -1) {
+			continue
+		}
+		one := search.Scored{Token: search.Token(place), Score: score}
+		if len(heap) < len(best) {
+			heap = append(heap, one)
+			siftUp(heap)
+		} else if score > heap[0].Score { // an equal one comes later and loses
+			heap[0] = one
+			siftDown(heap)
+		}
+	}
+	slices.SortFunc(heap, func(a, b search.Scored) int {
+		if worse(a, b) {
+			return 1
+		}
+		return -1
+	})
+	for i := len(heap); i < len(best); i++ {
+		best[i] = search.Scored{Token: search.NoToken, Score: float32(math.Inf(-1))}
+	}
+}
+
+// worse says whether a comes after b.
+func worse(a, b search.Scored) bool {
+	return a.Score < b.Score || a.Score == b.Score && a.Token > b.Token
+}
+
+func siftUp(heap []search.Scored) {
+	for i := len(heap) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !worse(heap[i], heap[parent]) {
+			return
+		}
+		heap[i], heap[parent] = heap[parent], heap[i]
+		i = parent
+	}
+}
+
+func siftDown(heap []search.Scored) {
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if child+1 < len(heap) && worse(heap[child+1], heap[child]) {
+			child++
+		}
+		if !worse(heap[child], heap[i]) {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
+}

@@ -1,0 +1,295 @@
+package cpumodel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// Precision is the arithmetic of matrix products. Everything between them is float32.
+type Precision uint8
+
+// The precisions.
+const (
+	Float32 Precision = iota + 1
+	Int8              // 8-bit weights and activations, exact sums
+)
+
+// String returns the name of the precision.
+func (p Precision) String() string {
+	switch p {
+	case Float32:
+		return "float32"
+	case Int8:
+		return "int8"
+	}
+	return "precision " + strconv.Itoa(int(p))
+}
+
+// Options say how a model is to be run.
+type Options struct {
+	// Suppress lists target tokens that must never be generated.
+	Suppress []search.Token
+
+	// Saturation is where weights that are quantised at load are cut off: this many standard deviations from the mean of
+	// their column. 0 means DefaultSaturation, a negative number that none is cut off. Weights that are stored quantised are
+	// taken as they are.
+	Saturation float64
+
+	// IgnoreAlphas quantises activations with a scale for each row even if the model has fixed multipliers.
+	IgnoreAlphas bool
+}
+
+// ErrPrecision is wrapped by the error of Load for a precision that it does not know.
+var ErrPrecision = errors.New("unknown precision")
+
+// Weights is a model packed for one precision. It is read-only and shared by all workers.
+type Weights struct {
+	precision  Precision
+	dim, heads int
+	vocabulary int
+	hasEncoder bool
+	suppressed []search.Token // ascending
+
+	positions positions
+	source    *embedding // nil without an encoder
+	target    *embedding
+
+	encoder   []encoderLayer
+	decoder   []*decoderLayer
+	emb, top  [2]process // of encoder and decoder
+	contextKV *linear    // keys and values of all decoder layers from the encoder's output: layer after layer, keys first
+	attention kernels.Attention
+	alignment int // layer whose attention serves as alignment
+	autoreg   model.Autoregression
+	ffnWidth  int // of the widest hidden layer
+	aanWidth  int
+	output    output
+}
+
+const encoderSide, decoderSide = 0, 1
+
+// Load packs the parameters of a model, copying them: the file may be closed afterwards.
+func Load(m *model.Model, precision Precision, options Options) (*Weights, error) {
+	if precision != Float32 && precision != Int8 {
+		return nil, fmt.Errorf("%w: %v", ErrPrecision, precision)
+	}
+	w := &Weights{
+		precision: precision, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, hasEncoder: m.HasEncoder(),
+		alignment: m.AlignmentLayer, autoreg: m.Autoregression,
+	}
+	if err := w.suppress(options.Suppress); err != nil {
+		return nil, err
+	}
+	p := &packer{precision: precision, saturation: saturation(options.Saturation)}
+	if !options.IgnoreAlphas {
+		p.alphas = m.Alphas
+	}
+	headDim := m.Dim / m.Heads
+	w.attention = kernels.Attention{Heads: m.Heads, HeadDim: headDim, Scale: attentionScale(headDim), QStride: m.Dim, OutStride: m.Dim}
+	w.positions = newPositions(m.Dim, !m.NoPositions)
+	w.embeddings(p, m)
+	w.layers(p, m)
+	w.outputLayer(p, m)
+	if err := p.run(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func saturation(option float64) float64 {
+	switch {
+	case option == 0:
+		return DefaultSaturation
+	case option < 0:
+		return 0
+	}
+	return option
+}
+
+func (w *Weights) suppress(tokens []search.Token) error {
+	for _, token := range tokens {
+		if token < 0 || int(token) >= w.vocabulary {
+			return fmt.Errorf("token %d cannot be suppressed: the model has %d target pieces", token, w.vocabulary)
+		}
+	}
+	w.suppressed = slices.Clone(tokens)
+	slices.Sort(w.suppressed)
+	w.suppressed = slices.Compact(w.suppressed)
+	return nil
+}
+
+// Precision is the arithmetic that the weights are packed for.
+func (w *Weights) Precision() Precision { return w.precision }
+
+// Vocabulary is the number of target tokens.
+func (w *Weights) Vocabulary() int { return w.vocabulary }
+
+func (w *Weights) layers(p *packer, m *model.Model) {
+	w.emb = [2]process{p.process(m.EncoderEmb), p.process(m.DecoderEmb)}
+	w.top = [2]process{p.process(m.EncoderTop), p.process(m.DecoderTop)}
+	for i := range m.Encoder {
+		w.encoder = append(w.encoder, p.encoderLayer(m, &m.Encoder[i]))
+	}
+	packed := make(map[*model.DecoderLayer]*decoderLayer)
+	var contexts []model.Affine
+	for _, layer := range m.Decoder {
+		if packed[layer] == nil {
+			packed[layer] = p.decoderLayer(m, layer)
+			if layer.Context != nil {
+				packed[layer].contextFirst = width(contexts)
+				contexts = append(contexts, layer.Context.K, layer.Context.V)
+			}
+		}
+		w.decoder = append(w.decoder, packed[layer])
+	}
+	if len(contexts) > 0 {
+		w.contextKV = p.linear(contexts...)
+	}
+	for _, stack := range []model.Stack{m.EncoderStack, m.DecoderStack} {
+		if stack.FFNDepth > 1 {
+			w.ffnWidth = max(w.ffnWidth, stack.FFNDim)
+		}
+	}
+	if m.Autoregression == model.AverageAttention && m.AverageNetwork.Depth > 1 {
+		w.aanWidth = m.AverageNetwork.Dim
+	}
+}
+
+// contextWidth is the number of elements that a source token takes in memory as keys and values.
+func (w *Weights) contextWidth() int {
+	if w.contextKV == nil {
+		return 0
+	}
+	return w.contextKV.n
+}
+
+// An encoderLayer is a packed layer of the encoder.
+type encoderLayer struct {
+	pre, post process
+	qkv       *linear
+	o         *linear // nil without projection
+	ffn       ffn
+}
+
+// A decoderLayer is a packed layer of the decoder.
+type decoderLayer struct {
+	self      *selfAttention // one of the three is set
+	average   *average
+	recurrent *recurrent
+
+	contextPre, contextPost process
+	contextQ, contextO      *linear // contextQ is nil without an encoder, contextO without projection
+	contextFirst            int     // where the layer's keys begin in a row of contextKV
+
+	ffn ffn
+}
+
+// An ffn is a packed feed-forward sublayer.
+type ffn struct {
+	pre, post  process
+	layers     []*linear
+	activation model.Activation
+}
+
+// A selfAttention is the decoder's attention to the words before. If it has operations before it, queries are computed from
+// another input than keys and values (see Stepper.selfAttention).
+type selfAttention struct {
+	pre, post process
+	qkv       *linear // without operations before
+	q, kv     *linear // with them
+	o         *linear // nil without projection
+}
+
+// An average is a packed average attention sublayer.
+type average struct {
+	pre, post    process
+	hidden       []*linear
+	activation   model.Activation
+	out          *linear // nil if the width is right already
+	gateX, gateY *linear // nil without gate
+}
+
+// A recurrent is a packed SSRU or SRU: gates gives x·W, the forget gate and, for SRU, the reset gate.
+type recurrent struct {
+	pre, post process
+	gates     *linear
+	sru       bool
+	o         *linear
+}
+
+func (p *packer) optional(a *model.Affine) *linear {
+	if a == nil {
+		return nil
+	}
+	return p.linear(*a)
+}
+
+func (p *packer) encoderLayer(m *model.Model, l *model.EncoderLayer) encoderLayer {
+	return encoderLayer{
+		pre: p.process(l.Self.Pre), post: p.process(l.Self.Post),
+		qkv: p.linear(l.Self.Q, l.Self.K, l.Self.V), o: p.optional(l.Self.O),
+		ffn: p.ffn(&l.FFN, m.EncoderStack.Activation),
+	}
+}
+
+func (p *packer) decoderLayer(m *model.Model, l *model.DecoderLayer) *decoderLayer {
+	d := &decoderLayer{ffn: p.ffn(&l.FFN, m.DecoderStack.Activation)}
+	switch {
+	case l.Self != nil:
+		d.self = p.selfAttention(l.Self)
+	case l.Average != nil:
+		d.average = p.average(m, l.Average)
+	default:
+		d.recurrent = p.recurrent(l.Recurrent)
+	}
+	if l.Context != nil {
+		d.contextPre, d.contextPost = p.process(l.Context.Pre), p.process(l.Context.Post)
+		d.contextQ, d.contextO = p.linear(l.Context.Q), p.optional(l.Context.O)
+	}
+	return d
+}
+
+func (p *packer) selfAttention(l *model.Attention) *selfAttention {
+	s := &selfAttention{pre: p.process(l.Pre), post: p.process(l.Post), o: p.optional(l.O)}
+	if len(s.pre) == 0 {
+		s.qkv = p.linear(l.Q, l.K, l.V)
+	} else {
+		s.q, s.kv = p.linear(l.Q), p.linear(l.K, l.V)
+	}
+	return s
+}
+
+func (p *packer) average(m *model.Model, l *model.Average) *average {
+	a := &average{
+		pre: p.process(l.Pre), post: p.process(l.Post), activation: m.AverageNetwork.Activation,
+		out: p.optional(l.Out), gateX: p.optional(l.GateX), gateY: p.optional(l.GateY),
+	}
+	for _, layer := range l.Hidden {
+		a.hidden = append(a.hidden, p.linear(layer))
+	}
+	return a
+}
+
+func (p *packer) recurrent(l *model.Recurrent) *recurrent {
+	gates := []model.Affine{l.Input, l.Forget}
+	if l.Reset != nil {
+		gates = append(gates, *l.Reset)
+	}
+	return &recurrent{
+		pre: p.process(l.Pre), post: p.process(l.Post), gates: p.linear(gates...), sru: l.Reset != nil, o: p.optional(l.O),
+	}
+}
+
+func (p *packer) ffn(l *model.FFN, activation model.Activation) ffn {
+	f := ffn{pre: p.process(l.Pre), post: p.process(l.Post), activation: activation}
+	for _, layer := range l.Layers {
+		f.layers = append(f.layers, p.linear(layer))
+	}
+	return f
+}
