@@ -153,25 +153,34 @@ func (t *Tensor) quantize(to Type) (*Tensor, error) {
 		}
 	}
 	q := &Tensor{Name: t.Name, Shape: t.Shape, Type: to, Offset: nowhere}
-	rows, cols := t.Matrix()
+	q.Data = make([]byte, 0, len(values)*to.Size()+4)
 	var multiplier float32
 	if to == Intgemm8 {
 		var small []int8
 		small, multiplier = QuantizeInt8(values)
-		q.Data = make([]byte, len(small), len(small)+4)
-		place(q.Data, small, rows, cols, q.Transposed(), func(v int8) byte { return byte(v) })
+		for _, v := range stored(q, small) {
+			q.Data = append(q.Data, byte(v))
+		}
 	} else {
 		var small []int16
 		small, multiplier = QuantizeInt16(values)
-		ordered := make([]int16, len(small))
-		place(ordered, small, rows, cols, q.Transposed(), func(v int16) int16 { return v })
-		q.Data = make([]byte, 0, 2*len(small)+4)
-		for _, v := range ordered {
+		for _, v := range stored(q, small) {
 			q.Data = binary.LittleEndian.AppendUint16(q.Data, uint16(v))
 		}
 	}
 	q.Data = binary.LittleEndian.AppendUint32(q.Data, math.Float32bits(multiplier))
 	return q, nil
+}
+
+// stored brings elements in logical order into the order in which the tensor is stored: the reverse of logical.
+func stored[T any](t *Tensor, values []T) []T {
+	if !t.Transposed() {
+		return values
+	}
+	rows, cols := t.Matrix()
+	ordered := make([]T, len(values))
+	transpose(ordered, values, rows, cols)
+	return ordered
 }
 
 // QuantizeInt8 multiplies by 127/max|v|, rounds to the nearest integer, ties to even, and clamps to ±127: the arithmetic of

@@ -6,12 +6,25 @@ import "math"
 func halfToFloat(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	magnitude := uint32(h&0x7fff) << 13
-	if magnitude >= 0x7c00<<13 { // infinity or NaN
+	// Moved into place, a normal half has an exponent that is too small by 127-15.
+	const bias = (127 - 15) << 23
+	switch {
+	case magnitude-0x400<<13 < 0x7800<<13:
+		return math.Float32frombits(sign | (magnitude + bias))
+	case magnitude >= 0x7c00<<13: // infinity or NaN
 		return math.Float32frombits(sign | 0x7f800000 | magnitude)
 	}
-	// Moved into place, the exponent is too small by 127-15: the product corrects it, and normalises denormals.
-	value := math.Float32frombits(magnitude) * 0x1p112
+	// A denormal is a multiple of 2^-24.
+	value := float32(h&0x3ff) * 0x1p-24
 	return math.Float32frombits(sign | math.Float32bits(value))
+}
+
+// halvesToFloats widens as many halves, stored in little-endian order, as there are values.
+func halvesToFloats(values []float32, data []byte) {
+	data = data[:2*len(values)]
+	for i := range values {
+		values[i] = halfToFloat(uint16(data[2*i]) | uint16(data[2*i+1])<<8)
+	}
 }
 
 // floatToHalf rounds a single to the nearest half, ties to even. Values from 65520 on become infinite.

@@ -56,9 +56,7 @@ func (t *Tensor) Float32() ([]float32, error) {
 	case Intgemm8, Intgemm16:
 		return values, t.dequantize(values)
 	case Float16:
-		for i := range values {
-			values[i] = halfToFloat(binary.LittleEndian.Uint16(t.Data[2*i:]))
-		}
+		halvesToFloats(values, t.Data)
 	case Float32:
 		for i := range values {
 			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
@@ -104,50 +102,50 @@ func (t *Tensor) dequantize(values []float32) error {
 		return err
 	}
 	inverse := 1 / multiplier
-	rows, cols := t.storedMatrix()
 	if t.Type == Intgemm8 {
-		stored := bytesAsInt8(t.Data[:rows*cols])
-		place(values, stored, rows, cols, t.Transposed(), func(q int8) float32 { return float32(q) * inverse })
+		for i, q := range logical(t, bytesAsInt8(t.Data[:len(values)])) {
+			values[i] = float32(q) * inverse
+		}
 		return nil
 	}
-	stored := make([]int16, rows*cols)
+	stored := make([]int16, len(values))
 	for i := range stored {
 		stored[i] = int16(binary.LittleEndian.Uint16(t.Data[2*i:]))
 	}
-	place(values, stored, rows, cols, t.Transposed(), func(q int16) float32 { return float32(q) * inverse })
+	for i, q := range logical(t, stored) {
+		values[i] = float32(q) * inverse
+	}
 	return nil
 }
 
-// storedMatrix returns the rows and columns in the order of the data.
-func (t *Tensor) storedMatrix() (rows, cols int) {
-	rows, cols = t.Matrix()
-	if t.Transposed() {
-		return cols, rows
+// logical brings stored elements into logical row-major order: the slice itself if they are in it, else a copy.
+func logical[T any](t *Tensor, stored []T) []T {
+	if !t.Transposed() {
+		return stored
 	}
-	return rows, cols
+	rows, cols := t.Matrix()
+	values := make([]T, len(stored))
+	transpose(values, stored, cols, rows)
+	return values
 }
 
-// place converts a rows×cols matrix into dst, transposed if asked. It goes by square tiles, so that the side that is not
+// transpose writes the transposed of a rows×cols matrix into dst. It goes by square tiles, so that the side that is not
 // walked along stays in the cache.
-func place[S, D any](dst []D, src []S, rows, cols int, transpose bool, convert func(S) D) {
-	if !transpose {
-		for i, v := range src {
-			dst[i] = convert(v)
-		}
-		return
-	}
+func transpose[T any](dst, src []T, rows, cols int) {
 	if len(src) == 0 {
-		return // the other dimension may be any number
+		return // one dimension is zero; the other may be any number
 	}
 	const tile = 32
 	for top := 0; top < rows; top += tile {
 		bottom := min(top+tile, rows)
 		for left := 0; left < cols; left += tile {
 			right := min(left+tile, cols)
-			for r := top; r < bottom; r++ {
-				line := src[r*cols : (r+1)*cols]
-				for c := left; c < right; c++ {
-					dst[c*rows+r] = convert(line[c])
+			for c := left; c < right; c++ {
+				column := dst[c*rows+top : c*rows+bottom]
+				at := top*cols + c
+				for i := range column {
+					column[i] = src[at]
+					at += cols
 				}
 			}
 		}
@@ -159,13 +157,10 @@ func place[S, D any](dst []D, src []S, rows, cols int, transpose bool, convert f
 // any other tensor is a transposed copy.
 func (t *Tensor) Int8() (values []int8, multiplier float32, err error) {
 	stored, multiplier, err := t.StoredInt8()
-	if err != nil || !t.Transposed() {
-		return stored, multiplier, err
+	if err != nil {
+		return nil, 0, err
 	}
-	rows, cols := t.storedMatrix()
-	values = make([]int8, len(stored))
-	place(values, stored, rows, cols, true, func(q int8) int8 { return q })
-	return values, multiplier, nil
+	return logical(t, stored), multiplier, nil
 }
 
 // StoredInt8 is Int8 without the transposition: the elements of a tensor whose Transposed is true come column by column of
