@@ -471,13 +471,16 @@ func TestVerifyFindsWhatCannotBeComputedWith(t *testing.T) {
 
 // What inflates a thousandfold is refused before it takes the memory.
 func TestBombsAreRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("unpacks some 200 MB")
+	}
 	zeros := make([]byte, 1<<20)
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 80 {
+	for range 66 {
 		if _, err := w.Write(zeros); err != nil {
 			t.Fatal(err)
 		}
@@ -490,12 +493,12 @@ func TestBombsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer encoder.Close()
-	unpacked := make([]byte, 80<<20)
-	array := plainNPY("|u1", "(67108864,)", unpacked[:64<<20]...)
+	unpacked := make([]byte, 66<<20)
+	array := plainNPY("|u1", "(69206016,)", unpacked...)
 	bombs := map[string][]byte{
 		"gzip": b.Bytes(),
 		"zstd": encoder.EncodeAll(unpacked, nil),
-		"npz":  zipped(t, zip.Deflate, map[string][]byte{"a.npy": array, "b.npy": array}, "a.npy", "b.npy"),
+		"npz":  zipped(t, zip.Deflate, map[string][]byte{"a.npy": array}, "a.npy"),
 	}
 	unpacked, array = nil, nil
 	for name, bomb := range bombs {

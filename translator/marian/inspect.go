@@ -101,7 +101,7 @@ func (t *Tensor) saturated() int {
 	for i := range t.Elements() {
 		switch t.Type {
 		case Intgemm8:
-			if q := int8(t.Data[i]); q >= 127 || q <= -127 {
+			if q := int8(t.Data[i]); q == 127 || q <= -127 {
 				n++
 			}
 		case Intgemm16:
