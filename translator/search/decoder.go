@@ -152,12 +152,15 @@ func (d *Decoder) newBeam() *beam {
 	return new(beam)
 }
 
-// Abandon drops all started sentences without results and frees their slots.
-func (d *Decoder) Abandon() {
+// Abandon drops all started sentences without results, frees their slots, and returns the sentences.
+func (d *Decoder) Abandon() []*Sentence {
+	var abandoned []*Sentence
 	for _, b := range d.active {
+		abandoned = append(abandoned, b.sentence)
 		d.vacate(b)
 	}
 	d.active = d.active[:0]
+	return abandoned
 }
 
 // Step advances every started sentence by one token and returns those that are done now. The slice is valid until the next

@@ -1,0 +1,102 @@
+package translator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/shortlist"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// ErrConfig is wrapped by the errors of New that say which setting makes no sense.
+var ErrConfig = errors.New("engine settings")
+
+// Models make the device's side of the engine. NewSteppers is called once for each worker and returns one Stepper for
+// each model of the ensemble, all with that many slots.
+type Models interface {
+	NewSteppers(slots int) []search.Stepper
+}
+
+// Text says how text becomes pieces and back.
+type Text struct {
+	Source, Target vocab.Vocabulary
+	Shortlist      *shortlist.Shortlist // nil scores the whole vocabulary
+	RightLeft      bool                 // the models read and write sentences back to front
+	Pieces         bool                 // the input is in pieces already, separated by spaces
+	KeepPieces     bool                 // results hold the target pieces beside the text
+	MaxLength      int                  // longest source in pieces, end of sentence included; longer ones are divided
+	Crop           bool                 // crop longer sources instead
+}
+
+// Batching sizes the batches. Translations never depend on it. Zero values are replaced by Automatic's.
+type Batching struct {
+	Workers          int           // goroutines with a decoder each
+	Slots            int           // hypotheses decoded at a time by a worker
+	TopUp            float64       // share of free slots at which they are filled again
+	MiniBatchTokens  int           // source pieces of one encoder batch
+	MiniBatchLines   int           // sentences of one encoder batch
+	MaxiBatch        int           // sentences that are sorted together
+	Unsorted         bool          // keep the order of arrival
+	Latency          time.Duration // how long a sentence waits for company
+}
+
+// Config is what an Engine is made of.
+type Config struct {
+	Models  Models
+	Weights []float32 // of the models in an ensemble; nil is 1 each
+	// Precise, if not nil, gives models in float32 for the rare sentence whose arithmetic overflows in Models'.
+	Precise  func() (Models, error)
+	Text     Text
+	Search   search.Options
+	// KeepRepetition leaves translations that repeat themselves endlessly as they are instead of searching again without
+	// repetition. They are flagged either way.
+	KeepRepetition bool
+	Batching       Batching
+}
+
+// The sizes below were found by `sluice bench --sweep` on the demo model; throughput is flat around them.
+const (
+	defaultSlots           = 128
+	defaultTopUp           = 0.25
+	defaultMiniBatchTokens = 512
+	defaultMaxiBatch       = 4096
+	defaultLatency         = 200 * time.Millisecond
+)
+
+// Automatic fills in what was left open, for a machine that gives the process that many cores.
+func (b Batching) Automatic(cores int) Batching {
+	b.Workers = positiveOr(b.Workers, max(cores, 1))
+	b.Slots = positiveOr(b.Slots, defaultSlots)
+	b.MiniBatchTokens = positiveOr(b.MiniBatchTokens, defaultMiniBatchTokens)
+	b.MiniBatchLines = positiveOr(b.MiniBatchLines, b.MiniBatchTokens)
+	b.MaxiBatch = positiveOr(b.MaxiBatch, defaultMaxiBatch)
+	if b.TopUp <= 0 || b.TopUp > 1 {
+		b.TopUp = defaultTopUp
+	}
+	if b.Latency <= 0 {
+		b.Latency = defaultLatency
+	}
+	return b
+}
+
+func positiveOr(value, otherwise int) int {
+	if value > 0 {
+		return value
+	}
+	return otherwise
+}
+
+// check refuses settings that contradict each other.
+func (c *Config) check() error {
+	switch {
+	case c.Models == nil:
+		return fmt.Errorf("%w: no model", ErrConfig)
+	case c.Text.Source == nil || c.Text.Target == nil:
+		return fmt.Errorf("%w: source and target vocabulary are needed", ErrConfig)
+	case c.Text.MaxLength < 2:
+		return fmt.Errorf("%w: the longest source is %d pieces, but must be at least 2", ErrConfig, c.Text.MaxLength)
+	}
+	return c.Search.Validate()
+}

@@ -1,0 +1,168 @@
+// Package translator is the engine: text in, text out. It knows nothing of files, topics or devices. Segments are
+// encoded into pieces, gathered into a maxi-batch that is sorted by length, and decoded by one worker per core in
+// batches that are topped up as sentences finish.
+//
+// What a segment gives depends on the segment, the models and the options alone: not on its neighbours, the sizes of
+// batches, the number of workers or the time.
+package translator
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/translator/batch"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// ErrClosed is the error of segments that were still queued when the engine was closed.
+var ErrClosed = errors.New("the engine was closed")
+
+// An Engine translates segments. Its methods may be called from any goroutine.
+type Engine struct {
+	config Config
+
+	// mutex guards the pool and what follows. Workers wait on changed for something to do.
+	mutex   sync.Mutex
+	changed sync.Cond
+	pool    *batch.Pool[*unit]
+	timer   *time.Timer // wakes a worker when the oldest unit has waited long enough
+	closed  bool
+
+	workers sync.WaitGroup
+	precise precise
+}
+
+// New starts an engine. Close ends it.
+func New(config Config) (*Engine, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	config.Batching = config.Batching.Automatic(1)
+	needed := (&search.Sentence{Source: search.Source{Tokens: make([]search.Token, 2)}, Options: config.Search}).Slots()
+	config.Batching.Slots = max(config.Batching.Slots, needed)
+
+	e := &Engine{config: config}
+	e.changed.L = &e.mutex
+	var err error
+	if e.pool, err = newPool(config.Batching); err != nil {
+		return nil, err
+	}
+	workers := make([]*worker, config.Batching.Workers)
+	for i := range workers {
+		if workers[i], err = newWorker(e, config.Models); err != nil {
+			return nil, err
+		}
+	}
+	e.timer = time.AfterFunc(time.Hour, e.wake)
+	e.timer.Stop()
+	for _, w := range workers {
+		e.workers.Go(w.run)
+	}
+	return e, nil
+}
+
+func newPool(b Batching) (*batch.Pool[*unit], error) {
+	return batch.NewPool[*unit](batch.Config{
+		Tokens: b.MiniBatchTokens, Sentences: b.MiniBatchLines, Full: b.MaxiBatch,
+		Linger: b.Latency, MaxOvertaken: 4 * b.MaxiBatch,
+	})
+}
+
+// Submit queues a segment. Its Done is called exactly once.
+func (e *Engine) Submit(segment job.Segment) {
+	t := &task{segment: segment}
+	units := e.config.Text.units(t)
+	if len(units) == 0 {
+		t.deliverEmpty()
+		return
+	}
+	if !e.add(units) {
+		segment.Done(job.Result{Flags: job.Failed, Err: ErrClosed})
+	}
+}
+
+// add puts units into the pool; it reports false if the engine is closed.
+func (e *Engine) add(units []*unit) bool {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.closed {
+		return false
+	}
+	now := time.Now()
+	for _, u := range units {
+		e.pool.Add(u, e.sortKey(u), now)
+	}
+	e.announce(now)
+	return true
+}
+
+// sortKey is the length by which the maxi-batch is sorted and mini-batches are cut.
+func (e *Engine) sortKey(u *unit) int {
+	if e.config.Batching.Unsorted {
+		return max(1, e.config.Batching.MiniBatchTokens/e.config.Batching.MiniBatchLines)
+	}
+	return len(u.tokens)
+}
+
+// Flush says that what is queued should not wait for company.
+func (e *Engine) Flush() {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.pool.Flush()
+	e.announce(time.Now())
+}
+
+// announce wakes the workers if a mini-batch is ready, and otherwise sets the timer for when one will be.
+func (e *Engine) announce(now time.Time) {
+	if e.pool.Ready(now) {
+		e.changed.Broadcast()
+		return
+	}
+	if deadline, ok := e.pool.Deadline(); ok {
+		e.timer.Reset(max(0, deadline.Sub(now)))
+	}
+}
+
+func (e *Engine) wake() {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.changed.Broadcast()
+}
+
+// take appends a mini-batch to dst. With wait it blocks until there is one. It reports false once the engine is closed.
+func (e *Engine) take(dst []*unit, wait bool) ([]*unit, bool) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	for !e.closed {
+		now := time.Now()
+		if e.pool.Ready(now) {
+			return e.pool.Cut(dst, now), true
+		}
+		if !wait {
+			return dst, true
+		}
+		e.announce(now)
+		e.changed.Wait()
+	}
+	return dst, false
+}
+
+// Close ends the workers without finishing what is queued: those segments get ErrClosed. It returns when no goroutine
+// of the engine is left.
+func (e *Engine) Close() {
+	e.mutex.Lock()
+	e.closed = true
+	e.timer.Stop()
+	var rest []*unit
+	for e.pool.Len() > 0 {
+		rest = e.pool.Cut(rest, time.Now())
+	}
+	e.changed.Broadcast()
+	e.mutex.Unlock()
+	for _, u := range rest {
+		u.fail(ErrClosed)
+	}
+	e.workers.Wait()
+}

@@ -1,0 +1,206 @@
+package translator
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/split"
+)
+
+// A task is a segment that the engine works on: one unit, or several where the segment is too long for the model.
+type task struct {
+	segment job.Segment
+	flags   job.Flags // found before the search
+
+	parts     []split.Segment // as they were divided; nil for a task of one unit
+	results   []job.Result    // of the parts; one without pieces has no hypotheses
+	remaining atomic.Int32    // units without a result
+}
+
+// A unit is one sequence of pieces on its way through the decoder.
+type unit struct {
+	task     *task
+	part     int
+	tokens   []search.Token // end of sentence last, reversed for a right-to-left model
+	prefix   []search.Token
+	sentence search.Sentence
+	flags    job.Flags // found by searches before this one
+}
+
+// deliverEmpty answers a segment without pieces: the model is not asked.
+func (t *task) deliverEmpty() {
+	t.segment.Done(job.Result{Hypotheses: []job.Hypothesis{{}}, Flags: t.flags})
+}
+
+// fail ends a unit without a translation.
+func (u *unit) fail(err error) {
+	u.deliver(job.Result{Flags: job.Failed, Err: err})
+}
+
+// deliver stores the result of a unit and, if it was the last one of its task, the task's.
+func (u *unit) deliver(result job.Result) {
+	t := u.task
+	result.Flags |= u.flags
+	t.results[u.part] = result
+	if t.remaining.Add(-1) == 0 {
+		t.segment.Done(t.join())
+	}
+}
+
+// join puts the results of the parts together.
+func (t *task) join() job.Result {
+	if len(t.results) == 1 {
+		result := t.results[0]
+		result.Flags |= t.flags
+		return result
+	}
+	joined := job.Result{Flags: t.flags}
+	alternatives := 0
+	for _, result := range t.results {
+		joined.Flags |= result.Flags
+		joined.SourceTokens += result.SourceTokens
+		joined.TargetTokens += result.TargetTokens
+		if joined.Err == nil {
+			joined.Err = result.Err
+		}
+		if n := len(result.Hypotheses); n > 0 && (alternatives == 0 || n < alternatives) {
+			alternatives = n
+		}
+	}
+	if joined.Err != nil {
+		return joined
+	}
+	for i := range alternatives {
+		joined.Hypotheses = append(joined.Hypotheses, t.joinHypotheses(i))
+	}
+	return joined
+}
+
+// joinHypotheses joins the i-th hypothesis of every part. Scores are sums over the parts. There is no alignment: it
+// would take memory with the square of the length.
+func (t *task) joinHypotheses(i int) job.Hypothesis {
+	var joined job.Hypothesis
+	texts := make([]string, len(t.results))
+	for part, result := range t.results {
+		if len(result.Hypotheses) == 0 {
+			continue
+		}
+		h := result.Hypotheses[i]
+		texts[part] = h.Text
+		joined.Pieces = append(joined.Pieces, h.Pieces...)
+		joined.Score += h.Score
+		joined.WordScores = append(joined.WordScores, h.WordScores...)
+		if joined.ModelScores == nil {
+			joined.ModelScores = make([]float32, len(h.ModelScores))
+		}
+		for model, score := range h.ModelScores {
+			joined.ModelScores[model] += score
+		}
+	}
+	joined.Text = split.Join(t.parts, texts)
+	return joined
+}
+
+// bytesPerPiece is about the most bytes that a piece of ordinary text stands for. A text with more for each piece that
+// the model takes is divided before its pieces are counted, so that no long line is encoded as a whole.
+const bytesPerPiece = 16
+
+// units turns a task's text into units, none if the text has no pieces.
+func (x *Text) units(t *task) []*unit {
+	limit := x.MaxLength - 1 // the end of sentence takes a place
+	text := t.segment.Text
+	var pieces []search.Token
+	short := len(text) <= bytesPerPiece*limit
+	if short {
+		pieces = x.encode(text)
+	}
+	switch {
+	case short && len(pieces) <= limit:
+	case x.Crop:
+		var cropped bool
+		if pieces, cropped = x.crop(text, limit); cropped {
+			t.flags |= job.Cropped
+		}
+	default:
+		return x.divide(t, limit)
+	}
+	if len(pieces) == 0 {
+		return nil
+	}
+	t.results = make([]job.Result, 1)
+	t.remaining.Store(1)
+	return []*unit{x.unit(t, 0, pieces)}
+}
+
+// divide makes a unit of each part of a text that is too long. Parts without pieces have their empty result at once.
+func (x *Text) divide(t *task, limit int) []*unit {
+	t.parts = split.Split(t.segment.Text, limit, func(part string) int { return len(x.encode(part)) })
+	t.results = make([]job.Result, len(t.parts))
+	if len(t.parts) > 1 {
+		t.flags |= job.Split
+	}
+	var units []*unit
+	for i, part := range t.parts {
+		pieces := x.encode(part.Text)
+		if len(pieces) > limit { // a single character of more pieces than the model takes
+			pieces = pieces[:limit]
+			t.flags |= job.Cropped
+		}
+		if len(pieces) == 0 {
+			continue
+		}
+		units = append(units, x.unit(t, i, pieces))
+	}
+	t.remaining.Store(int32(len(units)))
+	return units
+}
+
+// crop returns the first pieces of a text, and whether there are more. It looks at no more of the text than they can
+// stand for.
+func (x *Text) crop(text string, limit int) (pieces []search.Token, cropped bool) {
+	for size := bytesPerPiece * limit; ; size *= 2 {
+		whole := size >= len(text)
+		pieces = x.encode(strings.ToValidUTF8(text[:min(size, len(text))], ""))
+		if len(pieces) > limit {
+			return pieces[:limit], true
+		}
+		if whole {
+			return pieces, false
+		}
+	}
+}
+
+func (x *Text) unit(t *task, part int, pieces []search.Token) *unit {
+	u := &unit{task: t, part: part, tokens: append(pieces, x.Source.EOS())}
+	if x.RightLeft {
+		reverse(u.tokens[:len(u.tokens)-1])
+	}
+	if t.segment.Prefix != "" && part == 0 {
+		u.prefix = x.Target.Encode(t.segment.Prefix, nil)
+	}
+	return u
+}
+
+// encode returns the pieces of a text, without the end of sentence.
+func (x *Text) encode(text string) []search.Token {
+	if !x.Pieces {
+		return x.Source.Encode(text, nil)
+	}
+	var pieces []search.Token
+	for piece := range strings.FieldsSeq(text) {
+		id, ok := x.Source.ID(piece)
+		if !ok {
+			id = x.Source.Unk()
+		}
+		pieces = append(pieces, id)
+	}
+	return pieces
+}
+
+func reverse(tokens []search.Token) {
+	for i, j := 0, len(tokens)-1; i < j; i, j = i+1, j-1 {
+		tokens[i], tokens[j] = tokens[j], tokens[i]
+	}
+}

@@ -1,0 +1,214 @@
+package translator
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/translator/batch"
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/shortlist"
+)
+
+// A worker is a goroutine with a decoder of its own. Encoder and decoder are decoupled by a queue: a mini-batch is
+// encoded when the queue cannot fill the free slots, and slots are filled from the queue when enough of them are free.
+type worker struct {
+	engine  *Engine
+	decoder *search.Decoder
+	queue   *batch.TopUp[*unit]
+	scratch *shortlist.Scratch // nil without a shortlist
+
+	redo      []*unit // to be searched again with other options
+	taken     []*unit
+	sentences []*search.Sentence
+}
+
+func newWorker(e *Engine, models Models) (*worker, error) {
+	b := e.config.Batching
+	decoder, err := search.NewDecoder(models.NewSteppers(b.Slots), e.config.Weights, e.config.Text.Target.EOS())
+	if err != nil {
+		return nil, err
+	}
+	queue, err := batch.NewTopUp[*unit](decoder.Slots(), b.TopUp)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{engine: e, decoder: decoder, queue: queue}
+	if e.config.Text.Shortlist != nil {
+		w.scratch = e.config.Text.Shortlist.NewScratch()
+	}
+	return w, nil
+}
+
+// run works until the engine is closed, and then fails what is left.
+func (w *worker) run() {
+	for w.refill() {
+		for _, result := range w.decoder.Step() {
+			w.finish(result)
+		}
+	}
+	for _, u := range w.redo {
+		u.fail(ErrClosed)
+	}
+	for u, ok := w.queue.Next(w.decoder.Slots()); ok; u, ok = w.queue.Next(w.decoder.Slots()) {
+		u.fail(ErrClosed)
+	}
+	for _, s := range w.decoder.Abandon() {
+		s.Tag.(*unit).fail(ErrClosed)
+	}
+}
+
+// refill tops the decoder up. It waits for work if there is none, and reports false once the engine is closed.
+func (w *worker) refill() bool {
+	if !w.queue.Due(w.decoder.Free()) {
+		return true
+	}
+	for w.queue.Hungry(w.decoder.Free()) {
+		idle := w.decoder.Active() == 0 && w.queue.Len() == 0 && len(w.redo) == 0
+		units, open := w.next(idle)
+		if !open {
+			return false
+		}
+		if len(units) == 0 {
+			break
+		}
+		w.encode(units)
+	}
+	for u, ok := w.queue.Next(w.decoder.Free()); ok; u, ok = w.queue.Next(w.decoder.Free()) {
+		if !w.decoder.Start(&u.sentence) {
+			panic("translator: the decoder has fewer free slots than it says")
+		}
+	}
+	return true
+}
+
+// next returns the next mini-batch: what has to be redone first.
+func (w *worker) next(wait bool) ([]*unit, bool) {
+	if len(w.redo) > 0 {
+		w.taken = append(w.taken[:0], w.redo...)
+		clear(w.redo)
+		w.redo = w.redo[:0]
+		return w.taken, true
+	}
+	var open bool
+	w.taken, open = w.engine.take(w.taken[:0], wait)
+	return w.taken, open
+}
+
+// encode runs the encoders over a mini-batch and puts it into the queue.
+func (w *worker) encode(units []*unit) {
+	w.sentences = w.sentences[:0]
+	for _, u := range units {
+		w.engine.prepare(u, w.scratch)
+		w.sentences = append(w.sentences, &u.sentence)
+	}
+	w.decoder.Encode(w.sentences)
+	for _, u := range units {
+		w.queue.Push(u, u.sentence.Slots())
+	}
+	clear(units)
+	clear(w.sentences)
+}
+
+// prepare fills in the sentence of a unit that is searched for the first time.
+func (e *Engine) prepare(u *unit, scratch *shortlist.Scratch) {
+	if u.sentence.Tag != nil {
+		return
+	}
+	u.sentence = search.Sentence{
+		Source:  search.Source{Tokens: u.tokens},
+		Prefix:  u.prefix,
+		Seed:    seed(u.tokens),
+		Options: e.config.Search,
+		Tag:     u,
+	}
+	if scratch != nil {
+		u.sentence.Source.Candidates = scratch.Candidates(u.tokens, u.prefix, nil)
+	}
+}
+
+// seed makes a number of a sentence's pieces (FNV-1a), so that what is drawn for a sentence belongs to the sentence.
+func seed(tokens []search.Token) uint64 {
+	hash := uint64(14695981039346656037)
+	for _, token := range tokens {
+		for shift := 0; shift < 32; shift += 8 {
+			hash = (hash ^ uint64(uint8(token>>shift))) * 1099511628211
+		}
+	}
+	return hash
+}
+
+// noRepeat is the size of n-grams that are not repeated when a sentence is searched again for having repeated itself.
+const noRepeat = 3
+
+// finish delivers a result, or has the sentence searched again.
+func (w *worker) finish(result search.Result) {
+	u := result.Sentence.Tag.(*unit)
+	switch {
+	case result.Flags&search.NonFinite != 0:
+		u.flags |= job.NonFinite
+		w.engine.searchPrecisely(u)
+	case result.Flags&search.Repetition != 0 && u.flags&job.Repetition == 0:
+		u.flags |= job.Repetition
+		if w.engine.config.KeepRepetition {
+			u.deliver(w.engine.config.Text.result(&result))
+			return
+		}
+		u.sentence.Options.NoRepeat = noRepeat
+		w.redo = append(w.redo, u)
+	default:
+		u.deliver(w.engine.config.Text.result(&result))
+	}
+}
+
+// errNonFinite is the error of a sentence whose arithmetic overflows even in float32.
+var errNonFinite = errors.New("the model's arithmetic gives no numbers for this sentence; check the model with sluice model verify")
+
+// precise searches the rare sentences that overflow, one at a time, with models in float32.
+type precise struct {
+	mutex   sync.Mutex
+	decoder *search.Decoder
+	err     error
+}
+
+// searchPrecisely searches for a unit again in float32 and delivers what comes out.
+func (e *Engine) searchPrecisely(u *unit) {
+	if e.config.Precise == nil {
+		u.fail(errNonFinite)
+		return
+	}
+	e.precise.mutex.Lock()
+	defer e.precise.mutex.Unlock()
+	decoder, err := e.preciseDecoder()
+	if err != nil {
+		u.fail(fmt.Errorf("loading the model in float32: %w", err))
+		return
+	}
+	decoder.Encode([]*search.Sentence{&u.sentence})
+	decoder.Start(&u.sentence)
+	for {
+		for _, result := range decoder.Step() {
+			if result.Flags&search.NonFinite != 0 {
+				u.fail(errNonFinite)
+				return
+			}
+			u.deliver(e.config.Text.result(&result))
+			return
+		}
+	}
+}
+
+// preciseDecoder loads the float32 models the first time they are needed.
+func (e *Engine) preciseDecoder() (*search.Decoder, error) {
+	if e.precise.decoder != nil || e.precise.err != nil {
+		return e.precise.decoder, e.precise.err
+	}
+	models, err := e.config.Precise()
+	if err == nil {
+		slots := e.config.Batching.Slots
+		e.precise.decoder, err = search.NewDecoder(models.NewSteppers(slots), e.config.Weights, e.config.Text.Target.EOS())
+	}
+	e.precise.err = err
+	return e.precise.decoder, err
+}
