@@ -15,15 +15,15 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 	s.stats.TargetTokens += int64(len(slots))
 	s.rows = s.rows[:0]
 	for _, slot := range slots {
-		c := s.slots[slot].context
-		s.rows = append(s.rows, row{context: c, broken: s.contexts[c].broken})
+		s.rows = append(s.rows, row{context: s.slots[slot].context, broken: s.slots[slot].broken})
 	}
 	s.scores.forget()
 	if len(slots) > 0 {
 		s.decode(slots, tokens, align)
 	}
-	for _, slot := range slots {
+	for i, slot := range slots {
 		s.slots[slot].position++
+		s.slots[slot].broken = s.rows[i].broken
 	}
 	s.stats.StepTime += time.Since(begin)
 }

@@ -2,7 +2,6 @@ package cpumodel
 
 import (
 	"bytes"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -168,5 +167,3 @@ func reading(v vocab.Vocabulary, t translation, rightLeft bool) []search.Token {
 	}
 	return tokens
 }
-
-func close32(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }

@@ -62,6 +62,7 @@ type context struct {
 type slot struct {
 	context  search.Context // noContext if not in use
 	position int            // of the next token
+	broken   bool           // a NaN or an infinity is in the sentence or in the history
 	words    []int32        // rows of the cache, one for each position
 }
 
@@ -141,7 +142,7 @@ func (s *Stepper) slotStates(states []float32, slot int) []float32 {
 // Begin puts the decoder's initial state for the sentence into the slot.
 func (s *Stepper) Begin(slot search.Slot, c search.Context) {
 	s.leave(&s.slots[slot])
-	s.slots[slot].context = c
+	s.slots[slot].context, s.slots[slot].broken = c, s.contexts[c].broken
 	if s.states != nil {
 		clear(s.slotStates(s.states, int(slot)))
 	}
@@ -174,7 +175,7 @@ func (s *Stepper) Reorder(dst, src []search.Slot) {
 			continue
 		}
 		taken, given := &m.slots[i], &s.slots[from]
-		taken.context, taken.position = given.context, given.position
+		taken.context, taken.position, taken.broken = given.context, given.position, given.broken
 		taken.words = append(taken.words[:0], given.words...)
 		s.cache.share(given.words)
 		if s.states != nil {
