@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-mt/sluice/internal/compress"
+)
+
+// What the smaller commands need of files: lines of texts that fit into memory one by one, and outputs that are there whole
+// or not at all.
+
+// maxLine bounds a line of a text that the smaller commands read.
+const maxLine = 16 << 20
+
+// A lineReader reads a text line by line. Its errors are those of bad input, but for io.EOF.
+type lineReader struct {
+	path   string
+	file   *os.File
+	plain  *compress.Reader
+	lines  *bufio.Reader
+	count  int // lines read
+	shared bool
+}
+
+// openLines opens a text, compressed or not, "-" being standard input.
+func openLines(path string) (*lineReader, error) {
+	file, isStdin := os.Stdin, path == "-"
+	if !isStdin {
+		var err error
+		if file, err = os.Open(path); err != nil {
+			return nil, inputError{err}
+		}
+	}
+	plain, err := compress.NewReader(file)
+	if err != nil {
+		if !isStdin {
+			err = errors.Join(err, file.Close())
+		}
+		return nil, inputError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return &lineReader{path: path, file: file, plain: plain, lines: bufio.NewReaderSize(plain, 1<<16), shared: isStdin}, nil
+}
+
+// next returns the next line without its end, a line feed with or without a carriage return before it, and io.EOF after the
+// last.
+func (r *lineReader) next() (string, error) {
+	line, err := r.read()
+	if err == io.EOF {
+		return "", err
+	}
+	r.count++
+	if err != nil {
+		return "", inputError{fmt.Errorf("%s, line %d: %w", r.path, r.count, err)}
+	}
+	return line, nil
+}
+
+func (r *lineReader) read() (string, error) {
+	var line []byte
+	for {
+		part, err := r.lines.ReadSlice('\n')
+		if len(line)+len(part) > maxLine {
+			return "", fmt.Errorf("longer than %d bytes", maxLine)
+		}
+		line = append(line, part...)
+		switch {
+		case err == bufio.ErrBufferFull:
+		case err == nil, err == io.EOF && len(line) > 0:
+			return strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r"), nil
+		default:
+			return "", err
+		}
+	}
+}
+
+// Close closes the text, standard input excepted.
+func (r *lineReader) Close() error {
+	err := r.plain.Close()
+	if !r.shared {
+		err = errors.Join(err, r.file.Close())
+	}
+	return err
+}
+
+// eachLine calls f for every line of a text.
+func eachLine(path string, f func(line string) error) (err error) {
+	r, err := openLines(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		line, err := r.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := f(line); err != nil {
+			return err
+		}
+	}
+}
+
+// writeFile writes a file, compressed as its name says, so that it appears under its name when it is complete.
+func writeFile(path string, write func(io.Writer) error) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return outputError{err}
+	}
+	err = writeCompressed(temporary, compress.BySuffix(path), write)
+	if err == nil {
+		err = temporary.Chmod(0o644)
+	}
+	if err == nil {
+		err = temporary.Sync()
+	}
+	err = errors.Join(err, temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		return outputError{errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(temporary.Name()))}
+	}
+	return nil
+}
+
+func writeCompressed(file io.Writer, format compress.Format, write func(io.Writer) error) error {
+	frames, err := compress.NewWriter(file, format)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(cutting{frames}, 1<<16)
+	if err := write(buffered); err != nil {
+		return err
+	}
+	if err := buffered.Flush(); err != nil {
+		return err
+	}
+	return frames.Finish(true)
+}
+
+// cutting ends a frame whenever it is large enough: the file is written at once, so any place will do.
+type cutting struct{ frames *compress.Writer }
+
+func (c cutting) Write(p []byte) (int, error) {
+	n, err := c.frames.Write(p)
+	if err != nil {
+		return n, err
+	}
+	_, err = c.frames.Cut()
+	return n, err
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-mt/sluice/translator/marian"
+)
+
+// convertFlags say how a model is to be stored.
+type convertFlags struct {
+	to        string
+	family    string
+	as        string
+	calibrate string
+	vocabs    []string
+	overwrite bool
+}
+
+func newConvertModelCommand() *cobra.Command {
+	var f convertFlags
+	storage, calibration, output := newGroup("Storage options"), newGroup("Calibration options"), newGroup("Output options")
+	storage.flags.StringVar(&f.to, "to", "", "format of OUTPUT: npz or bin (default by its suffix)")
+	storage.flags.StringVar(&f.family, "family", "browsermt",
+		"the Marian that shall read a .bin: browsermt (bergamot, Firefox) or mainline (marian-nmt)")
+	storage.flags.StringVar(&f.as, "type", "",
+		"type of the weights: float32, float16, int8 or int16 (default as they are stored; float32 for npz, which has no int8)")
+	calibration.flags.StringVar(&f.calibrate, "calibrate", "",
+		"text in the source language, some hundred lines, to derive the alphas of an int8 model from")
+	calibration.flags.StringArrayVar(&f.vocabs, "vocab", nil,
+		"vocabulary for --calibrate; twice for source and target (default what lies beside INPUT)")
+	output.flags.BoolVar(&f.overwrite, "overwrite", false, "replace OUTPUT if it exists")
+	command := &cobra.Command{
+		Use:   "convert INPUT OUTPUT",
+		Short: "Change how a model is stored",
+		Long: `Write a model in another format or another type of numbers.
+
+8-bit models may hold an alpha for each product, a fixed multiplier for what meets the weights. Without
+them every row of activations gets its own multiplier, which is as fast here and needs no calibration;
+browsermt's Marian, bergamot and Firefox run faster with alphas.`,
+		Example: `  sluice model convert model.npz model.bin --type int8 --calibrate dev.en
+  sluice model convert model.bin.gz model.npz`,
+		Args: exactArguments(2, "an input and an output"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return convertModel(command.Context(), arguments[0], arguments[1], f)
+		},
+	}
+	addGroups(command, storage, calibration, output)
+	return command
+}
+
+// A storage is how a model is to be written.
+type storage struct {
+	format marian.Format
+	family marian.Family
+	as     marian.Type // Invalid: as it is stored
+}
+
+// storage reads the options, for an output of that name.
+func (f *convertFlags) storage(output string) (storage, error) {
+	var s storage
+	to := f.to
+	if to == "" {
+		to = output[strings.LastIndexByte(output, '.')+1:]
+	}
+	switch to {
+	case "npz":
+		s.format = marian.NPZ
+	case "bin":
+		s.format = marian.Bin
+	case "gz", "zst":
+		return s, usageErrorf("%s: models are written uncompressed: leave .%s out and compress the result", output, to)
+	default:
+		return s, usageErrorf("%s: end the name in .npz or .bin, or give --to npz or --to bin", output)
+	}
+	switch f.family {
+	case "browsermt":
+		s.family = marian.Browsermt
+	case "mainline":
+		s.family = marian.Mainline
+	default:
+		return s, usageErrorf("--family %s: want browsermt or mainline", f.family)
+	}
+	types := map[string]marian.Type{"": marian.Invalid, "float32": marian.Float32, "float16": marian.Float16,
+		"int8": marian.Intgemm8, "int16": marian.Intgemm16}
+	as, ok := types[f.as]
+	if !ok {
+		return s, usageErrorf("--type %s: want float32, float16, int8 or int16", f.as)
+	}
+	s.as = as
+	return s, f.checkCombination(s)
+}
+
+// checkCombination refuses what no program could read.
+func (f *convertFlags) checkCombination(s storage) error {
+	switch {
+	case s.format == marian.NPZ && s.as.IsIntgemm():
+		return usageErrorf("--type %s: an .npz holds float32 or float16 only: write a .bin", f.as)
+	case f.calibrate == "":
+		return nil
+	case s.as != marian.Intgemm8:
+		return usageErrorf("--calibrate is for --type int8")
+	case s.family == marian.Mainline:
+		return usageErrorf("--calibrate: mainline Marian has no alphas: leave it out, or give --family browsermt")
+	case len(f.vocabs) > 2:
+		return usageErrorf("--vocab was given %d times: once for a shared vocabulary, twice for source and target", len(f.vocabs))
+	}
+	return nil
+}
+
+func convertModel(ctx context.Context, input, output string, f convertFlags) (err error) {
+	s, err := f.storage(output)
+	if err != nil {
+		return err
+	}
+	if err := checkFree(output, f.overwrite); err != nil {
+		return err
+	}
+	found, err := resolveModel(input)
+	if err != nil {
+		return err
+	}
+	file, err := marian.Open(found.Model)
+	if err != nil {
+		return modelError{err}
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	var alphas map[string]float32
+	if f.calibrate != "" {
+		if alphas, err = calibrate(ctx, file, f.calibrate, f.vocabularies(found.Source, found.Target)); err != nil {
+			return err
+		}
+	}
+	converted, err := s.convert(file, alphas)
+	if err != nil {
+		return modelError{err}
+	}
+	return s.write(output, converted)
+}
+
+// vocabularies are the two that were given, or else those found beside the model.
+func (f *convertFlags) vocabularies(source, target string) [2]string {
+	if len(f.vocabs) > 0 {
+		return [2]string{f.vocabs[0], f.vocabs[len(f.vocabs)-1]}
+	}
+	return [2]string{source, target}
+}
+
+// convert returns the model with its tensors as the storage wants them.
+func (s storage) convert(file *marian.File, alphas map[string]float32) (*marian.File, error) {
+	as := s.as
+	if as == marian.Invalid {
+		as = quantizedType(file)
+		if s.format == marian.NPZ && as.IsIntgemm() {
+			as = marian.Float32
+		}
+	}
+	switch {
+	case as == marian.Invalid:
+		return file, nil
+	case as.IsIntgemm():
+		return file.Quantize(as, s.family, alphas)
+	}
+	return file.Float(as)
+}
+
+// quantizedType is the type of a model's quantised weights, Invalid if it has none.
+func quantizedType(file *marian.File) marian.Type {
+	for _, tensor := range file.Tensors {
+		if tensor.Type.IsIntgemm() && !tensor.IsAlpha() {
+			return tensor.Type
+		}
+	}
+	return marian.Invalid
+}
+
+func (s storage) write(path string, file *marian.File) error {
+	var err error
+	if s.format == marian.NPZ {
+		err = marian.WriteNPZ(path, file)
+	} else {
+		err = marian.WriteBin(path, file, s.family)
+	}
+	if err != nil {
+		return outputError{fmt.Errorf("write model: %w", err)}
+	}
+	return nil
+}
