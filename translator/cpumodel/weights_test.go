@@ -1,0 +1,232 @@
+package cpumodel
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// TestQuantiseColumns checks that weights are off by at most half a step, except those that are cut off.
+func TestQuantiseColumns(t *testing.T) {
+	random := rand.New(rand.NewPCG(12, 12))
+	const k, n, stride = 500, 6, 9
+	w := make([]float32, k*n)
+	for i := range w {
+		w[i] = float32(random.NormFloat64()) + float32(i%n)
+	}
+	w[3*n+1] = 40   // cut off
+	w[9*n+2] = -300 // cut off
+	for i := range k {
+		w[i*n+5] = 0
+	}
+	for _, saturation := range []float64{0, DefaultSaturation} {
+		q, scales := make([]int8, k*stride), make([]float32, n)
+		quantiseColumns(q, stride, scales, w, k, n, saturation)
+		for i := range k {
+			for j := range n {
+				got, want := float32(q[i*stride+j])*scales[j], w[i*n+j]
+				cut := saturation > 0 && (got == 127*scales[j] && want > got || got == -127*scales[j] && want < got)
+				if !cut && abs(float64(got-want)) > float64(scales[j])*0.5001 {
+					t.Errorf("saturation %v: weight %v of column %d became %v in steps of %v", saturation, want, j, got, scales[j])
+				}
+			}
+		}
+		if saturated := scales[1]*127 < 39; saturated != (saturation > 0) {
+			t.Errorf("saturation %v: column 1 ends at %v", saturation, scales[1]*127)
+		}
+		if scales[5] != 0 {
+			t.Errorf("a column of zeros has the scale %v", scales[5])
+		}
+		transposed := transpose(w, k, n)
+		rows, rowScales := make([]int8, k*n), make([]float32, n)
+		quantiseRows(rows, rowScales, transposed, n, k, saturation)
+		if !sameBits(scales, rowScales) || rows[2*k+9] != q[9*stride+2] || rows[4*k+77] != q[77*stride+4] {
+			t.Errorf("saturation %v: rows are not quantised as columns are", saturation)
+		}
+	}
+}
+
+func TestRound8(t *testing.T) {
+	for _, v := range []float32{0, 0.5, 1.5, -0.5, -2.5, 126.5, 127.4, 300, -126.5, -128, 3.49, 3.51, float32(math.Copysign(0, -1))} {
+		want := max(-127, min(127, math.RoundToEven(float64(v))))
+		if got := round8(v); float64(got) != want {
+			t.Errorf("%v is rounded to %d, want %v", v, got, want)
+		}
+	}
+}
+
+const ssruLines = "transformer-decoder-autoreg: rnn\ndec-cell: ssru"
+
+// quantised returns a copy of a model whose matrices are stored as intgemm8.
+func quantised(t *testing.T, m *model.Model, description string) *model.Model {
+	file := &marian.File{Config: []byte(description)}
+	for _, p := range m.Parameters() {
+		if rows, columns := p.Matrix(); rows > 1 {
+			p = intgemm8(t, p, rows, columns)
+		}
+		file.Tensors = append(file.Tensors, p)
+	}
+	again, err := model.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// intgemm8 stores a matrix as browsermt does.
+func intgemm8(t *testing.T, p *marian.Tensor, rows, columns int) *marian.Tensor {
+	values, err := p.Float32()
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest := float32(0)
+	for _, v := range values {
+		largest = max(largest, v, -v)
+	}
+	multiplier := 127 / largest
+	q := &marian.Tensor{Name: p.Name, Shape: p.Shape, Type: marian.Intgemm8, Data: make([]byte, rows*columns, rows*columns+4)}
+	for i := range rows {
+		for j := range columns {
+			at := i*columns + j
+			if q.Transposed() {
+				at = j*rows + i
+			}
+			q.Data[at] = byte(round8(values[i*columns+j] * multiplier))
+		}
+	}
+	q.Data = binary.LittleEndian.AppendUint32(q.Data, math.Float32bits(multiplier))
+	return q
+}
+
+// TestStoredInt8 runs a model that is stored quantised, in int8 and, its weights widened, in float32: they differ by the
+// rounding of activations only.
+func TestStoredInt8(t *testing.T) {
+	random := rand.New(rand.NewPCG(13, 13))
+	m := quantised(t, synthesise(t, describe(ssruLines), false, random), describe(ssruLines))
+	float, int8 := pack(t, m, Float32, Options{}), pack(t, m, Int8, Options{})
+	giveAlphas(m)
+	fixed := pack(t, m, Int8, Options{})
+	ignoring := pack(t, m, Int8, Options{IgnoreAlphas: true})
+	for range 10 {
+		source := search.Source{Tokens: randomTokens(random, 5, m.SourceVocabulary)}
+		tokens := append([]search.Token{search.NoToken}, randomTokens(random, 4, m.TargetVocabulary)...)
+		want := replay(float.NewStepper(1), source, tokens)
+		got := replay(int8.NewStepper(1), source, tokens)
+		other := replay(fixed.NewStepper(1), source, tokens)
+		for i := range want {
+			if abs(float64(got[i]-want[i])) > 0.2 || abs(float64(other[i]-want[i])) > 0.5 {
+				t.Fatalf("log-probabilities are %v, with fixed multipliers %v, want about %v", got, other, want)
+			}
+		}
+		if slices.Equal(got, want) || slices.Equal(got, other) {
+			t.Error("int8 gives exactly the numbers of another arithmetic")
+		}
+		if !sameBits(got, replay(ignoring.NewStepper(1), source, tokens)) {
+			t.Error("multipliers of the model were not ignored")
+		}
+	}
+}
+
+// TestMergedProducts checks that matrices whose activations have different multipliers are not quantised alike.
+func TestMergedProducts(t *testing.T) {
+	random := rand.New(rand.NewPCG(14, 14))
+	m := synthesise(t, describe(""), false, random)
+	giveAlphas(m)
+	w := pack(t, m, Int8, Options{})
+	if parts := len(w.encoder[0].qkv.parts); parts != 1 {
+		t.Errorf("products with one multiplier are in %d parts", parts)
+	}
+	binary.LittleEndian.PutUint32(m.Alphas["encoder_l1_self_Wk"].Data, math.Float32bits(15))
+	split := pack(t, m, Int8, Options{})
+	parts := split.encoder[0].qkv.parts
+	if len(parts) != 3 || parts[1].multiplier != 15 || parts[1].first != m.Dim || parts[2].first != 2*m.Dim {
+		t.Errorf("products with three multipliers are in the parts %+v", parts)
+	}
+	source := search.Source{Tokens: randomTokens(random, 5, m.SourceVocabulary)}
+	a, b := replay(w.NewStepper(1), source, []search.Token{-1}), replay(split.NewStepper(1), source, []search.Token{-1})
+	if sameBits(a, b) {
+		t.Error("the multiplier of a merged product makes no difference")
+	}
+	for i := range a {
+		if abs(float64(a[i]-b[i])) > 0.5 {
+			t.Errorf("log-probabilities %v and %v", a, b)
+		}
+	}
+}
+
+// TestObserve checks that every matrix is told of once for each call, with the largest input.
+func TestObserve(t *testing.T) {
+	random := rand.New(rand.NewPCG(15, 15))
+	m := synthesise(t, describe(ssruLines), false, random)
+	for _, precision := range []Precision{Float32, Int8} {
+		s := pack(t, m, precision, Options{}).NewStepper(1)
+		seen := map[string]int{}
+		s.Observe(func(name string, largest float32) {
+			seen[name]++
+			if !(largest > 0) {
+				t.Errorf("the largest input of %s is %v", name, largest)
+			}
+		})
+		replay(s, search.Source{Tokens: randomTokens(random, 4, 19)}, []search.Token{-1, 3, 4})
+		for _, p := range m.Parameters() {
+			rows, _ := p.Matrix()
+			want := 3
+			switch {
+			case rows == 1 || strings.HasSuffix(p.Name, "Wemb"):
+				want = 0
+			case strings.HasPrefix(p.Name, "encoder") || strings.HasSuffix(p.Name, "context_Wk") || strings.HasSuffix(p.Name, "context_Wv"):
+				want = 1
+			}
+			if seen[p.Name] != want {
+				t.Errorf("%v: %s was seen %d times, want %d", precision, p.Name, seen[p.Name], want)
+			}
+		}
+		s.Observe(nil)
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	m := synthesise(t, describe(""), false, rand.New(rand.NewPCG(16, 16)))
+	if _, err := Load(m, 0, Options{}); !errors.Is(err, ErrPrecision) {
+		t.Errorf("no precision: %v", err)
+	}
+	for _, token := range []search.Token{-1, 23} {
+		if _, err := Load(m, Float32, Options{Suppress: []search.Token{token}}); err == nil {
+			t.Errorf("token %d was suppressed", token)
+		}
+	}
+	giveAlphas(m)
+	binary.LittleEndian.PutUint32(m.Alphas["encoder_l1_ffn_W1"].Data, math.Float32bits(-1))
+	if _, err := Load(m, Int8, Options{}); err == nil || !strings.Contains(err.Error(), "encoder_l1_ffn_W1_QuantMultA") {
+		t.Errorf("a negative multiplier: %v", err)
+	}
+	if _, err := Load(m, Float32, Options{}); err != nil {
+		t.Errorf("a negative multiplier that is not needed: %v", err)
+	}
+	m.Encoder[0].Self.Q.W.Data = m.Encoder[0].Self.Q.W.Data[1:]
+	if _, err := Load(m, Float32, Options{}); err == nil || !strings.Contains(err.Error(), "encoder_l1_self_Wq") {
+		t.Errorf("a short tensor: %v", err)
+	}
+}
+
+// TestPositions compares with the formula, beyond those computed at load too.
+func TestPositions(t *testing.T) {
+	m := synthesise(t, describe(""), false, rand.New(rand.NewPCG(17, 17)))
+	s := pack(t, m, Float32, Options{}).NewStepper(1)
+	for _, position := range []int{0, 1, readyPositions - 1, readyPositions + 3, readyPositions, 3000} {
+		want := make(vec, m.Dim)
+		for i := range m.Dim / 2 {
+			angle := float64(position) * math.Exp(-float64(i)*math.Log(10000)/float64(m.Dim/2-1))
+			want[i], want[m.Dim/2+i] = math.Sin(angle), math.Cos(angle)
+		}
+		compareVectors(t, "position", s.position(position), want, 1e-3)
+	}
+}
