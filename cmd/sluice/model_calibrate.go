@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	defaultCalibrationBatch = 64
 	calibrationLength       = 256 // pieces of a sentence that are used
 	calibrationLengthFactor = 3   // target tokens for each source token, at most
 )
@@ -23,7 +24,8 @@ const (
 // calibrate translates a text with the model in float32, greedily and a sentence at a time, as Marian's calibration does,
 // and returns an alpha for every product: 127/(mean + 1.1·deviation) of the largest magnitudes that met its weight, one for
 // each time the product was computed.
-func calibrate(ctx context.Context, file *marian.File, textPath string, vocabularies [2]string) (map[string]float32, error) {
+func calibrate(ctx context.Context, file *marian.File, textPath string, batch int,
+	vocabularies [2]string) (map[string]float32, error) {
 	loaded, err := model.Load(file, nil)
 	if err != nil {
 		return nil, modelError{err}
@@ -46,8 +48,8 @@ func calibrate(ctx context.Context, file *marian.File, textPath string, vocabula
 	if err != nil {
 		return nil, modelError{err}
 	}
-	c := &calibration{source: source, reversed: loaded.RightLeft, largest: map[string]*moments{}}
-	if err := c.run(ctx, weights.NewStepper(1), target.EOS(), textPath); err != nil {
+	c := &calibration{source: source, reversed: loaded.RightLeft, batch: batch, largest: map[string]*moments{}}
+	if err := c.run(ctx, weights.NewStepper(batch), target.EOS(), textPath); err != nil {
 		return nil, err
 	}
 	return c.alphas(), nil
@@ -57,46 +59,64 @@ func calibrate(ctx context.Context, file *marian.File, textPath string, vocabula
 type calibration struct {
 	source   vocab.Vocabulary
 	reversed bool // the model reads sentences back to front
+	batch    int  // sentences translated together
 	largest  map[string]*moments
 }
 
-func (c *calibration) run(ctx context.Context, stepper *cpumodel.Stepper, end search.Token, path string) (err error) {
+func (c *calibration) run(ctx context.Context, stepper *cpumodel.Stepper, end search.Token, path string) error {
 	decoder, err := search.NewDecoder([]search.Stepper{stepper}, nil, end)
 	if err != nil {
 		return err
 	}
 	stepper.Observe(c.observe)
-	translated := 0
-	err = eachLine(path, func(line string) error {
+	var waiting []*search.Sentence
+	batches := 0
+	translate := func() error {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
+		batches++
+		err := translateBatch(decoder, waiting)
+		waiting = waiting[:0]
+		return err
+	}
+	err = eachLine(path, func(line string) error {
 		if strings.TrimSpace(line) == "" {
 			return nil
 		}
-		translated++
-		return c.translate(decoder, line)
+		if waiting = append(waiting, c.sentence(line)); len(waiting) < c.batch {
+			return nil
+		}
+		return translate()
 	})
-	if err == nil && translated < 2 {
-		err = inputError{fmt.Errorf("%s: %d lines of text; calibration takes some hundred", path, translated)}
+	if err == nil && len(waiting) > 0 {
+		err = translate()
+	}
+	if err == nil && batches < 2 {
+		err = inputError{fmt.Errorf("%s is too short: calibration takes some hundred lines", path)}
 	}
 	return err
 }
 
-// translate runs a sentence through the model; the translation itself does not matter.
-func (c *calibration) translate(decoder *search.Decoder, line string) error {
+func (c *calibration) sentence(line string) *search.Sentence {
 	tokens := c.source.Encode(line, nil)
 	tokens = tokens[:min(len(tokens), calibrationLength)]
 	if c.reversed {
 		slices.Reverse(tokens)
 	}
-	sentence := &search.Sentence{
+	return &search.Sentence{
 		Source:  search.Source{Tokens: append(tokens, c.source.EOS())},
 		Options: search.Options{Beam: 1, MaxLengthFactor: calibrationLengthFactor},
 	}
-	decoder.Encode([]*search.Sentence{sentence})
-	if !decoder.Start(sentence) {
-		return errors.New("calibration: the decoder has no room for a sentence")
+}
+
+// translateBatch runs sentences through the model together; the translations themselves do not matter.
+func translateBatch(decoder *search.Decoder, sentences []*search.Sentence) error {
+	decoder.Encode(sentences)
+	for _, sentence := range sentences {
+		if !decoder.Start(sentence) {
+			return errors.New("calibration: the decoder has no room for a sentence")
+		}
 	}
 	for decoder.Active() > 0 {
 		decoder.Step()

@@ -17,6 +17,7 @@ type convertFlags struct {
 	family    string
 	as        string
 	calibrate string
+	batch     int
 	vocabs    []string
 	overwrite bool
 }
@@ -31,6 +32,8 @@ func newConvertModelCommand() *cobra.Command {
 		"type of the weights: float32, float16, int8 or int16 (default as they are stored; float32 for npz, which has no int8)")
 	calibration.flags.StringVar(&f.calibrate, "calibrate", "",
 		"text in the source language, some hundred lines, to derive the alphas of an int8 model from")
+	calibration.flags.IntVar(&f.batch, "calibrate-batch", defaultCalibrationBatch,
+		"sentences that are translated together: the more, the larger the values that an alpha leaves room for")
 	calibration.flags.StringArrayVar(&f.vocabs, "vocab", nil,
 		"vocabulary for --calibrate; twice for source and target (default what lies beside INPUT)")
 	output.flags.BoolVar(&f.overwrite, "overwrite", false, "replace OUTPUT if it exists")
@@ -131,7 +134,7 @@ func convertModel(ctx context.Context, input, output string, f convertFlags) (er
 	defer func() { err = errors.Join(err, file.Close()) }()
 	var alphas map[string]float32
 	if f.calibrate != "" {
-		if alphas, err = calibrate(ctx, file, f.calibrate, f.vocabularies(found.Source, found.Target)); err != nil {
+		if alphas, err = calibrate(ctx, file, f.calibrate, f.batch, f.vocabularies(found.Source, found.Target)); err != nil {
 			return err
 		}
 	}
