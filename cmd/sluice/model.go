@@ -26,6 +26,8 @@ MODEL is a .npz or .bin file of Marian, compressed or not, or a folder that hold
 vocabularies.`,
 		Args: needsSubcommand,
 		RunE: showHelp,
+		// The options belong to the commands below; a wrong name of one of those is what has to be told.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	command.AddCommand(newInspectModelCommand(), newVerifyModelCommand(), newConvertModelCommand())
 	return command

@@ -89,7 +89,11 @@ func (facts orderedFacts) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(fact.Value)
+		text := fact.Value
+		if plain, err := strconv.Unquote(text); err == nil { // quoted for people, who should see an empty string
+			text = plain
+		}
+		value, err := json.Marshal(text)
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,8 @@ func newScoreCommand() *cobra.Command {
 have the names that the sacrebleu program gives them.`,
 		Args: needsSubcommand,
 		RunE: showHelp,
+		// The options belong to the commands below; a wrong name of one of those is what has to be told.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	command.AddCommand(newBLEUCommand(), newCHRFCommand())
 	return command
@@ -298,7 +300,7 @@ func (f *scoreFlags) read(referencePaths []string) (hypotheses []string, referen
 		return nil, nil, err
 	}
 	if len(hypotheses) == 0 {
-		return nil, nil, inputError{fmt.Errorf("%s is empty: there is nothing to score", displayName(f.input))}
+		return nil, nil, inputError{fmt.Errorf("%s has no lines: there is nothing to score", displayName(f.input))}
 	}
 	for _, path := range referencePaths {
 		if path == "-" && f.input == "-" {

@@ -21,6 +21,8 @@ Two forms exist, both Marian's: text ("target source probability" on each line, 
 (lex.50.50.ende.s2t.bin). Both are read compressed as well.`,
 		Args: needsSubcommand,
 		RunE: showHelp,
+		// The options belong to the commands below; a wrong name of one of those is what has to be told.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	command.AddCommand(newBuildShortlistCommand(), newConvertShortlistCommand(), newInspectShortlistCommand())
 	return command
