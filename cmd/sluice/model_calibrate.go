@@ -93,7 +93,7 @@ func (c *calibration) run(ctx context.Context, stepper *cpumodel.Stepper, end se
 		err = translate()
 	}
 	if err == nil && batches < 2 {
-		err = inputError{fmt.Errorf("%s is too short: calibration takes some hundred lines", path)}
+		err = inputError{fmt.Errorf("%s is too short: calibration takes some hundred lines at least", path)}
 	}
 	return err
 }

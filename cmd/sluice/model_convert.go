@@ -31,7 +31,7 @@ func newConvertModelCommand() *cobra.Command {
 	storage.flags.StringVar(&f.as, "type", "",
 		"type of the weights: float32, float16, int8 or int16 (default as they are stored; float32 for npz, which has no int8)")
 	calibration.flags.StringVar(&f.calibrate, "calibrate", "",
-		"text in the source language, some hundred lines, to derive the alphas of an int8 model from")
+		"text in the source language, a thousand lines or so, to derive the alphas of an int8 model from")
 	calibration.flags.IntVar(&f.batch, "calibrate-batch", defaultCalibrationBatch,
 		"sentences that are translated together: the more, the larger the values that an alpha leaves room for")
 	calibration.flags.StringArrayVar(&f.vocabs, "vocab", nil,

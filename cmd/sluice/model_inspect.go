@@ -131,7 +131,7 @@ func inspectModel(path string, tensors bool) (report modelReport, err error) {
 		report.Tensors = file.Rows()
 	}
 	if problem != nil {
-		report.Problem = problem.Error()
+		report.Problem = strings.TrimPrefix(problem.Error(), found.Model+": ")
 	} else {
 		report.describe(loaded.Report())
 	}

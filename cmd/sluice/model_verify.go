@@ -64,7 +64,8 @@ const (
 )
 
 func (v *verification) find(where, remedy, format string, args ...any) {
-	v.Findings = append(v.Findings, finding{where, fmt.Sprintf(format, args...), remedy})
+	problem := strings.TrimPrefix(fmt.Sprintf(format, args...), where+": ") // errors name their file as well
+	v.Findings = append(v.Findings, finding{where, problem, remedy})
 }
 
 // verifyModel reads all of a model. Its error is for what is no model file at all.
@@ -142,7 +143,7 @@ func (v *verification) checkVocabulary(side, path string, want int) {
 func (v verification) text() string {
 	var b strings.Builder
 	for _, f := range v.Findings {
-		fmt.Fprintf(&b, "%s: %s", f.Where, strings.TrimPrefix(f.Problem, f.Where+": "))
+		fmt.Fprintf(&b, "%s: %s", f.Where, f.Problem)
 		if f.Remedy != "" {
 			fmt.Fprintf(&b, "; %s", f.Remedy)
 		}
@@ -157,12 +158,13 @@ func (v verification) text() string {
 	return b.String()
 }
 
+// err is nil for a model that can be used. What was found is printed already.
 func (v verification) err() error {
-	switch len(v.Findings) {
-	case 0:
+	if v.OK {
 		return nil
-	case 1:
-		return modelError{fmt.Errorf("%s cannot be used: %s: %s", v.Path, v.Findings[0].Where, v.Findings[0].Problem)}
 	}
-	return modelError{fmt.Errorf("%s cannot be used: %d findings", v.Path, len(v.Findings))}
+	if n := len(v.Findings); n > 1 {
+		return modelError{fmt.Errorf("%s cannot be used: %d findings", v.Path, n)}
+	}
+	return modelError{fmt.Errorf("%s cannot be used", v.Path)}
 }
