@@ -32,14 +32,14 @@ type Text struct {
 
 // Batching sizes the batches. Translations never depend on it. Zero values are replaced by Automatic's.
 type Batching struct {
-	Workers          int           // goroutines with a decoder each
-	Slots            int           // hypotheses decoded at a time by a worker
-	TopUp            float64       // share of free slots at which they are filled again
-	MiniBatchTokens  int           // source pieces of one encoder batch
-	MiniBatchLines   int           // sentences of one encoder batch
-	MaxiBatch        int           // sentences that are sorted together
-	Unsorted         bool          // keep the order of arrival
-	Latency          time.Duration // how long a sentence waits for company
+	Workers         int           // goroutines with a decoder each
+	Slots           int           // hypotheses decoded at a time by a worker
+	TopUp           float64       // share of free slots at which they are filled again
+	MiniBatchTokens int           // source pieces of one encoder batch
+	MiniBatchLines  int           // sentences of one encoder batch
+	MaxiBatch       int           // sentences that are sorted together
+	Unsorted        bool          // keep the order of arrival
+	Latency         time.Duration // how long a sentence waits for company
 }
 
 // Config is what an Engine is made of.
@@ -47,20 +47,21 @@ type Config struct {
 	Models  Models
 	Weights []float32 // of the models in an ensemble; nil is 1 each
 	// Precise, if not nil, gives models in float32 for the rare sentence whose arithmetic overflows in Models'.
-	Precise  func() (Models, error)
-	Text     Text
-	Search   search.Options
+	Precise func() (Models, error)
+	Text    Text
+	Search  search.Options
 	// KeepRepetition leaves translations that repeat themselves endlessly as they are instead of searching again without
 	// repetition. They are flagged either way.
 	KeepRepetition bool
 	Batching       Batching
 }
 
-// The sizes below were found by `sluice bench --sweep` on the demo model; throughput is flat around them.
+// The sizes below were found by trying --slots and --mini-batch-words of `sluice bench` on the demo model; throughput is flat
+// around them.
 const (
-	defaultSlots           = 128
+	defaultSlots           = 64
 	defaultTopUp           = 0.25
-	defaultMiniBatchTokens = 512
+	defaultMiniBatchTokens = 256
 	defaultMaxiBatch       = 4096
 	defaultLatency         = 200 * time.Millisecond
 )

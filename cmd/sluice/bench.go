@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator"
+)
+
+// benchmark is one run of "sluice bench".
+type benchmark struct {
+	model  modelFlags
+	search searchFlags
+	batch  batchFlags
+	input  string
+	runs   int
+	asJSON bool
+}
+
+// A benchRun is what one pass over the text gave.
+type benchRun struct {
+	Seconds        float64 `json:"seconds"`
+	WordsPerSec    float64 `json:"source_words_per_second"`
+	SourcePieces   float64 `json:"source_pieces_per_second"`
+	TargetPieces   float64 `json:"target_pieces_per_second"`
+	MACsPerPiece   float64 `json:"macs_per_source_piece"`
+	GMACsPerWorker float64 `json:"gmacs_per_second_and_worker"`
+	Encode         float64 `json:"encoder_share"`
+	Step           float64 `json:"decoder_share"`
+	Output         float64 `json:"output_layer_share"`
+	Rest           float64 `json:"text_and_search_share"`
+	Rows           float64 `json:"hypotheses_per_decoder_step"`
+}
+
+// A benchReport is the median of several runs, and what the machine could do.
+type benchReport struct {
+	Precision string   `json:"precision"`
+	Workers   int      `json:"workers"`
+	Lines     int      `json:"lines"`
+	Words     int64    `json:"source_words"`
+	Runs      int      `json:"runs"`
+	Median    benchRun `json:"median"`
+	Slowest   float64  `json:"slowest_words_per_second"`
+	Fastest   float64  `json:"fastest_words_per_second"`
+	Int8Peak  float64  `json:"int8_ceiling_gmacs_per_core"`
+	Kernels   []string `json:"kernels"`
+}
+
+func newBenchCommand() *cobra.Command {
+	b := new(benchmark)
+	command := &cobra.Command{
+		Use:   "bench -m MODEL -i TEXT [flags]",
+		Short: "Measure how fast this machine translates a text",
+		Long: `Translate a text in memory several times and print the median: words a second, where the time goes, and
+what the arithmetic reaches of the machine's measured ceiling. Loading and files are left out.`,
+		Example: `  sluice bench -m models/ende-tiny -i corpus.en --cpu-threads 1`,
+		Args:    exactArguments(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			return b.run(command)
+		},
+	}
+	own := newGroup("Benchmark")
+	own.flags.StringVarP(&b.input, "input", "i", "", "`FILE` of text, a sentence a line")
+	own.flags.IntVar(&b.runs, "runs", 5, "passes over the text; the median is printed")
+	own.flags.BoolVar(&b.asJSON, "json", false, "print JSON")
+	addGroups(command, own, b.model.group(), b.search.group(), b.batch.group())
+	addMarianFlags(command.Flags())
+	return command
+}
+
+func (b *benchmark) run(command *cobra.Command) error {
+	if b.input == "" || b.runs < 1 {
+		return usageErrorf("bench needs a text (-i FILE) and at least one run")
+	}
+	if err := applyEnvironment(command.Flags(), os.LookupEnv); err != nil {
+		return err
+	}
+	if _, err := b.model.applyConfig(command.Flags()); err != nil {
+		return err
+	}
+	lines, words, err := readLines(b.input)
+	if err != nil {
+		return inputError{err}
+	}
+	parts, err := buildEngine(&b.model, &b.search, &b.batch, runtime.GOMAXPROCS(0), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer parts.models.close()
+	runs, err := b.measure(parts, lines, words)
+	if err != nil {
+		return err
+	}
+	report := summarise(runs)
+	report.Precision, report.Workers = parts.models.precision.String(), parts.config.Batching.Workers
+	report.Lines, report.Words, report.Kernels = len(lines), words, kernels.Implementations()
+	report.Int8Peak = kernels.Int8Peak(200*time.Millisecond) / 1e9
+	if b.asJSON {
+		return writeJSON(command.OutOrStdout(), report)
+	}
+	return report.print(command.OutOrStdout())
+}
+
+// measure translates the lines once to warm up and then as often as asked.
+func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]benchRun, error) {
+	engine, err := translator.New(parts.config)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer engine.Close()
+	translateAll(engine, lines[:min(len(lines), 2000)])
+	var runs []benchRun
+	for range b.runs {
+		before := parts.models.count()
+		start := time.Now()
+		if err := translateAll(engine, lines); err != nil {
+			return nil, err
+		}
+		elapsed := time.Since(start).Seconds()
+		runs = append(runs, newBenchRun(elapsed, words, parts.models.count().minus(before), parts.config.Batching.Workers))
+	}
+	return runs, nil
+}
+
+// translateAll submits all lines at once and waits for the last result.
+func translateAll(engine *translator.Engine, lines []string) error {
+	var pending sync.WaitGroup
+	var once sync.Once
+	var failed error
+	for _, line := range lines {
+		pending.Add(1)
+		engine.Submit(job.Segment{Text: line, Done: func(result job.Result) {
+			if result.Err != nil {
+				once.Do(func() { failed = result.Err })
+			}
+			pending.Done()
+		}})
+	}
+	engine.Flush()
+	pending.Wait()
+	return failed
+}
+
+// counts are the sums of what all Steppers counted.
+type counts struct {
+	source, target, steps, macs int64
+	encode, step, output        time.Duration
+}
+
+func (e *ensemble) count() counts {
+	var c counts
+	for _, stepper := range e.steppers {
+		s := stepper.Stats()
+		c.source += s.SourceTokens
+		c.target += s.TargetTokens
+		c.steps += s.Steps
+		c.macs += s.MACs
+		c.encode += s.EncodeTime
+		c.step += s.StepTime
+		c.output += s.OutputTime
+	}
+	return c
+}
+
+func (c counts) minus(d counts) counts {
+	return counts{c.source - d.source, c.target - d.target, c.steps - d.steps, c.macs - d.macs,
+		c.encode - d.encode, c.step - d.step, c.output - d.output}
+}
+
+func newBenchRun(elapsed float64, words int64, c counts, workers int) benchRun {
+	busy := elapsed * float64(workers)
+	run := benchRun{
+		Seconds: elapsed, WordsPerSec: float64(words) / elapsed,
+		SourcePieces: float64(c.source) / elapsed, TargetPieces: float64(c.target) / elapsed,
+		MACsPerPiece: float64(c.macs) / max(float64(c.source), 1), GMACsPerWorker: float64(c.macs) / busy / 1e9,
+		Encode: c.encode.Seconds() / busy, Step: c.step.Seconds() / busy, Output: c.output.Seconds() / busy,
+		Rows: float64(c.target) / max(float64(c.steps), 1),
+	}
+	run.Rest = 1 - run.Encode - run.Step - run.Output
+	return run
+}
+
+func summarise(runs []benchRun) benchReport {
+	slices.SortFunc(runs, func(a, b benchRun) int {
+		if a.WordsPerSec < b.WordsPerSec {
+			return -1
+		}
+		return 1
+	})
+	return benchReport{Runs: len(runs), Median: runs[len(runs)/2], Slowest: runs[0].WordsPerSec, Fastest: runs[len(runs)-1].WordsPerSec}
+}
+
+func (r benchReport) print(w io.Writer) error {
+	m := r.Median
+	_, err := fmt.Fprintf(w, `%s, workers: %d, lines: %s, source words: %s
+
+%s source words/s (median of %d; %s to %s)
+%s source pieces/s, %s target pieces/s
+%.1f million multiply-accumulates per source piece, decoder included
+%.0f GMAC/s per worker, %.0f %% of the %.0f GMAC/s that a core reaches in 8 bits
+time: encoder %.0f %%, decoder %.0f %%, output layer %.0f %%, text, search and waiting %.0f %%
+hypotheses per decoder step: %.1f
+kernels: %s
+`, r.Precision, r.Workers, formatCount(int64(r.Lines)), formatCount(r.Words),
+		formatCount(int64(m.WordsPerSec)), r.Runs, formatCount(int64(r.Slowest)), formatCount(int64(r.Fastest)),
+		formatCount(int64(m.SourcePieces)), formatCount(int64(m.TargetPieces)),
+		m.MACsPerPiece/1e6,
+		m.GMACsPerWorker, 100*m.GMACsPerWorker/r.Int8Peak, r.Int8Peak,
+		100*m.Encode, 100*m.Step, 100*m.Output, 100*m.Rest, m.Rows,
+		strings.Join(r.Kernels, "; "))
+	return err
+}
+
+// readLines reads a text into memory and counts its words.
+func readLines(path string) (lines []string, words int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer file.Close()
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		lines = append(lines, scanner.Text())
+		words += int64(len(strings.Fields(scanner.Text())))
+	}
+	if err := scanner.Err(); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(lines) == 0 {
+		return nil, 0, fmt.Errorf("%s holds no lines", path)
+	}
+	return lines, words, nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/internal/nbest"
+	"github.com/sluice-mt/sluice/internal/recordio"
+	filesink "github.com/sluice-mt/sluice/producer/file"
+)
+
+// encoder chooses how outputs are written.
+func (t *translation) encoder(records recordio.Options) (filesink.Encoder, error) {
+	alignment, err := nbest.ParseAlignment(t.search.alignment)
+	if err != nil {
+		return nil, usageErrorf("--alignment: %v", err)
+	}
+	format := nbest.Format{Alignment: alignment, WordScores: t.search.wordScores}
+	marian := marianEncoder{format: format, pieces: t.search.noSPMDecode, nBest: t.search.nBest, beam: t.search.beamSize}
+	switch {
+	case t.output.jsonl:
+		return recordio.NewReportEncoder(), nil
+	case t.search.nBest, records.Format == recordio.Text && (marian.pieces || alignment.Kind != nbest.None || format.WordScores):
+		return &marian, nil
+	case alignment.Kind != nbest.None || format.WordScores:
+		return nil, usageErrorf("--alignment and --word-scores need plain text, --n-best or --jsonl")
+	}
+	return recordio.NewEncoder(records), nil
+}
+
+// A marianEncoder prints what marian-decoder prints.
+type marianEncoder struct {
+	format nbest.Format
+	pieces bool // pieces instead of text
+	nBest  bool
+	beam   int
+}
+
+// Append appends the lines of one output.
+func (e *marianEncoder) Append(dst []byte, output *job.Output) ([]byte, error) {
+	hypotheses := output.Result.Hypotheses
+	if len(hypotheses) == 0 {
+		hypotheses = make([]job.Hypothesis, 1)
+	}
+	if e.nBest && len(hypotheses) == 1 && hypotheses[0].Text == "" && hypotheses[0].ModelScores == nil {
+		hypotheses = e.emptyLine()
+	}
+	if e.pieces {
+		hypotheses = inPieces(hypotheses)
+	}
+	if e.nBest {
+		dst = e.format.AppendNBest(dst, output.Record.Seq, hypotheses)
+	} else {
+		dst = e.format.AppendLine(dst, &hypotheses[0])
+	}
+	return append(dst, '\n'), nil
+}
+
+// emptyLine is what Marian prints for an empty line: as many hypotheses as the beam has, with the end of sentence
+// alone, which costs nothing.
+func (e *marianEncoder) emptyLine() []job.Hypothesis {
+	hypotheses := make([]job.Hypothesis, e.beam)
+	for i := range hypotheses {
+		hypotheses[i] = job.Hypothesis{ModelScores: []float32{0}, WordScores: []float32{0}, Alignment: [][]float32{{1}}}
+	}
+	return hypotheses
+}
+
+// inPieces returns the hypotheses with their pieces for text, the end of sentence left out.
+func inPieces(hypotheses []job.Hypothesis) []job.Hypothesis {
+	out := make([]job.Hypothesis, len(hypotheses))
+	for i, h := range hypotheses {
+		pieces := h.Pieces
+		if n := len(pieces); n > 0 && pieces[n-1] == "</s>" {
+			pieces = pieces[:n-1]
+		}
+		h.Text = strings.Join(pieces, " ")
+		out[i] = h
+	}
+	return out
+}

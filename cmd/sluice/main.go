@@ -1,0 +1,82 @@
+// Command sluice translates streams of text in batches: files today, object stores and topics by the same design.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+// run executes one command line and returns its exit code.
+func run(arguments []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRootCommand()
+	root.SetArgs(prepareArguments(root, arguments))
+	err := root.ExecuteContext(ctx)
+	if err != nil && !errors.Is(err, errFlagged) {
+		fmt.Fprintln(os.Stderr, "sluice:", err)
+	}
+	return exitCode(err)
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "Translate streams of text in batches",
+		Long: `sluice translates any amount of text with the models that Marian trains: one output record for every
+input record, in order, as fast as batching allows, and resumable wherever it is stopped.
+
+Every option can also be set by an environment variable (SLUICE_BEAM_SIZE for --beam-size) or in a YAML
+file given with --config, in the form of Marian's decoder.yml.
+
+Exit codes: 0 done, 1 unforeseen failure, 2 bad usage, 3 bad input, 4 bad model, 5 output cannot be
+written, 6 finished with flagged records, 7 interrupted (the same command continues).`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usageErrorf("%v (see sluice --help)", err)
+	})
+	root.AddCommand(
+		newTranslateCommand(),
+		newModelCommand(),
+		newShortlistCommand(),
+		newScoreCommand(),
+		newBenchCommand(),
+		newVersionCommand(),
+		newManCommand(),
+	)
+	return root
+}
+
+// prepareArguments rewrites Marian's way of writing options into the form that the flag library reads.
+func prepareArguments(root *cobra.Command, arguments []string) []string {
+	command, _, err := root.Find(arguments)
+	if err != nil || command == root {
+		return arguments
+	}
+	if command.Flags().Lookup("vocabs") == nil {
+		return arguments
+	}
+	return marianArguments(arguments, command.Flags(), translateLists())
+}
+
+// exactArguments is cobra.ExactArgs with our kind of error.
+func exactArguments(n int, what string) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) != n {
+			return usageErrorf("%s takes %s (see sluice %s --help)", command.CommandPath(), what, command.Name())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,428 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/bundle"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/shortlist"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// An ensemble is the models of a job, open and packed.
+type ensemble struct {
+	files     []*marian.File
+	models    []*model.Model
+	weights   []*cpumodel.Weights
+	suppress  []search.Token
+	precision cpumodel.Precision
+	steppers  []*cpumodel.Stepper // all that were made, for their counts
+}
+
+// NewSteppers makes one Stepper for each model.
+func (e *ensemble) NewSteppers(slots int) []search.Stepper {
+	var out []search.Stepper
+	for _, weights := range e.weights {
+		stepper := weights.NewStepper(slots)
+		e.steppers = append(e.steppers, stepper)
+		out = append(out, stepper)
+	}
+	return out
+}
+
+// openModels opens the model files and finds their parameters. A configuration describes models that do not say
+// themselves what they are.
+func openModels(paths []string, description []byte) (*ensemble, error) {
+	e := new(ensemble)
+	for _, path := range paths {
+		file, err := marian.Open(path)
+		if err != nil {
+			return nil, modelError{err}
+		}
+		e.files = append(e.files, file)
+		m, err := model.Load(file, description)
+		if err != nil {
+			return nil, modelError{fmt.Errorf("%s: %w", path, err)}
+		}
+		e.models = append(e.models, m)
+	}
+	return e, e.agree(paths)
+}
+
+// agree checks that the models of an ensemble can work together.
+func (e *ensemble) agree(paths []string) error {
+	for i, m := range e.models[1:] {
+		if m.TargetVocabulary != e.models[0].TargetVocabulary {
+			return modelError{fmt.Errorf("%s has %d target pieces, but %s has %d: an ensemble needs one vocabulary",
+				paths[i+1], m.TargetVocabulary, paths[0], e.models[0].TargetVocabulary)}
+		}
+		if m.RightLeft != e.models[0].RightLeft {
+			return modelError{fmt.Errorf("%s and %s write in opposite directions and cannot be one ensemble", paths[0], paths[i+1])}
+		}
+	}
+	return nil
+}
+
+// pack readies the models for an arithmetic.
+func (e *ensemble) pack(precision cpumodel.Precision) error {
+	e.precision, e.weights = precision, nil
+	for i, m := range e.models {
+		weights, err := cpumodel.Load(m, precision, cpumodel.Options{Suppress: e.suppress})
+		if err != nil {
+			return modelError{fmt.Errorf("%s: %w", e.files[i].Path, err)}
+		}
+		e.weights = append(e.weights, weights)
+	}
+	return nil
+}
+
+// precise returns the same models in float32.
+func (e *ensemble) precise() (translator.Models, error) {
+	if e.precision == cpumodel.Float32 {
+		return e, nil
+	}
+	f := &ensemble{files: e.files, models: e.models, suppress: e.suppress}
+	return f, f.pack(cpumodel.Float32)
+}
+
+func (e *ensemble) close() {
+	for _, file := range e.files {
+		file.Close()
+	}
+}
+
+// quantised says whether any model is stored in 8 bits.
+func (e *ensemble) quantised() bool {
+	for _, m := range e.models {
+		for _, tensor := range m.Parameters() {
+			if tensor.Type == marian.Intgemm8 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// choosePrecision reads --precision and --gemm-precision.
+func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error) {
+	name := f.precision
+	if f.gemmPrecision != "" {
+		name = f.gemmPrecision
+	}
+	switch {
+	case name == "auto" && quantised:
+		return cpumodel.Int8, nil
+	case name == "auto", name == "float32":
+		return cpumodel.Float32, nil
+	case strings.HasPrefix(name, "int8"):
+		return cpumodel.Int8, nil
+	case name == "int16":
+		return 0, usageErrorf("--precision int16: there are no 16-bit products yet; use int8 or float32")
+	}
+	return 0, usageErrorf("--precision %s: expected auto, float32 or int8", name)
+}
+
+// engineParts is what a translating command needs: the settings of the engine and what to release afterwards.
+type engineParts struct {
+	config    translator.Config
+	models    *ensemble
+	shortlist string // its description, for the fingerprint
+}
+
+// buildEngine opens everything that the flags name.
+func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger *slog.Logger) (*engineParts, error) {
+	found, err := m.find()
+	if err != nil {
+		return nil, err
+	}
+	models, err := openModels(m.models, m.description())
+	if err != nil {
+		return nil, err
+	}
+	parts := &engineParts{models: models}
+	if parts.config.Search, err = s.options(); err != nil {
+		return nil, err
+	}
+	if parts.config.Text, err = openText(m, s, models, &found); err != nil {
+		return nil, err
+	}
+	parts.shortlist = strings.Join(m.shortlist, " ")
+	if !s.allowSpecial {
+		models.suppress = parts.config.Text.Target.Suppressed()
+	}
+	unk := parts.config.Text.Target.Unk()
+	switch {
+	case s.allowUnk:
+		models.suppress = slices.DeleteFunc(slices.Clone(models.suppress), func(id search.Token) bool { return id == unk })
+	case s.allowSpecial:
+		models.suppress = []search.Token{unk}
+	}
+	precision, err := m.choosePrecision(models.quantised())
+	if err != nil {
+		return nil, err
+	}
+	if err := models.pack(precision); err != nil {
+		return nil, err
+	}
+	logger.Debug("models loaded", "models", m.models, "precision", precision.String())
+	if parts.config.Weights, err = m.modelWeights(); err != nil {
+		return nil, err
+	}
+	parts.config.Models, parts.config.Precise = models, models.precise
+	parts.config.KeepRepetition = s.keepRepetition
+	parts.config.Batching = b.batching(cores)
+	return parts, nil
+}
+
+// find fills in what the flags leave open from the files beside the model.
+func (f *modelFlags) find() (bundle.Bundle, error) {
+	if len(f.models) == 0 {
+		return bundle.Bundle{}, usageErrorf("no model: name one with -m FILE or -m FOLDER, or a configuration with -c FILE")
+	}
+	found, err := bundle.Find(f.models[0])
+	if err != nil {
+		return found, modelError{err}
+	}
+	if found.Model != "" {
+		f.models[0] = found.Model
+	}
+	if len(f.vocabs) == 0 && found.Source != "" && found.Target != "" {
+		f.vocabs = []string{found.Source, found.Target}
+	}
+	if len(f.shortlist) == 0 && found.Shortlist != "" {
+		f.shortlist = []string{found.Shortlist}
+	}
+	switch len(f.vocabs) {
+	case 0:
+		return found, modelError{fmt.Errorf("no vocabulary lies beside %s: name source and target with -v", f.models[0])}
+	case 1:
+		f.vocabs = append(f.vocabs, f.vocabs[0])
+	case 2:
+	default:
+		return found, usageErrorf("-v takes the source and the target vocabulary, but names %d files", len(f.vocabs))
+	}
+	return found, nil
+}
+
+// description is the configuration file as a description of the architecture, if the model's own is to be ignored.
+func (f *modelFlags) description() []byte {
+	if !f.ignoreModelConfig || f.config == "" {
+		return nil
+	}
+	content, err := os.ReadFile(f.config)
+	if err != nil {
+		return nil // applyConfigFile has read it already
+	}
+	return content
+}
+
+func (f *modelFlags) modelWeights() ([]float32, error) {
+	if len(f.weights) == 0 {
+		return nil, nil
+	}
+	var out []float32
+	for _, word := range f.weights {
+		weight, err := strconv.ParseFloat(word, 32)
+		if err != nil {
+			return nil, usageErrorf("--weights %s: not a number", word)
+		}
+		out = append(out, float32(weight))
+	}
+	if len(out) != len(f.models) {
+		return nil, usageErrorf("--weights gives %d numbers for %d models", len(out), len(f.models))
+	}
+	return out, nil
+}
+
+// openText opens vocabularies and shortlist.
+func openText(m *modelFlags, s *searchFlags, models *ensemble, _ *bundle.Bundle) (translator.Text, error) {
+	text := translator.Text{
+		RightLeft: models.models[0].RightLeft, Pieces: s.noSPMEncode, KeepPieces: s.noSPMDecode || s.wordScores,
+		MaxLength: s.maxLength, Crop: s.maxLengthCrop,
+	}
+	var err error
+	if text.Source, err = vocab.Open(m.vocabs[0]); err != nil {
+		return text, modelError{err}
+	}
+	text.Target = text.Source
+	if m.vocabs[1] != m.vocabs[0] {
+		if text.Target, err = vocab.Open(m.vocabs[1]); err != nil {
+			return text, modelError{err}
+		}
+	}
+	first := models.models[0]
+	if text.Source.Size() != first.SourceVocabulary && first.SourceVocabulary != 0 {
+		return text, modelError{fmt.Errorf("%s has %d pieces, but the model %s reads %d: it belongs to another model",
+			m.vocabs[0], text.Source.Size(), m.models[0], first.SourceVocabulary)}
+	}
+	if text.Target.Size() != first.TargetVocabulary {
+		return text, modelError{fmt.Errorf("%s has %d pieces, but the model %s writes %d: it belongs to another model",
+			m.vocabs[1], text.Target.Size(), m.models[0], first.TargetVocabulary)}
+	}
+	text.Shortlist, err = loadShortlist(m.shortlist, text, m.vocabs[0] == m.vocabs[1])
+	return text, err
+}
+
+// loadShortlist opens what --shortlist names: a path, and for the text form first, best and threshold.
+func loadShortlist(words []string, text translator.Text, shared bool) (*shortlist.Shortlist, error) {
+	if len(words) == 0 || words[0] == "none" || words[0] == "" {
+		return nil, nil
+	}
+	options := shortlist.Options{Parameters: shortlist.Defaults(), Shared: shared, Source: text.Source, Target: text.Target}
+	if len(words) > 4 {
+		return nil, usageErrorf("--shortlist takes PATH FIRST BEST THRESHOLD, but has %d values", len(words))
+	}
+	for i, word := range words[1:] {
+		number, err := strconv.ParseFloat(word, 64)
+		if word == "false" { // Marian's decoder.yml writes the pruning threshold so
+			number, err = 0, nil
+		}
+		if err != nil || number < 0 || i < 2 && number != float64(int(number)) {
+			return nil, usageErrorf("--shortlist %s: %q is not a number that fits; expected PATH FIRST BEST THRESHOLD", words[0], word)
+		}
+		switch i {
+		case 0:
+			options.First = int(number)
+		case 1:
+			options.Best = int(number)
+		case 2:
+			options.Threshold = number
+		}
+	}
+	list, err := shortlist.OpenCached(words[0], options)
+	if err != nil {
+		return nil, modelError{err}
+	}
+	return list, nil
+}
+
+// options turns the flags into options of the search.
+func (f *searchFlags) options() (search.Options, error) {
+	o := search.Options{
+		Beam: f.beamSize, Normalize: f.normalize, WordPenalty: f.wordPenalty, MaxLengthFactor: f.maxLengthFactor,
+		WordScores: f.wordScores, Scores: f.nBest || f.wantScores, Align: f.alignment != "", NoRepeat: f.noRepeat, Seed: f.seed,
+	}
+	if f.nBest {
+		o.NBest = f.beamSize
+	}
+	var err error
+	if o.Sampling, err = parseSampling(f.sampling, f.beamSize); err != nil {
+		return o, err
+	}
+	if err := o.Validate(); err != nil {
+		return o, usageError{err}
+	}
+	if f.maxLength < 2 {
+		return o, usageErrorf("--max-length %d: at least 2", f.maxLength)
+	}
+	return o, nil
+}
+
+// parseSampling reads --output-sampling: a method with its parameter, then the temperature. As in Marian, sampling
+// from the full distribution with a beam is beam search over noisy scores.
+func parseSampling(words []string, beam int) (search.Sampling, error) {
+	var s search.Sampling
+	if len(words) == 0 {
+		return s, nil
+	}
+	numbers := make([]float32, 0, 2)
+	for _, word := range words[1:] {
+		number, err := strconv.ParseFloat(word, 32)
+		if err != nil {
+			return s, usageErrorf("--output-sampling: %q is not a number", word)
+		}
+		numbers = append(numbers, float32(number))
+	}
+	wanted := map[string]int{"full": 0, "gumbel": 0, "topk": 1, "nucleus": 1, "epsilon": 1}
+	parameters, known := wanted[words[0]]
+	if !known || len(numbers) < parameters || len(numbers) > parameters+1 {
+		return s, usageErrorf("--output-sampling %s: expected full [TEMP], topk K [TEMP], nucleus P [TEMP], gumbel [TEMP] or epsilon E [TEMP]",
+			strings.Join(words, " "))
+	}
+	switch words[0] {
+	case "full":
+		s.Method = search.Full
+		if beam > 1 {
+			s.Method = search.Gumbel
+		}
+	case "gumbel":
+		s.Method = search.Gumbel
+	case "topk":
+		s.Method, s.K = search.TopK, int(numbers[0])
+	case "nucleus":
+		s.Method, s.P = search.Nucleus, numbers[0]
+	case "epsilon":
+		s.Method, s.Epsilon = search.Epsilon, numbers[0]
+	}
+	if len(numbers) > parameters {
+		s.Temperature = numbers[parameters]
+	}
+	return s, nil
+}
+
+// batching turns the flags into sizes, chosen for this machine where they are open.
+func (f *batchFlags) batching(cores int) translator.Batching {
+	b := translator.Batching{
+		Workers: f.threads, Slots: f.slots, MiniBatchLines: f.miniBatch, MiniBatchTokens: f.miniBatchWords,
+		Unsorted: f.maxiBatchSort == "none", Latency: f.latency,
+	}
+	if f.maxiBatch > 0 {
+		b.MaxiBatch = f.maxiBatch * max(f.miniBatch, 1)
+	}
+	return b.Automatic(cores)
+}
+
+// fingerprint identifies everything that a translation depends on: models, vocabularies, shortlist, arithmetic and
+// search. It goes into checkpoints and reports.
+func (p *engineParts) fingerprint() (string, error) {
+	h := sha256.New()
+	for _, file := range p.models.files {
+		fmt.Fprintln(h, "model", file.Fingerprint())
+	}
+	text := &p.config.Text
+	fmt.Fprintln(h, "vocabularies", text.Source.Fingerprint(), text.Target.Fingerprint())
+	if text.Shortlist != nil {
+		if _, err := text.Shortlist.WriteTo(struct{ io.Writer }{h}); err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+	}
+	fmt.Fprintln(h, "precision", p.models.precision, "suppressed", p.models.suppress, "weights", p.config.Weights)
+	fmt.Fprintf(h, "search %+v repetition %v\n", p.config.Search, p.config.KeepRepetition)
+	fmt.Fprintln(h, "text", text.RightLeft, text.Pieces, text.KeepPieces, text.MaxLength, text.Crop)
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// applyConfig reads the configuration file: the one that is named, or the one that lies with the model. It returns
+// warnings.
+func (f *modelFlags) applyConfig(flags *pflag.FlagSet) ([]string, error) {
+	if f.config == "" && len(f.models) == 1 {
+		found, err := bundle.Find(f.models[0])
+		if err != nil {
+			return nil, modelError{err}
+		}
+		f.config = found.Config
+		if found.Config != "" && found.Model == "" { // a folder, whose configuration names the models
+			f.models = nil
+			flags.Lookup("models").Changed = false
+		}
+	}
+	if f.config == "" {
+		return nil, nil
+	}
+	return applyConfigFile(flags, f.config)
+}

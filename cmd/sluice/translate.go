@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	filesource "github.com/sluice-mt/sluice/consumer/file"
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/internal/obs"
+	"github.com/sluice-mt/sluice/internal/recordio"
+	"github.com/sluice-mt/sluice/pipeline"
+	filesink "github.com/sluice-mt/sluice/producer/file"
+	"github.com/sluice-mt/sluice/translator"
+)
+
+// translation is one run of "sluice translate".
+type translation struct {
+	model  modelFlags
+	search searchFlags
+	batch  batchFlags
+	input  inputFlags
+	output outputFlags
+	log    logFlags
+
+	logger *slog.Logger
+	stderr io.Writer
+	start  time.Time
+}
+
+func newTranslateCommand() *cobra.Command {
+	t := new(translation)
+	command := &cobra.Command{
+		Use:   "translate -m MODEL [flags] [FILE...]",
+		Short: "Translate files, folders or standard input",
+		Long: `Translate text with Marian models: one output record for every input record, in order.
+
+An output file appears under its name when it is complete. If the run is stopped, even by force, the same
+command continues where it was, and the result is that of an undisturbed run.`,
+		Example: `  sluice translate -m models/ende-tiny < corpus.en > corpus.de
+  sluice translate -m models/ende-tiny -i corpus.en.gz -o corpus.de.zst
+  sluice translate -m models/ende-tiny -i news/ --output-dir news.de
+  sluice translate -c decoder.yml -b 4 --n-best --alignment hard -i test.en
+  sluice translate -m backward.npz --output-sampling full -i mono.de -o synthetic.en
+  sluice translate -m models/ende-tiny --format jsonl --field title --target-field title_de -i items.jsonl -o out.jsonl`,
+		RunE: func(command *cobra.Command, arguments []string) error {
+			t.start, t.stderr = time.Now(), command.ErrOrStderr()
+			t.input.inputs = append(t.input.inputs, arguments...)
+			return t.run(command)
+		},
+	}
+	addGroups(command, t.model.group(), t.search.group(), t.batch.group(), t.input.group(), t.output.group(), t.log.group())
+	addMarianFlags(command.Flags())
+	return command
+}
+
+// run does everything from settings to summary.
+func (t *translation) run(command *cobra.Command) error {
+	closeLog, err := t.settle(command)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write, not the end of the process
+	parts, err := buildEngine(&t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
+	if err != nil {
+		return err
+	}
+	defer parts.models.close()
+	source, sink, err := t.ends(parts)
+	if err != nil {
+		return err
+	}
+	engine, err := translator.New(parts.config)
+	if err != nil {
+		return usageError{err}
+	}
+	defer engine.Close()
+	t.logger.Debug("ready", "after", time.Since(t.start).Round(time.Millisecond))
+	return t.stream(command.Context(), parts, source, sink, engine)
+}
+
+// settle combines command line, environment and configuration file, and sets up the messages.
+func (t *translation) settle(command *cobra.Command) (closeLog func(), err error) {
+	flags := command.Flags()
+	if err := applyEnvironment(flags, os.LookupEnv); err != nil {
+		return nil, err
+	}
+	warnings, err := t.model.applyConfig(flags)
+	if err != nil {
+		return nil, err
+	}
+	level := t.log.level
+	if t.log.quiet {
+		level = "warn"
+	}
+	w, closeLog, err := t.logWriter()
+	if err != nil {
+		return nil, err
+	}
+	if t.logger, err = obs.NewLogger(w, t.log.format, level); err != nil {
+		return nil, usageError{err}
+	}
+	for _, warning := range warnings {
+		t.logger.Warn(warning)
+	}
+	for name, why := range acceptedForMarian {
+		if flags.Changed(name) && why != "" {
+			t.logger.Debug("option has no effect", "option", "--"+name, "why", why)
+		}
+	}
+	return closeLog, nil
+}
+
+// logWriter is where messages go: standard error, and the file of --log as well.
+func (t *translation) logWriter() (io.Writer, func(), error) {
+	if t.log.file == "" {
+		return t.stderr, func() {}, nil
+	}
+	file, err := os.OpenFile(t.log.file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	if err != nil {
+		return nil, nil, outputError{fmt.Errorf("--log: %w", err)}
+	}
+	return io.MultiWriter(t.stderr, file), func() { file.Close() }, nil
+}
+
+// ends makes the source and the sink.
+func (t *translation) ends(parts *engineParts) (*filesource.Source, *filesink.Sink, error) {
+	records, err := t.input.records(t.output.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	encoder, err := t.encoder(records)
+	if err != nil {
+		return nil, nil, err
+	}
+	config := filesource.Config{Paths: t.input.inputs, Join: t.output.outputDir == "", Records: records}
+	if t.output.outputDir != "" {
+		config.Exclude = []string{t.output.outputDir}
+	}
+	source := filesource.New(config)
+	madeWith, err := t.madeWith(parts, records)
+	if err != nil {
+		return nil, nil, err
+	}
+	sinkConfig := filesink.Config{
+		Path:    func(string) (string, error) { return t.output.output, nil },
+		Encoder: encoder, Input: source, MadeWith: madeWith, Overwrite: t.output.overwrite, Folder: t.output.outputDir,
+	}
+	if t.output.outputDir != "" {
+		sinkConfig.Path = func(lane string) (string, error) { return t.output.pathFor(source, lane) }
+	}
+	if records.Format == recordio.Parquet && !t.plainOutput() {
+		if len(t.input.inputs) > 1 && t.output.outputDir == "" {
+			return nil, nil, usageErrorf("several Parquet files cannot be joined into one: use --output-dir")
+		}
+		sinkConfig.Assemble = recordio.AssembleParquet(records, func(lane string) string { return lane })
+	}
+	return source, filesink.New(sinkConfig), nil
+}
+
+// plainOutput says whether the output has a format of its own, whatever the input's is.
+func (t *translation) plainOutput() bool { return t.output.jsonl || t.search.nBest }
+
+// madeWith lists what the output's bytes depend on, for the checkpoint.
+func (t *translation) madeWith(parts *engineParts, records recordio.Options) (map[string]string, error) {
+	if t.output.output == filesink.Stdout && t.output.outputDir == "" {
+		return nil, nil // nothing to resume, and no time to spend on a fingerprint
+	}
+	fingerprint, err := parts.fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	made := map[string]string{
+		"model and search": fingerprint, "format": records.Format.String(), "field": records.Field, "target-field": records.Target,
+		"header": fmt.Sprint(records.Header), "max-record": fmt.Sprint(records.MaxLine), "n-best": fmt.Sprint(t.search.nBest),
+		"jsonl": fmt.Sprint(t.output.jsonl), "alignment": t.search.alignment, "word-scores": fmt.Sprint(t.search.wordScores),
+		"no-spm-decode": fmt.Sprint(t.search.noSPMDecode),
+	}
+	return made, nil
+}
+
+// stream runs the pipeline and reports on it.
+func (t *translation) stream(ctx context.Context, parts *engineParts, source *filesource.Source, sink *filesink.Sink, engine *translator.Engine) error {
+	config := pipeline.Config{Memory: int64(t.batch.memory) << 20, Grace: t.output.grace, Logger: t.logger}
+	p := pipeline.New(config, source, sink, engine)
+	progress, err := t.newProgress(source, p)
+	if err != nil {
+		return err
+	}
+	progress.begin()
+	err = p.Run(ctx)
+	progress.end()
+	stats := p.Stats()
+	summary := newSummary(stats, time.Since(t.start), parts)
+	if reportErr := t.writeReport(summary, parts, err); reportErr != nil && err == nil {
+		err = reportErr
+	}
+	if err != nil {
+		return t.explain(err)
+	}
+	if !t.log.quiet {
+		summary.log(t.logger)
+	}
+	return t.flagged(stats.Flags)
+}
+
+// explain sorts an error by what the user has to look at, and says how to go on after an interruption.
+func (t *translation) explain(err error) error {
+	if errors.Is(err, pipeline.ErrInterrupted) {
+		hint := "nothing can be resumed on standard output"
+		if t.output.output != filesink.Stdout || t.output.outputDir != "" {
+			hint = "run the same command again to continue"
+		}
+		return fmt.Errorf("%w: %s", errInterrupted, hint)
+	}
+	var changed *filesink.ChangedError
+	var stage *pipeline.StageError
+	switch {
+	case errors.Is(err, filesink.ErrExists):
+		return usageError{fmt.Errorf("%w (--overwrite replaces it)", err)}
+	case errors.As(err, &changed):
+		return usageError{fmt.Errorf("%w (--overwrite starts afresh)", err)}
+	case errors.As(err, &stage) && stage.Stage == "read":
+		return inputError{err}
+	case errors.As(err, &stage) && (stage.Stage == "write" || stage.Stage == "commit"):
+		return outputError{err}
+	}
+	return err
+}
+
+// flagged returns errFlagged if there are flags that --tolerate does not name.
+func (t *translation) flagged(flags map[string]int64) error {
+	tolerated := map[string]bool{}
+	for _, name := range t.output.tolerate {
+		if _, ok := flagByName(name); !ok && name != "all" {
+			return usageErrorf("--tolerate %s: there is no such flag", name)
+		}
+		tolerated[name] = true
+	}
+	for name, count := range flags {
+		if count > 0 && !tolerated[name] && !tolerated["all"] {
+			return errFlagged
+		}
+	}
+	return nil
+}
+
+// flagByName finds a flag of job.Flags by its name.
+func flagByName(name string) (job.Flags, bool) {
+	for bit := job.Flags(1); bit <= job.Failed; bit <<= 1 {
+		if bit.String() == name {
+			return bit, true
+		}
+	}
+	return 0, false
+}
+
+// records turns the flags into options of the record format.
+func (f *inputFlags) records(target string) (recordio.Options, error) {
+	options := recordio.Options{Field: f.field, Target: target, Header: f.header, MaxLine: f.maxRecord << 20}
+	name := f.format
+	if f.tsv {
+		name = "tsv"
+	}
+	if name == "auto" {
+		name = formatByName(f.inputs)
+	}
+	var err error
+	if options.Format, err = recordio.ParseFormat(name); err != nil {
+		return options, usageErrorf("--format: %v", err)
+	}
+	if err := options.Check(); err != nil {
+		return options, usageError{err}
+	}
+	return options, nil
+}
+
+// formatByName guesses the format from the names of the inputs, compression suffixes left out.
+func formatByName(inputs []string) string {
+	if len(inputs) == 0 {
+		return "text"
+	}
+	name := inputs[0]
+	for _, suffix := range []string{".gz", ".zst", ".xz", ".bz2"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".tsv":
+		return "tsv"
+	case ".jsonl", ".ndjson":
+		return "jsonl"
+	case ".parquet":
+		return "parquet"
+	}
+	return "text"
+}
+
+// pathFor is where a lane's output goes under --output-dir: the tree of the inputs is kept.
+func (f *outputFlags) pathFor(source *filesource.Source, lane string) (string, error) {
+	relative, err := source.Relative(lane)
+	if err != nil {
+		return "", err
+	}
+	compression := ""
+	for _, suffix := range []string{".gz", ".zst", ".xz", ".bz2"} {
+		if strings.HasSuffix(relative, suffix) {
+			compression = suffix
+		}
+	}
+	return filepath.Join(f.outputDir, strings.TrimSuffix(relative, compression)+f.suffix+compression), nil
+}
+
+// writeReport writes --report.
+func (t *translation) writeReport(s summary, parts *engineParts, runErr error) error {
+	if t.output.report == "" {
+		return nil
+	}
+	s.Complete = runErr == nil
+	var err error
+	if s.Fingerprint, err = parts.fingerprint(); err != nil {
+		return err
+	}
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(t.output.report, append(content, '\n'), 0o666); err != nil {
+		return outputError{fmt.Errorf("--report: %w", err)}
+	}
+	return nil
+}

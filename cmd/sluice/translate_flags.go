@@ -1,0 +1,269 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Each group of flags is a struct of its own: who reads inputs does not see how beams are set.
+
+type modelFlags struct {
+	config            string
+	models            []string
+	vocabs            []string
+	shortlist         []string
+	weights           []string
+	precision         string
+	gemmPrecision     string
+	ignoreModelConfig bool
+}
+
+func (f *modelFlags) group() flagGroup {
+	g := newGroup("Model")
+	s := g.flags
+	s.StringVarP(&f.config, "config", "c", "", "read options from this YAML `FILE` (Marian's decoder.yml)")
+	s.StringArrayVarP(&f.models, "models", "m", nil, "model `FILE` (.npz or .bin, plain, gz or zst) or folder; several make an ensemble")
+	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "source and target vocabulary `FILES` (.spm, .yml, .json, text); found beside the model if left out")
+	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
+	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int16, int8")
+	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian (float32, int16, int8…)")
+	s.BoolVar(&f.ignoreModelConfig, "ignore-model-config", false, "take the architecture from the configuration, not from the model file")
+	return g
+}
+
+type searchFlags struct {
+	beamSize        int
+	normalize       float32
+	wordPenalty     float32
+	maxLength       int
+	maxLengthCrop   bool
+	maxLengthFactor float32
+	nBest           bool
+	wordScores      bool
+	alignment       string
+	allowUnk        bool
+	allowSpecial    bool
+	sampling        []string
+	seed            uint64
+	noRepeat        int
+	keepRepetition  bool
+	wantScores      bool // an output format needs them
+	noSPMEncode     bool
+	noSPMDecode     bool
+}
+
+func (f *searchFlags) group() flagGroup {
+	g := newGroup("Search")
+	s := g.flags
+	s.IntVarP(&f.beamSize, "beam-size", "b", 1, "hypotheses kept while searching; 1 is greedy and fastest (Marian: 12)")
+	s.Float32VarP(&f.normalize, "normalize", "n", 1, "divide scores by length^`ALPHA` (Marian: 0)")
+	s.Lookup("normalize").NoOptDefVal = "1"
+	s.Float32Var(&f.wordPenalty, "word-penalty", 0, "subtract this from the score for every target piece")
+	s.IntVar(&f.maxLength, "max-length", 1000, "longest input in pieces; longer ones are split at sentence ends and rejoined")
+	s.BoolVar(&f.maxLengthCrop, "max-length-crop", false, "crop longer inputs instead of splitting them")
+	s.Float32Var(&f.maxLengthFactor, "max-length-factor", 3, "end a translation at this multiple of the source length")
+	s.BoolVar(&f.nBest, "n-best", false, "print beam-size translations of each sentence, in Marian's format")
+	s.BoolVar(&f.wordScores, "word-scores", false, "print the score of each target piece (with --n-best or --jsonl)")
+	s.StringVar(&f.alignment, "alignment", "", "print alignments: hard, soft, or a threshold from 0 to 1")
+	s.Lookup("alignment").NoOptDefVal = "1"
+	s.BoolVar(&f.allowUnk, "allow-unk", false, "let the unknown piece be generated")
+	s.BoolVar(&f.allowSpecial, "allow-special", false, "let control pieces be generated")
+	s.StringArrayVar(&f.sampling, "output-sampling", nil, "sample: full [TEMP], topk K [TEMP], nucleus P [TEMP], gumbel [TEMP] (noisy beam), epsilon E [TEMP]")
+	s.Lookup("output-sampling").NoOptDefVal = "full"
+	s.Uint64Var(&f.seed, "seed", 0, "seed of the sampling; with the sentence itself it decides every draw")
+	s.IntVar(&f.noRepeat, "no-repeat-ngram", 0, "never repeat a sequence of this many pieces")
+	s.BoolVar(&f.keepRepetition, "keep-repetition", false, "leave endless repetition as it is instead of searching again without")
+	s.BoolVar(&f.noSPMEncode, "no-spm-encode", false, "the input is in pieces already")
+	s.BoolVar(&f.noSPMDecode, "no-spm-decode", false, "print pieces")
+	return g
+}
+
+type batchFlags struct {
+	threads        int
+	miniBatch      int
+	miniBatchWords int
+	maxiBatch      int
+	maxiBatchSort  string
+	slots          int
+	memory         int
+	latency        time.Duration
+}
+
+func (f *batchFlags) group() flagGroup {
+	g := newGroup("Batches and machine (0: chosen for this machine; translations never depend on these)")
+	s := g.flags
+	s.IntVar(&f.threads, "cpu-threads", 0, "workers, one per core")
+	s.IntVar(&f.miniBatch, "mini-batch", 0, "most sentences in one encoder batch")
+	s.IntVar(&f.miniBatchWords, "mini-batch-words", 0, "most source pieces in one encoder batch")
+	s.IntVar(&f.maxiBatch, "maxi-batch", 0, "mini-batches that are read ahead and sorted")
+	s.StringVar(&f.maxiBatchSort, "maxi-batch-sort", "src", "sort the maxi-batch by source length: src or none")
+	s.IntVar(&f.slots, "slots", 0, "hypotheses that one worker decodes at a time, topped up as they finish")
+	s.IntVar(&f.memory, "memory", 0, "`MIB` of text in flight")
+	s.DurationVar(&f.latency, "latency", 200*time.Millisecond, "longest time a sentence waits for company when input arrives slowly")
+	return g
+}
+
+type inputFlags struct {
+	inputs    []string
+	format    string
+	field     string
+	header    bool
+	tsv       bool
+	tsvFields int
+	maxRecord int
+}
+
+func (f *inputFlags) group() flagGroup {
+	g := newGroup("Input")
+	s := g.flags
+	s.StringArrayVarP(&f.inputs, "input", "i", nil, "`FILES`, folders or patterns to translate; - is standard input (the default)")
+	s.StringVar(&f.format, "format", "auto", "text, tsv, jsonl, parquet; auto goes by the file's name")
+	s.StringVar(&f.field, "field", "", "what to translate: TSV column (1, 2, … or a header's name), JSON path (a.b[0]), Parquet column")
+	s.BoolVar(&f.header, "header", false, "the first line of a TSV file names its columns")
+	s.BoolVar(&f.tsv, "tsv", false, "the same as --format tsv")
+	s.IntVar(&f.tsvFields, "tsv-fields", 0, "number of fields a TSV line must have")
+	s.IntVar(&f.maxRecord, "max-record", 16, "longest record in `MIB`; longer ones are flagged")
+	return g
+}
+
+type outputFlags struct {
+	output    string
+	outputDir string
+	suffix    string
+	target    string
+	jsonl     bool
+	overwrite bool
+	report    string
+	tolerate  []string
+	grace     time.Duration
+}
+
+func (f *outputFlags) group() flagGroup {
+	g := newGroup("Output")
+	s := g.flags
+	s.StringVarP(&f.output, "output", "o", "-", "`FILE` to write, compressed by its suffix (.gz, .zst, .xz, .bz2); - is standard output")
+	s.StringVar(&f.outputDir, "output-dir", "", "write one output per input into this `FOLDER`, keeping the tree")
+	s.StringVar(&f.suffix, "output-suffix", "", "append this to the names in --output-dir, before any compression suffix")
+	s.StringVar(&f.target, "target-field", "", "TSV column or JSON field that receives the translation")
+	s.BoolVar(&f.jsonl, "jsonl", false, "write a JSON record per input: text, scores, alignment, flags")
+	s.BoolVar(&f.overwrite, "overwrite", false, "start afresh where a partial or finished output exists")
+	s.StringVar(&f.report, "report", "", "write counts, flags, timings and fingerprint to this JSON `FILE`")
+	s.StringArrayVar(&f.tolerate, "tolerate", nil, "`FLAGS` that do not change the exit status (or all)")
+	s.DurationVar(&f.grace, "grace-period", 10*time.Second, "time to finish what is in flight after SIGINT or SIGTERM")
+	return g
+}
+
+type logFlags struct {
+	quiet    bool
+	quieter  bool
+	file     string
+	level    string
+	format   string
+	progress string
+	statFreq string
+}
+
+func (f *logFlags) group() flagGroup {
+	g := newGroup("Messages")
+	s := g.flags
+	s.BoolVar(&f.quiet, "quiet", false, "print warnings and errors only")
+	s.BoolVar(&f.quieter, "quiet-translation", false, "print no progress")
+	s.StringVar(&f.file, "log", "", "append messages to this `FILE` as well")
+	s.StringVar(&f.level, "log-level", "info", "debug, info, warn, error")
+	s.StringVar(&f.format, "log-format", "text", "text or json")
+	s.StringVar(&f.progress, "progress", "auto", "bar, log, none; auto shows a bar on a terminal")
+	s.StringVar(&f.statFreq, "stat-freq", "10s", "how often progress is logged: a duration, or a number of sentences")
+	return g
+}
+
+// acceptedForMarian are options of marian-decoder that need no setting here. They are accepted so that existing
+// scripts and configurations run, and have no effect.
+var acceptedForMarian = map[string]string{
+	"workspace":         "memory is sized automatically",
+	"data-threads":      "reading needs no threads of its own",
+	"model-mmap":        "models are always mapped",
+	"optimize":          "",
+	"gemm-type":         "see --precision",
+	"quantize-range":    "see sluice model convert",
+	"skip-cost":         "greedy search skips the softmax by itself",
+	"devices":           "this build translates on the CPU",
+	"num-devices":       "this build translates on the CPU",
+	"dump-config":       "",
+	"max-length-break":  "see --max-length",
+	"output-approx-knn": "see --shortlist",
+	"type":              "read from the model",
+	"dim-vocabs":        "read from the model",
+	"right-left":        "read from the model",
+	"int8":              "see --precision",
+	"int8shift":         "see --precision",
+	"int8shiftAll":      "see --precision",
+	"int8Alpha":         "see --precision",
+	"int8shiftAlpha":    "see --precision",
+	"int8shiftAlphaAll": "see --precision",
+	"fp16":              "see --precision",
+}
+
+// addMarianFlags defines the accepted options, hidden from the help text.
+func addMarianFlags(flags *pflag.FlagSet) {
+	for name := range acceptedForMarian {
+		shorthand := map[string]string{"workspace": "w", "devices": "d", "gemm-type": "g"}[name]
+		flags.StringArrayP(name, shorthand, nil, "")
+		flag := flags.Lookup(name)
+		flag.Hidden, flag.NoOptDefVal = true, "true"
+	}
+}
+
+// translateLists says which words belong to a list option, for marianArguments.
+func translateLists() map[string]func(string) bool {
+	always := func(string) bool { return true }
+	lists := map[string]func(string) bool{
+		"models":          looksLikeModel,
+		"vocabs":          looksLikeVocabulary,
+		"input":           always,
+		"shortlist":       isNumber,
+		"weights":         isNumber,
+		"tolerate":        func(word string) bool { _, ok := flagByName(word); return ok || word == "all" },
+		"output-sampling": func(word string) bool { return isNumber(word) || samplingKinds[word] },
+	}
+	for name := range acceptedForMarian {
+		lists[name] = isNumber
+	}
+	return lists
+}
+
+var samplingKinds = map[string]bool{"full": true, "topk": true, "nucleus": true, "gumbel": true, "epsilon": true}
+
+func looksLikeModel(word string) bool {
+	plain := trimCompression(word)
+	return strings.HasSuffix(plain, ".npz") || strings.HasSuffix(plain, ".bin")
+}
+
+func looksLikeVocabulary(word string) bool {
+	plain := trimCompression(word)
+	for _, suffix := range []string{".spm", ".yml", ".yaml", ".json", ".vocab"} {
+		if strings.HasSuffix(plain, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+func trimCompression(name string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+}
+
+// statInterval reads --stat-freq: a duration, or, as in Marian, a number of sentences.
+func (f *logFlags) statInterval() (every time.Duration, sentences int64, err error) {
+	if n, err := strconv.ParseInt(strings.TrimSuffix(f.statFreq, "u"), 10, 64); err == nil {
+		return 0, n, nil
+	}
+	every, err = time.ParseDuration(f.statFreq)
+	if err != nil {
+		return 0, 0, usageErrorf("--stat-freq %s: neither a duration (10s) nor a number of sentences", f.statFreq)
+	}
+	return every, 0, nil
+}

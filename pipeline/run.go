@@ -1,0 +1,297 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/sluice-mt/sluice/consumer"
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/producer"
+)
+
+// ErrInterrupted is returned, wrapped, by Run when its context ended before all lanes were complete. What was finished
+// by then is committed.
+var ErrInterrupted = errors.New("interrupted")
+
+// A StageError says in which stage of which lane something failed.
+type StageError struct {
+	Stage string // read, write, commit
+	Lane  string // "" before there is one
+	Err   error
+}
+
+// Error names stage, lane and reason.
+func (e *StageError) Error() string {
+	if e.Lane == "" {
+		return fmt.Sprintf("%s: %v", e.Stage, e.Err)
+	}
+	return fmt.Sprintf("%s %s: %v", e.Stage, e.Lane, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *StageError) Unwrap() error { return e.Err }
+
+// Config says how much is in flight and how often it is made durable. Zero values are replaced by the defaults named.
+type Config struct {
+	Memory      int64         // bytes of records in flight, over all lanes; 64 MiB
+	Lanes       int           // lanes open at once; 32
+	RunRecords  int           // most records handed to a Writer at once; 1024
+	CommitEvery time.Duration // time between commits while there is output; 2 s
+	Grace       time.Duration // after the context has ended: time to finish what is in flight
+	Logger      *slog.Logger  // nil is silent
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Memory, 64<<20)
+	setDefault(&c.Lanes, 32)
+	setDefault(&c.RunRecords, 1024)
+	setDefault(&c.CommitEvery, 2*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func setDefault[T int | int64 | time.Duration](value *T, otherwise T) {
+	if *value <= 0 {
+		*value = otherwise
+	}
+}
+
+// Stats count what was written, and where time went. Times are summed over lanes.
+type Stats struct {
+	Records          int64 // written by this run
+	Translated       int64 // of them, those the translator was asked for
+	Empty            int64 // of them, those without text
+	Resumed          int64 // found done at the start, in lanes that were continued
+	SourceTokens     int64
+	TargetTokens     int64
+	SourceWords      int64 // words between white space
+	SourceBytes      int64 // as the source counts them
+	Lanes            int64 // completed by this run
+	LanesAlreadyDone int64
+	Flags            map[string]int64
+
+	Read, Wait, Write, Commit time.Duration
+}
+
+// A Pipeline carries the records of one source to one sink.
+type Pipeline struct {
+	config     Config
+	source     consumer.Source
+	sink       producer.Sink
+	translator Translator
+	credits    *semaphore.Weighted
+
+	mutex sync.Mutex
+	stats Stats
+}
+
+// New returns a Pipeline that has not begun.
+func New(config Config, source consumer.Source, sink producer.Sink, translator Translator) *Pipeline {
+	config = config.withDefaults()
+	return &Pipeline{
+		config: config, source: source, sink: sink, translator: translator,
+		credits: semaphore.NewWeighted(config.Memory),
+		stats:   Stats{Flags: map[string]int64{}},
+	}
+}
+
+// Stats returns the counts so far. It may be called while Run is going on.
+func (p *Pipeline) Stats() Stats {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	stats := p.stats
+	stats.Flags = maps.Clone(p.stats.Flags)
+	return stats
+}
+
+func (p *Pipeline) count(add func(*Stats)) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	add(&p.stats)
+}
+
+// Run carries everything over. It returns nil when all lanes are complete.
+//
+// When ctx ends, reading stops; what is in flight has Config.Grace to finish and is committed, and Run returns
+// ErrInterrupted. When something fails, the other lanes stop in the same way, and Run returns the first error.
+func (p *Pipeline) Run(ctx context.Context) error {
+	reading, stopReading := context.WithCancelCause(ctx)
+	defer stopReading(nil)
+	working, stopWorking := p.afterGrace(reading)
+	defer stopWorking()
+
+	if err := p.source.Connect(reading); err != nil {
+		return &StageError{"read", "", err}
+	}
+	if err := p.sink.Connect(reading); err != nil {
+		return errors.Join(&StageError{"write", "", err}, p.source.Close(working))
+	}
+	err := p.lanes(reading, working, stopReading)
+	if closeErr := p.sink.Close(working); err == nil && closeErr != nil {
+		err = &StageError{"write", "", closeErr}
+	}
+	if closeErr := p.source.Close(working); err == nil && closeErr != nil {
+		err = &StageError{"read", "", closeErr}
+	}
+	return err
+}
+
+// afterGrace returns a context that ends Config.Grace after the given one has.
+func (p *Pipeline) afterGrace(reading context.Context) (context.Context, context.CancelFunc) {
+	working, cancel := context.WithCancel(context.WithoutCancel(reading))
+	stop := context.AfterFunc(reading, func() {
+		timer := time.NewTimer(p.config.Grace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-working.Done():
+		}
+	})
+	return working, func() { stop(); cancel() }
+}
+
+// lanes carries all lanes over, a few at a time, and returns the first error.
+func (p *Pipeline) lanes(reading, working context.Context, stopReading context.CancelCauseFunc) error {
+	var (
+		group sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	fail := func(err error) {
+		once.Do(func() { first = err; stopReading(err) })
+	}
+	places := make(chan struct{}, p.config.Lanes)
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-reading.Done():
+		}
+		lane, err := p.source.Next(reading)
+		if errors.Is(err, consumer.ErrEndOfInput) {
+			break
+		}
+		if err != nil {
+			if reading.Err() == nil {
+				fail(&StageError{"read", "", err})
+			}
+			break
+		}
+		group.Go(func() {
+			defer func() { <-places }()
+			if err := p.carry(reading, working, lane); err != nil {
+				fail(err)
+			}
+		})
+	}
+	group.Wait()
+	if first == nil && reading.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(reading))
+	}
+	return first
+}
+
+// carry carries one lane over: a goroutine reads it, this one writes it.
+func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) error {
+	name := lane.Name()
+	defer lane.Close()
+	writer, position, err := p.sink.Open(reading, name)
+	switch {
+	case errors.Is(err, producer.ErrDone):
+		p.count(func(s *Stats) { s.LanesAlreadyDone++ })
+		return nil
+	case err != nil:
+		return &StageError{"write", name, err}
+	}
+	p.count(func(s *Stats) { s.Resumed += position.Record })
+	if position != (job.Position{}) {
+		p.config.Logger.Info("continuing", "lane", name, "record", position.Record)
+	}
+	w := newWindow(p.credits)
+	defer w.discard()
+
+	laneReading, stop := context.WithCancel(reading)
+	var reader sync.WaitGroup
+	reader.Go(func() { w.end(p.read(laneReading, lane, position, w)) })
+	output := &laneWriter{pipeline: p, lane: lane, name: name, writer: writer, window: w}
+	err = output.run(working)
+	stop()
+	reader.Wait()
+	if closeErr := writer.Close(); err == nil && closeErr != nil {
+		err = &StageError{"write", name, closeErr}
+	}
+	return err
+}
+
+// read puts the records of a lane into its window until the lane is complete (nil) or cannot go on.
+func (p *Pipeline) read(ctx context.Context, lane consumer.Lane, position job.Position, w *window) error {
+	if err := lane.Start(ctx, position); err != nil {
+		return &StageError{"read", lane.Name(), err}
+	}
+	for {
+		records, err := p.readSome(ctx, lane)
+		for i := range records {
+			if err := p.admit(ctx, &records[i], w); err != nil {
+				return err
+			}
+		}
+		if isEOF(err) {
+			p.translator.Flush()
+			return nil
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return &StageError{"read", lane.Name(), err}
+		}
+	}
+}
+
+// patience is how long a Read may take before the source counts as idle, and what is queued is no longer held back.
+const patience = 5 * time.Millisecond
+
+func (p *Pipeline) readSome(ctx context.Context, lane consumer.Lane) ([]job.Record, error) {
+	start := time.Now()
+	idle := time.AfterFunc(patience, p.translator.Flush)
+	records, err := lane.Read(ctx)
+	idle.Stop()
+	p.count(func(s *Stats) { s.Read += time.Since(start) })
+	return records, err
+}
+
+const (
+	expansion   = 4   // bytes in flight for each byte of a record: pieces, states, output
+	fixedCredit = 512 // and for each record
+)
+
+// admit takes credits for a record and hands it to the translator, waiting for credits if there are none left.
+func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) error {
+	credit := min(p.config.Memory, expansion*int64(record.Size)+fixedCredit)
+	if !p.credits.TryAcquire(credit) {
+		p.translator.Flush() // what is queued holds the credits, so it must not wait for more
+		if err := p.credits.Acquire(ctx, credit); err != nil {
+			return err
+		}
+	}
+	slot := w.add(record, credit)
+	switch {
+	case record.Err != nil:
+		w.complete(slot, job.Result{Flags: job.Unreadable, Err: record.Err})
+	case record.Text == "":
+		w.complete(slot, job.Result{})
+	default:
+		slot.translated = true
+		p.translator.Submit(job.Segment{Text: record.Text, Done: func(result job.Result) { w.complete(slot, result) }})
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/sluice-mt/sluice/internal/job"
+)
+
+// A slot is a record's place in its lane's window.
+type slot struct {
+	record     job.Record
+	result     job.Result
+	credit     int64
+	translated bool
+	done       bool
+}
+
+// A window holds the records of a lane that are in flight, in order. They are added at one end, completed in any
+// order, and taken at the other end once they are complete.
+//
+// One goroutine adds, one takes, any number complete. Its lock is never held while anything else is called, because a
+// translator may complete a slot from within Submit.
+type window struct {
+	credits *semaphore.Weighted
+	ready   chan struct{} // holds a token when the head may be complete, or the lane may have ended
+
+	mutex sync.Mutex
+	slots []*slot // from head on
+	head  int
+	ended bool
+	err   error // why no more records come; nil at the end of the lane
+}
+
+func newWindow(credits *semaphore.Weighted) *window {
+	return &window{credits: credits, ready: make(chan struct{}, 1)}
+}
+
+// add puts a record at the end of the window.
+func (w *window) add(record *job.Record, credit int64) *slot {
+	s := &slot{record: *record, credit: credit}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.head > 1024 && 2*w.head > len(w.slots) {
+		n := copy(w.slots, w.slots[w.head:])
+		clear(w.slots[n:])
+		w.slots, w.head = w.slots[:n], 0
+	}
+	w.slots = append(w.slots, s)
+	return s
+}
+
+// complete stores the result of a slot. It never blocks.
+func (w *window) complete(s *slot, result job.Result) {
+	if result.Err != nil && result.Flags&job.Unreadable == 0 {
+		result.Flags |= job.Failed
+	}
+	result.Flags |= s.record.Flags
+	w.mutex.Lock()
+	s.result, s.done = result, true
+	isHead := w.head < len(w.slots) && w.slots[w.head] == s
+	w.mutex.Unlock()
+	if isHead {
+		w.signal()
+	}
+}
+
+// end says that no more records come, and why.
+func (w *window) end(err error) {
+	w.mutex.Lock()
+	w.ended, w.err = true, err
+	w.mutex.Unlock()
+	w.signal()
+}
+
+func (w *window) signal() {
+	select {
+	case w.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take appends the completed slots at the head to run, limit of them at most. more says whether another take would
+// give some. ended is true when the lane has no more records and the window is empty now; err is then why.
+func (w *window) take(run []*slot, limit int) (_ []*slot, more, ended bool, err error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for len(run) < limit && w.head < len(w.slots) && w.slots[w.head].done {
+		run = append(run, w.slots[w.head])
+		w.slots[w.head] = nil
+		w.head++
+	}
+	if w.head == len(w.slots) {
+		w.slots, w.head = w.slots[:0], 0
+		return run, false, w.ended, w.err
+	}
+	return run, w.slots[w.head].done, false, nil
+}
+
+// release gives the credits of a run back.
+func (w *window) release(run []*slot) {
+	for _, s := range run {
+		w.credits.Release(s.credit)
+	}
+}
+
+// discard gives back the credits of everything that is left.
+func (w *window) discard() {
+	w.mutex.Lock()
+	rest := w.slots[w.head:]
+	w.slots, w.head = nil, 0
+	w.mutex.Unlock()
+	w.release(rest)
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
