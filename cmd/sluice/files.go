@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/sluice-mt/sluice/internal/compress"
@@ -111,14 +111,11 @@ func eachLine(path string, f func(line string) error) (err error) {
 
 // writeFile writes a file, compressed as its name says, so that it appears under its name when it is complete.
 func writeFile(path string, write func(io.Writer) error) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	temporary, err := os.OpenFile(fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return outputError{err}
 	}
 	err = writeCompressed(temporary, compress.BySuffix(path), write)
-	if err == nil {
-		err = temporary.Chmod(0o644)
-	}
 	if err == nil {
 		err = temporary.Sync()
 	}

@@ -21,9 +21,9 @@ const (
 	calibrationLengthFactor = 3   // target tokens for each source token, at most
 )
 
-// calibrate translates a text with the model in float32, greedily and a sentence at a time, as Marian's calibration does,
-// and returns an alpha for every product: 127/(mean + 1.1·deviation) of the largest magnitudes that met its weight, one for
-// each time the product was computed.
+// calibrate translates a text with the model in float32, greedily, as Marian's calibration does, and returns an alpha for
+// every product: 127/(mean + 1.1·deviation) of the largest magnitudes that met its weight, one for each time the product was
+// computed. That is once for a batch in the encoder and once for each step of a batch in the decoder.
 func calibrate(ctx context.Context, file *marian.File, textPath string, batch int,
 	vocabularies [2]string) (map[string]float32, error) {
 	loaded, err := model.Load(file, nil)
