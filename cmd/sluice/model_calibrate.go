@@ -17,6 +17,7 @@ import (
 
 const (
 	defaultCalibrationBatch = 64
+	maxCalibrationBatch     = 1024
 	calibrationLength       = 256 // pieces of a sentence that are used
 	calibrationLengthFactor = 3   // target tokens for each source token, at most
 )

@@ -109,6 +109,8 @@ func (f *convertFlags) checkCombination(s storage) error {
 		return usageErrorf("--calibrate is for --type int8")
 	case s.family == marian.Mainline:
 		return usageErrorf("--calibrate: mainline Marian has no alphas: leave it out, or give --family browsermt")
+	case f.batch < 1 || f.batch > maxCalibrationBatch:
+		return usageErrorf("--calibrate-batch %d: want 1 to %d sentences", f.batch, maxCalibrationBatch)
 	case len(f.vocabs) > 2:
 		return usageErrorf("--vocab was given %d times: once for a shared vocabulary, twice for source and target", len(f.vocabs))
 	}
