@@ -65,6 +65,9 @@ func prepareArguments(root *cobra.Command, arguments []string) []string {
 	if err != nil || command == root {
 		return arguments
 	}
+	if parent := command.Parent(); parent != nil && parent.Name() == "score" {
+		return sacrebleuArguments(arguments, command.Flags())
+	}
 	if command.Flags().Lookup("vocabs") == nil {
 		return arguments
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,13 +142,4 @@ func resolvePath(folder, path string) string {
 		return path
 	}
 	return filepath.Join(folder, path)
-}
-
-// fileExists says whether there is something at the path that can be looked at.
-func fileExists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

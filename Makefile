@@ -1,0 +1,33 @@
+# sluice. `make demo` shows it at work, `make test` runs everything; both do their own set-up.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+.PHONY: build demo test lint fuzz generate bench notices clean
+
+build: ## the program, in bin/
+	@go build -trimpath -o bin/sluice ./cmd/sluice
+
+demo: build ## translate a few lines with the model in the repository
+	@scripts/demo.sh
+
+test: ## all tests and checks; says at the end what could not be run
+	@scripts/test.sh
+
+lint: ## the linters alone
+	@scripts/lint.sh
+
+fuzz: ## every fuzz target for a minute (FUZZTIME=5s for less)
+	@scripts/fuzz.sh "$${FUZZTIME:-60s}"
+
+generate: ## the assembly from its generators
+	@go generate ./kernels/...
+
+bench: build ## words a second on one core and on all, with a text of your own: make bench TEXT=corpus.en
+	@bin/sluice bench -m models/ende-tiny -i "$(TEXT)" --cpu-threads 1
+	@bin/sluice bench -m models/ende-tiny -i "$(TEXT)"
+
+notices: ## THIRD_PARTY_NOTICES from the licences of what is built in
+	@go run ./scripts/notices > THIRD_PARTY_NOTICES
+
+clean:
+	@rm -rf bin .cache

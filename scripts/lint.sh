@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# gofmt, vet, staticcheck, golangci-lint, govulncheck and shellcheck. Tools are built from the module proxy into .cache/bin, in
+# pinned versions. Prints "missing: …" for what could not run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/.cache/bin
+tool() { # NAME PACKAGE@VERSION
+	local stamp=$bin/$1.version
+	if [ ! -x "$bin/$1" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$2" ]; then
+		mkdir -p "$bin"
+		(cd "$bin" && GOBIN=$bin GOFLAGS='' go install "$2")
+		echo "$2" >"$stamp"
+	fi
+}
+
+unformatted=$(git ls-files '*.go' | xargs gofmt -l)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted by gofmt:\n%s\n' "$unformatted"
+	exit 1
+fi
+go vet ./...
+go vet -C kernels/_asm ./...
+tool staticcheck honnef.co/go/tools/cmd/staticcheck@v0.8.2
+"$bin/staticcheck" ./...
+tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+"$bin/golangci-lint" run ./...
+tool govulncheck golang.org/x/vuln/cmd/govulncheck@v1.9.0
+if ! "$bin/govulncheck" ./... >"${TMPDIR:-/tmp}/sluice-vulncheck.log" 2>&1; then
+	if grep -qE 'dial tcp|no such host|connection refused|Forbidden|HTTP GET|proxyconnect|fetching vulnerabilities' "${TMPDIR:-/tmp}/sluice-vulncheck.log"; then
+		echo "missing: govulncheck (its database cannot be reached from here)"
+	else
+		cat "${TMPDIR:-/tmp}/sluice-vulncheck.log"
+		exit 1
+	fi
+fi
+if command -v shellcheck >/dev/null; then
+	shellcheck .ci/run scripts/*.sh
+else
+	echo "missing: shellcheck"
+fi
+go run ./scripts/notices | diff -q - THIRD_PARTY_NOTICES >/dev/null || {
+	echo "THIRD_PARTY_NOTICES is out of date: run make notices"
+	exit 1
+}
+echo "linters passed"

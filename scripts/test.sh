@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change goes in. Says at the end what could not be run, and why.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CGO_ENABLED="${CGO_ENABLED:-1}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+missing=()
+step() { printf '\n== %s\n' "$*"; }
+
+command -v go >/dev/null || {
+	echo "Go is needed: see https://go.dev/dl"
+	exit 1
+}
+
+step "format, vet, linters"
+scripts/lint.sh | tee "$log"
+while read -r line; do missing+=("$line"); done < <(sed -n 's/^missing: //p' "$log")
+
+step "tests"
+go test -timeout 20m ./... 2>&1 | grep -v 'no test files' | tee "$log"
+
+step "race detector on what is concurrent"
+if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
+	go test -race -short -timeout 20m ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./consumer/... ./producer/... ./internal/compress ./internal/job
+else
+	missing+=("the race detector (it needs a C compiler)")
+fi
+
+step "kernels: assembly as generated, every implementation, no assembly"
+go test -C kernels/_asm ./...
+for implementation in generic avx2; do SLUICE_CPU=$implementation go test -short ./kernels/...; done
+go test -short -tags purego ./kernels/...
+
+step "other systems"
+for target in linux/arm64 darwin/arm64 windows/amd64; do
+	GOOS=${target%/*} GOARCH=${target#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
+	GOOS=${target%/*} GOARCH=${target#*/} CGO_ENABLED=0 go vet ./...
+done
+
+step "fuzz targets, briefly"
+scripts/fuzz.sh "${FUZZTIME:-2s}"
+
+[ -d ../shared ] || missing+=("tests against recorded translations and corpora (no ../shared beside the checkout)")
+for program in spm_encode spm_decode spm_train sacrebleu bzip2 xz zstd; do
+	command -v "$program" >/dev/null || missing+=("comparisons with $program (not installed)")
+done
+printf '\n'
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "Passed. Could not be run here:"
+	printf '  %s\n' "${missing[@]}"
+else
+	echo "Passed, and nothing was left out."
+fi
