@@ -187,16 +187,15 @@ func (e *Engine) searchPrecisely(u *unit) {
 	}
 	decoder.Encode([]*search.Sentence{&u.sentence})
 	decoder.Start(&u.sentence)
-	for {
-		for _, result := range decoder.Step() {
-			if result.Flags&search.NonFinite != 0 {
-				u.fail(errNonFinite)
-				return
-			}
-			u.deliver(e.config.Text.result(&result))
-			return
-		}
+	results := decoder.Step()
+	for len(results) == 0 {
+		results = decoder.Step()
 	}
+	if results[0].Flags&search.NonFinite != 0 {
+		u.fail(errNonFinite)
+		return
+	}
+	u.deliver(e.config.Text.result(&results[0]))
 }
 
 // preciseDecoder loads the float32 models the first time they are needed.

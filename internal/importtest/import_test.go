@@ -1,0 +1,167 @@
+// Package importtest holds the table of who may import whom. Imports only point down: a reader of one package need not
+// know what is built on top of it.
+package importtest
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/internal/sharedtest"
+)
+
+const modulePath = "github.com/sluice-mt/sluice/"
+
+// table lists for each package the packages of ours that it may import. A new package needs a line, and a new arrow a
+// reason to be here. Do not add arrows just to make the test pass.
+const table = `
+	internal/binread:
+	internal/compress:
+	internal/cpu:
+	internal/cpu/cputest: internal/cpu
+	internal/importtest:
+	internal/job:
+	internal/nbest: internal/job
+	internal/obs:
+	internal/recordio: internal/job
+	internal/score:
+	internal/sharedtest:
+
+	kernels: internal/cpu
+
+	translator/batch:
+	translator/bundle:
+	translator/marian: internal/binread
+	translator/model: translator/marian
+	translator/paritytest:
+	translator/search:
+	translator/shortlist: internal/binread internal/compress
+	translator/split:
+	translator/vocab:
+	translator/cpumodel: kernels translator/marian translator/model translator/search
+	translator: internal/job translator/batch translator/search translator/shortlist translator/split translator/vocab
+
+	consumer: internal/job
+	consumer/contract: consumer internal/job
+	consumer/file: consumer internal/compress internal/job internal/recordio
+	producer: internal/job
+	producer/contract: producer internal/job
+	producer/file: producer internal/compress internal/job
+
+	pipeline: consumer producer internal/job
+
+	cmd/sluice: *
+	scripts/notices:
+`
+
+// vague are package names that say nothing about what is inside.
+var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared"}
+
+type goPackage struct {
+	ImportPath, Dir, Name string
+	GoFiles, Imports      []string
+	TestImports           []string
+}
+
+// packages lists the packages of the module, on Linux and on Windows.
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	var all []goPackage
+	for _, system := range []string{"linux", "windows"} {
+		command := exec.Command("go", "list", "-json=ImportPath,Dir,Name,GoFiles,Imports,TestImports", "./...")
+		command.Dir = sharedtest.Root()
+		command.Env = append(command.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+		output, err := command.Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		decoder := json.NewDecoder(strings.NewReader(string(output)))
+		for {
+			var p goPackage
+			err := decoder.Decode(&p)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func parseTable(t *testing.T) map[string][]string {
+	t.Helper()
+	allowed := map[string][]string{}
+	for line := range strings.Lines(table) {
+		name, imports, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok {
+			continue
+		}
+		for _, target := range strings.Fields(imports) {
+			if _, above := allowed[target]; !above && target != "*" {
+				t.Errorf("the table lets %s import %s, which does not stand above it: imports point down", name, target)
+			}
+		}
+		allowed[name] = strings.Fields(imports)
+	}
+	return allowed
+}
+
+func TestImportsPointDown(t *testing.T) {
+	allowed := parseTable(t)
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, modulePath)
+		targets, known := allowed[name]
+		if !known {
+			t.Errorf("package %s is not in the table", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			target, ours := strings.CutPrefix(imported, modulePath)
+			if ours && !slices.Contains(targets, target) && !slices.Contains(targets, "*") {
+				t.Errorf("%s imports %s, which the table does not allow", name, target)
+			}
+		}
+		for _, imported := range p.TestImports {
+			if strings.HasPrefix(imported, modulePath+"cmd/") {
+				t.Errorf("the tests of %s import a command", name)
+			}
+		}
+	}
+}
+
+func TestNamesSaySomething(t *testing.T) {
+	for _, p := range packages(t) {
+		if slices.Contains(vague, path.Base(p.ImportPath)) {
+			t.Errorf("package %s: the name does not say what it is for", p.ImportPath)
+		}
+	}
+}
+
+// Registration by init hides what a program consists of.
+func TestNoInit(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, declaration := range file.Decls {
+				if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+					t.Errorf("%s/%s has a func init", p.ImportPath, name)
+				}
+			}
+		}
+	}
+}
