@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"sync"
@@ -221,7 +222,11 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) e
 
 	laneReading, stop := context.WithCancel(reading)
 	var reader sync.WaitGroup
-	reader.Go(func() { w.end(p.read(laneReading, lane, position, w)) })
+	reader.Go(func() {
+		err := p.read(laneReading, lane, position, w)
+		p.translator.Flush() // however the lane ended, its last records must not wait for others
+		w.end(err)
+	})
 	output := &laneWriter{pipeline: p, lane: lane, name: name, writer: writer, window: w}
 	err = output.run(working)
 	stop()
@@ -244,8 +249,7 @@ func (p *Pipeline) read(ctx context.Context, lane consumer.Lane, position job.Po
 				return err
 			}
 		}
-		if isEOF(err) {
-			p.translator.Flush()
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"errors"
-	"io"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -115,5 +113,3 @@ func (w *window) discard() {
 	w.mutex.Unlock()
 	w.release(rest)
 }
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
