@@ -192,13 +192,16 @@ func TestSlowSourceIsFlushed(t *testing.T) {
 func TestLostLane(t *testing.T) {
 	source := &lostSource{memorySource{lanes: 1, records: 100, batch: 10}}
 	sink := newMemorySink()
-	err := New(Config{CommitEvery: time.Hour}, source, sink, newShuffler(10)).Run(context.Background())
+	shuffle := newShuffler(1000)
+	shuffle.delay = 50 * time.Millisecond // nothing is complete before the lane is lost
+	err := New(Config{CommitEvery: time.Nanosecond}, source, sink, shuffle).Run(context.Background())
 	if !errors.Is(err, consumer.ErrLaneLost) {
 		t.Fatalf("Run: %v", err)
 	}
 	if n := checkPrefix(t, sink); n != 0 {
 		t.Errorf("%d records were committed after the lane was lost", n)
 	}
+	time.Sleep(2 * shuffle.delay) // for the translator's last timers
 }
 
 type lostSource struct{ memorySource }
@@ -218,6 +221,48 @@ func (l *lostLane) Read(ctx context.Context) ([]job.Record, error) {
 		return nil, consumer.ErrLaneLost
 	}
 	return l.memoryLane.Read(ctx)
+}
+
+// The source hears of everything that is durable, the last records of a lane included; lanes that are done are passed over.
+func TestSourceHearsOfCommits(t *testing.T) {
+	sink := newMemorySink()
+	for run := range 2 {
+		source := &memorySource{lanes: 3, records: 25}
+		p := New(Config{}, source, sink, newShuffler(10))
+		if err := p.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if run == 1 {
+			if n := p.Stats().LanesAlreadyDone; n != 3 {
+				t.Errorf("%d lanes of 3 were passed over", n)
+			}
+			continue
+		}
+		for lane, record := range source.committed {
+			if record != 25 {
+				t.Errorf("%s: the source was told of %d records of 25", lane, record)
+			}
+		}
+		if len(source.committed) != 3 {
+			t.Errorf("the source was told of %d lanes of 3", len(source.committed))
+		}
+	}
+}
+
+// A context that ends at any moment is an interruption, with a correct beginning behind it, and never a hang.
+func TestInterruptAtAnyMoment(t *testing.T) {
+	for i := range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*i)*100*time.Microsecond)
+			defer cancel()
+			source, sink, shuffle := &memorySource{lanes: 5, records: 100, pause: time.Millisecond}, newMemorySink(), newShuffler(20)
+			shuffle.delay = 3 * time.Millisecond
+			err := New(Config{Grace: time.Second, Lanes: 2, CommitEvery: 5 * time.Millisecond}, source, sink, shuffle).Run(ctx)
+			if n := checkPrefix(t, sink); err == nil && n != 500 || err != nil && !errors.Is(err, ErrInterrupted) {
+				t.Errorf("after %d records: %v", n, err)
+			}
+		})
+	}
 }
 
 // Memory does not grow with the number of records. SLUICE_HEAVY=1 makes it ten million.

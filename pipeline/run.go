@@ -131,10 +131,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer stopWorking()
 
 	if err := p.source.Connect(reading); err != nil {
-		return &StageError{"read", "", err}
+		return interruptedOr(reading, &StageError{"read", "", err})
 	}
 	if err := p.sink.Connect(reading); err != nil {
-		return errors.Join(&StageError{"write", "", err}, p.source.Close(working))
+		return errors.Join(interruptedOr(reading, &StageError{"write", "", err}), p.source.Close(working))
 	}
 	err := p.lanes(reading, working, stopReading)
 	if closeErr := p.sink.Close(working); err == nil && closeErr != nil {
@@ -142,6 +142,15 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	if closeErr := p.source.Close(working); err == nil && closeErr != nil {
 		err = &StageError{"read", "", closeErr}
+	}
+	return err
+}
+
+// interruptedOr returns ErrInterrupted for an error that only says that the context has ended, and other errors as they
+// are.
+func interruptedOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(ctx))
 	}
 	return err
 }
@@ -169,20 +178,15 @@ func (p *Pipeline) lanes(reading, working context.Context, stopReading context.C
 		first error
 	)
 	fail := func(err error) {
-		once.Do(func() { first = err; stopReading(err) })
+		if !errors.Is(interruptedOr(reading, err), ErrInterrupted) {
+			once.Do(func() { first = err; stopReading(err) })
+		}
 	}
 	places := make(chan struct{}, p.config.Lanes)
 	for {
-		select {
-		case places <- struct{}{}:
-		case <-reading.Done():
-		}
-		lane, err := p.source.Next(reading)
-		if errors.Is(err, consumer.ErrEndOfInput) {
-			break
-		}
+		lane, err := p.nextLane(reading, places)
 		if err != nil {
-			if reading.Err() == nil {
+			if !errors.Is(err, consumer.ErrEndOfInput) {
 				fail(&StageError{"read", "", err})
 			}
 			break
@@ -201,10 +205,24 @@ func (p *Pipeline) lanes(reading, working context.Context, stopReading context.C
 	return first
 }
 
+// nextLane waits for a place and takes it for the source's next lane.
+func (p *Pipeline) nextLane(ctx context.Context, places chan struct{}) (consumer.Lane, error) {
+	select {
+	case places <- struct{}{}:
+		return p.source.Next(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // carry carries one lane over: a goroutine reads it, this one writes it.
-func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) error {
+func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (err error) {
 	name := lane.Name()
-	defer lane.Close()
+	defer func() {
+		if closeErr := lane.Close(); err == nil && closeErr != nil {
+			err = &StageError{"read", name, closeErr}
+		}
+	}()
 	writer, position, err := p.sink.Open(reading, name)
 	switch {
 	case errors.Is(err, producer.ErrDone):
@@ -227,7 +245,7 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) e
 		p.translator.Flush() // however the lane ended, its last records must not wait for others
 		w.end(err)
 	})
-	output := &laneWriter{pipeline: p, lane: lane, name: name, writer: writer, window: w}
+	output := &laneWriter{pipeline: p, lane: lane, name: name, writer: writer, window: w, position: position}
 	err = output.run(working)
 	stop()
 	reader.Wait()

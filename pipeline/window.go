@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"errors"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/sluice-mt/sluice/consumer"
 	"github.com/sluice-mt/sluice/internal/job"
 )
 
@@ -66,8 +68,11 @@ func (w *window) complete(s *slot, result job.Result) {
 	}
 }
 
-// end says that no more records come, and why.
+// end says that no more records come, and why. Those of a lost lane are dropped.
 func (w *window) end(err error) {
+	if errors.Is(err, consumer.ErrLaneLost) {
+		w.discard()
+	}
 	w.mutex.Lock()
 	w.ended, w.err = true, err
 	w.mutex.Unlock()

@@ -23,6 +23,7 @@ type laneWriter struct {
 
 	taken       []*slot
 	outputs     []job.Output
+	position    job.Position // after what was written
 	uncommitted bool
 	committed   time.Time // when the last commit was
 }
@@ -89,7 +90,7 @@ func (l *laneWriter) write(ctx context.Context) error {
 	if err := l.writer.Write(ctx, l.outputs); err != nil {
 		return l.failed("write", err)
 	}
-	l.uncommitted = true
+	l.uncommitted, l.position = true, l.taken[len(l.taken)-1].record.End
 	l.pipeline.count(func(s *Stats) {
 		s.Write += time.Since(start)
 		for _, done := range l.taken {
@@ -140,6 +141,9 @@ func (l *laneWriter) finish(ctx context.Context, reason error) error {
 	if reason == nil {
 		start := time.Now()
 		if err := l.writer.Finish(ctx); err != nil {
+			return l.failed("commit", err)
+		}
+		if err := l.lane.Commit(ctx, l.position); err != nil {
 			return l.failed("commit", err)
 		}
 		l.pipeline.count(func(s *Stats) { s.Commit += time.Since(start); s.Lanes++ })
