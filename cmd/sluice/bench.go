@@ -120,7 +120,9 @@ func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]
 		return nil, usageError{err}
 	}
 	defer engine.Close()
-	translateAll(engine, lines[:min(len(lines), 2000)])
+	if err := translateAll(engine, lines[:min(len(lines), 2000)]); err != nil {
+		return nil, err
+	}
 	var runs []benchRun
 	for range b.runs {
 		before := parts.models.count()

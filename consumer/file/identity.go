@@ -50,7 +50,7 @@ func summarise(list []inputIdentity) []inputIdentity {
 	encoder := json.NewEncoder(hash)
 	for i := range list {
 		list[i].Path = ""
-		encoder.Encode(&list[i]) // a hash takes everything
+		_ = encoder.Encode(&list[i]) // a hash takes everything
 	}
 	return []inputIdentity{{Inputs: len(list), Summary: hex.EncodeToString(hash.Sum(nil))}}
 }
@@ -147,7 +147,7 @@ func (in *input) identity(most int, wait bool) (inputIdentity, error) {
 	if err != nil {
 		return inputIdentity{}, err
 	}
-	defer in.release(file)
+	defer func() { _ = in.release(file) }() // it was only read
 	info, err := file.Stat()
 	if err != nil {
 		return inputIdentity{}, err

@@ -81,7 +81,7 @@ func newStream(in *input, done *atomic.Int64, closing *atomic.Bool) (*stream, er
 	}
 	var err error
 	if s.inflate, err = compress.NewReader(s.counted); err != nil {
-		s.close()
+		_ = s.close() // the first error is the one to tell
 		return nil, fmt.Errorf("%s: %w", in.path, err)
 	}
 	s.plain = s.inflate
@@ -109,7 +109,7 @@ func (s *stream) open() error {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		s.close()
+		_ = s.close() // the first error is the one to tell
 	}
 	return err
 }

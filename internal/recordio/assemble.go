@@ -224,7 +224,7 @@ func (w widened) Fields() []parquet.Field { return w.fields }
 
 func (w widened) String() string {
 	var text strings.Builder
-	parquet.PrintSchema(&text, "", w)
+	_ = parquet.PrintSchema(&text, "", w) // a strings.Builder takes everything
 	return text.String()
 }
 

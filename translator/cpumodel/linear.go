@@ -23,13 +23,6 @@ type part struct {
 	multiplier float32 // of the activations; 0 if each row has its own
 }
 
-func (p *part) columns() int {
-	if p.float != nil {
-		return p.float.N
-	}
-	return p.int8.N
-}
-
 // An operand is the input of products. Its quantised form is made when a product first needs it, and shared by those that
 // follow.
 type operand struct {

@@ -150,11 +150,6 @@ func (a *Architecture) targetEmbedding() string {
 // tiedOutput says whether the output layer multiplies with the target embeddings.
 func (a *Architecture) tiedOutput() bool { return a.TiedEmbeddings || a.TiedEmbeddingsAll }
 
-// sharedVocabulary says whether source and target embeddings are one matrix.
-func (a *Architecture) sharedVocabulary() bool {
-	return a.HasEncoder() && a.sourceEmbedding() == a.targetEmbedding()
-}
-
 // geluOf returns what "gelu" meant to the Marian of that version. Mainline computed the sigmoid approximation up to 1.12.0,
 // and browsermt, which numbers its versions 1.9, still does.
 func geluOf(version string) Activation {

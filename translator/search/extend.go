@@ -7,7 +7,7 @@ var negativeInfinity = float32(math.Inf(-1))
 // extend chooses how a sentence's live hypotheses go on, and makes it so.
 func (d *Decoder) extend(b *beam) {
 	d.chosen, d.logProbs = d.chosen[:0], d.logProbs[:0]
-	ok := true
+	var ok bool
 	switch {
 	case b.mode == modeForced:
 		ok = d.extendForced(b)

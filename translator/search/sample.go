@@ -10,7 +10,8 @@ func (d *Decoder) extendSamples(b *beam) bool {
 	for i := range b.live {
 		h := &b.live[i]
 		key := stepKey(b.key, b.length, h.number)
-		e, drawn, ok := expansion{row: i, logProbs: len(d.logProbs)}, false, true
+		e := expansion{row: i, logProbs: len(d.logProbs)}
+		var drawn, ok bool
 		if b.mode == modeTop {
 			drawn, ok = d.drawTop(b, i, key, &e)
 		} else {
