@@ -68,6 +68,9 @@ func setDefault[T int | int64 | time.Duration](value *T, otherwise T) {
 
 // Stats count what was written, and where time went. Times are summed over lanes.
 type Stats struct {
+	Admitted         int64 // records that were read by this run
+	Completed        int64 // of them, those whose result is there, written or not
+	CompletedWords   int64 // source words of these
 	Records          int64 // written by this run
 	Translated       int64 // of them, those the translator was asked for
 	Empty            int64 // of them, those without text
@@ -118,6 +121,12 @@ func (p *Pipeline) count(add func(*Stats)) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	add(&p.stats)
+}
+
+// completed counts a record whose result has come.
+func (p *Pipeline) completed(record *job.Record) {
+	words := countWords(record.Text)
+	p.count(func(s *Stats) { s.Completed++; s.CompletedWords += words })
 }
 
 // Run carries everything over. It returns nil when all lanes are complete.
@@ -235,7 +244,7 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 	if position != (job.Position{}) {
 		p.config.Logger.Info("continuing", "lane", name, "record", position.Record)
 	}
-	w := newWindow(p.credits)
+	w := newWindow(p.credits, p.completed)
 	defer w.discard()
 
 	laneReading, stop := context.WithCancel(reading)
@@ -306,6 +315,7 @@ func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) err
 		}
 	}
 	slot := w.add(record, credit)
+	p.count(func(s *Stats) { s.Admitted++ })
 	switch {
 	case record.Err != nil:
 		w.complete(slot, job.Result{Flags: job.Unreadable, Err: record.Err})

@@ -26,7 +26,8 @@ type slot struct {
 // translator may complete a slot from within Submit.
 type window struct {
 	credits *semaphore.Weighted
-	ready   chan struct{} // holds a token when the head may be complete, or the lane may have ended
+	counted func(*job.Record) // is told of every completed record; must not block
+	ready   chan struct{}     // holds a token when the head may be complete, or the lane may have ended
 
 	mutex sync.Mutex
 	slots []*slot // from head on
@@ -35,8 +36,8 @@ type window struct {
 	err   error // why no more records come; nil at the end of the lane
 }
 
-func newWindow(credits *semaphore.Weighted) *window {
-	return &window{credits: credits, ready: make(chan struct{}, 1)}
+func newWindow(credits *semaphore.Weighted, counted func(*job.Record)) *window {
+	return &window{credits: credits, counted: counted, ready: make(chan struct{}, 1)}
 }
 
 // add puts a record at the end of the window.
@@ -59,6 +60,7 @@ func (w *window) complete(s *slot, result job.Result) {
 		result.Flags |= job.Failed
 	}
 	result.Flags |= s.record.Flags
+	w.counted(&s.record)
 	w.mutex.Lock()
 	s.result, s.done = result, true
 	isHead := w.head < len(w.slots) && w.slots[w.head] == s

@@ -13,7 +13,8 @@ Do you want to save the changes before closing?
 TEXT
 echo "bin/sluice translate -m models/ende-tiny < five-lines.en"
 echo
-bin/sluice translate -m models/ende-tiny --quiet <"$source" | paste -d '\n' "$source" - | sed '2~2s/^/    /'
+translations=$(bin/sluice translate -m models/ende-tiny --quiet <"$source")
+paste -d '\n' "$source" <(awk '{ print "    " $0 }' <<<"$translations")
 cat <<'TEXT'
 
 Next:

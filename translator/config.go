@@ -62,7 +62,7 @@ const (
 	defaultSlots           = 64
 	defaultTopUp           = 0.25
 	defaultMiniBatchTokens = 256
-	defaultMaxiBatch       = 4096
+	defaultMaxiBatch       = 2048
 	defaultLatency         = 200 * time.Millisecond
 )
 

@@ -66,7 +66,7 @@ func New(config Config) (*Engine, error) {
 func newPool(b Batching) (*batch.Pool[*unit], error) {
 	return batch.NewPool[*unit](batch.Config{
 		Tokens: b.MiniBatchTokens, Sentences: b.MiniBatchLines, Full: b.MaxiBatch,
-		Linger: b.Latency, MaxOvertaken: 4 * b.MaxiBatch,
+		Linger: b.Latency, MaxOvertaken: b.MaxiBatch,
 	})
 }
 

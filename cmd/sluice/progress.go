@@ -92,17 +92,14 @@ func (p *progress) loop(interval time.Duration, show func()) {
 
 // draw redraws the bar: the share of the input, sentences and words a second, and the remaining time.
 func (p *progress) draw() {
-	done, total := p.meter.Progress()
 	stats := p.pipeline.Stats()
 	elapsed := time.Since(p.t.start)
-	rates := fmt.Sprintf("%s sentences (%s/s, %s words/s)", formatCount(stats.Records),
-		formatCount(perSecond(stats.Records, elapsed)), formatCount(perSecond(stats.SourceWords, elapsed)))
-	if total > 0 {
+	rates := fmt.Sprintf("%s sentences (%s/s, %s words/s)", formatCount(stats.Completed),
+		formatCount(perSecond(stats.Completed, elapsed)), formatCount(perSecond(stats.CompletedWords, elapsed)))
+	if share, ok := p.share(stats); ok {
 		p.bar.ChangeMax64(100)
-		_ = p.bar.Set64(min(99, 100*done/total)) // the end is when everything is written, not when it is read
-		if left, ok := remaining(done, total, elapsed); ok {
-			rates += ", " + left.String() + " left"
-		}
+		_ = p.bar.Set64(min(99, int64(100*share))) // the end is when everything is written
+		rates += ", " + remaining(share, elapsed).String() + " left"
 	}
 	p.bar.Describe(rates)
 }
@@ -112,17 +109,14 @@ func (p *progress) message() func() {
 	last := int64(0)
 	return func() {
 		stats := p.pipeline.Stats()
-		if p.lines > 0 && stats.Records-last < p.lines {
+		if p.lines > 0 && stats.Completed-last < p.lines {
 			return
 		}
-		last = stats.Records
+		last = stats.Completed
 		elapsed := time.Since(p.t.start)
-		attributes := []any{"sentences", stats.Records, "words/s", perSecond(stats.SourceWords, elapsed)}
-		if done, total := p.meter.Progress(); total > 0 {
-			attributes = append(attributes, "percent", round(100*float64(done)/float64(total), 0.1))
-			if left, ok := remaining(done, total, elapsed); ok {
-				attributes = append(attributes, "left", left.String())
-			}
+		attributes := []any{"sentences", stats.Completed, "words/s", perSecond(stats.CompletedWords, elapsed)}
+		if share, ok := p.share(stats); ok {
+			attributes = append(attributes, "percent", round(100*share, 0.1), "left", remaining(share, elapsed).String())
 		}
 		p.t.logger.Info("translating", attributes...)
 	}
@@ -132,13 +126,18 @@ func perSecond(n int64, elapsed time.Duration) int64 {
 	return int64(float64(n) / max(elapsed.Seconds(), 1e-9))
 }
 
-// remaining extrapolates the time that is left.
-func remaining(done, total int64, elapsed time.Duration) (time.Duration, bool) {
-	if done <= 0 || done > total {
+// share is how much of the input is translated: the part that was read, less what is in flight.
+func (p *progress) share(stats pipeline.Stats) (float64, bool) {
+	done, total := p.meter.Progress()
+	if total <= 0 || stats.Completed == 0 {
 		return 0, false
 	}
-	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done))
-	return left.Round(time.Second), true
+	return min(1, float64(done)/float64(total)*float64(stats.Completed)/float64(stats.Admitted)), true
+}
+
+// remaining extrapolates the time that is left.
+func remaining(share float64, elapsed time.Duration) time.Duration {
+	return time.Duration(float64(elapsed) * (1 - share) / max(share, 1e-6)).Round(time.Second)
 }
 
 func round(x, unit float64) float64 { return math.Round(x/unit) * unit }
