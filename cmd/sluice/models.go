@@ -57,7 +57,7 @@ func openModels(paths []string, description []byte) (*ensemble, error) {
 		e.files = append(e.files, file)
 		m, err := model.Load(file, description)
 		if err != nil {
-			return nil, modelError{fmt.Errorf("%s: %w", path, err)}
+			return nil, modelError{err}
 		}
 		e.models = append(e.models, m)
 	}
