@@ -1,6 +1,7 @@
 package cpumodel
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-mt/sluice/kernels"
@@ -113,20 +114,9 @@ func (s *Stepper) contextAttention(l *decoderLayer, rows int, align bool) {
 // align keeps the weights of the first head for row i.
 func (s *Stepper) align(attention *kernels.Attention, i int, query, keys []float32, length int) {
 	first := len(s.attentions)
-	s.attentions = grow2(s.attentions, first+length)
+	s.attentions = slices.Grow(s.attentions, length)[:first+length]
 	attention.Weights(s.attentions[first:], query, keys, length, 0)
 	s.rows[i].attention = run{first, length}
-}
-
-// grow2 returns b with n elements, keeping those there are.
-func grow2(b []float32, n int) []float32 {
-	for len(b) < n {
-		if cap(b) >= n {
-			return b[:n]
-		}
-		b = append(b[:cap(b)], 0)
-	}
-	return b[:n]
 }
 
 // Attention returns the weights of row's attention over the source tokens; nil if the last Step was not asked to align, or

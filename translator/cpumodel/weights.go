@@ -51,7 +51,7 @@ var ErrPrecision = errors.New("unknown precision")
 // Weights is a model packed for one precision. It is read-only and shared by all workers.
 type Weights struct {
 	precision  Precision
-	dim, heads int
+	dim        int
 	vocabulary int
 	hasEncoder bool
 	suppressed []search.Token // ascending
@@ -80,7 +80,7 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 		return nil, fmt.Errorf("%w: %v", ErrPrecision, precision)
 	}
 	w := &Weights{
-		precision: precision, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, hasEncoder: m.HasEncoder(),
+		precision: precision, dim: m.Dim, vocabulary: m.TargetVocabulary, hasEncoder: m.HasEncoder(),
 		alignment: m.AlignmentLayer, autoreg: m.Autoregression,
 	}
 	if err := w.suppress(options.Suppress); err != nil {
