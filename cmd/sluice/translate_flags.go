@@ -192,7 +192,6 @@ var acceptedForMarian = map[string]string{
 	"skip-cost":         "greedy search skips the softmax by itself",
 	"devices":           "this build translates on the CPU",
 	"num-devices":       "this build translates on the CPU",
-	"dump-config":       "",
 	"max-length-break":  "see --max-length",
 	"output-approx-knn": "see --shortlist",
 	"type":              "read from the model",
