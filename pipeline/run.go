@@ -124,9 +124,8 @@ func (p *Pipeline) count(add func(*Stats)) {
 }
 
 // completed counts a record whose result has come.
-func (p *Pipeline) completed(record *job.Record) {
-	words := countWords(record.Text)
-	p.count(func(s *Stats) { s.Completed++; s.CompletedWords += words })
+func (p *Pipeline) completed(done *slot) {
+	p.count(func(s *Stats) { s.Completed++; s.CompletedWords += done.words })
 }
 
 // Run carries everything over. It returns nil when all lanes are complete.
@@ -322,7 +321,7 @@ func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) err
 	case record.Text == "":
 		w.complete(slot, job.Result{})
 	default:
-		slot.translated = true
+		slot.translated, slot.words = true, countWords(record.Text)
 		p.translator.Submit(job.Segment{Text: record.Text, Done: func(result job.Result) { w.complete(slot, result) }})
 	}
 	return nil

@@ -16,6 +16,7 @@ type slot struct {
 	result     job.Result
 	credit     int64
 	translated bool
+	words      int64 // of the text, if it is translated
 	done       bool
 }
 
@@ -26,8 +27,8 @@ type slot struct {
 // translator may complete a slot from within Submit.
 type window struct {
 	credits *semaphore.Weighted
-	counted func(*job.Record) // is told of every completed record; must not block
-	ready   chan struct{}     // holds a token when the head may be complete, or the lane may have ended
+	counted func(*slot)   // is told of every completed record; must not block
+	ready   chan struct{} // holds a token when the head may be complete, or the lane may have ended
 
 	mutex sync.Mutex
 	slots []*slot // from head on
@@ -36,7 +37,7 @@ type window struct {
 	err   error // why no more records come; nil at the end of the lane
 }
 
-func newWindow(credits *semaphore.Weighted, counted func(*job.Record)) *window {
+func newWindow(credits *semaphore.Weighted, counted func(*slot)) *window {
 	return &window{credits: credits, counted: counted, ready: make(chan struct{}, 1)}
 }
 
@@ -60,7 +61,7 @@ func (w *window) complete(s *slot, result job.Result) {
 		result.Flags |= job.Failed
 	}
 	result.Flags |= s.record.Flags
-	w.counted(&s.record)
+	w.counted(s)
 	w.mutex.Lock()
 	s.result, s.done = result, true
 	isHead := w.head < len(w.slots) && w.slots[w.head] == s

@@ -112,7 +112,7 @@ func (s *Stats) add(done *slot) {
 	switch {
 	case done.translated:
 		s.Translated++
-		s.SourceWords += countWords(done.record.Text)
+		s.SourceWords += done.words
 	case done.record.Err == nil:
 		s.Empty++
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"log/slog"
@@ -92,7 +91,7 @@ func (b *benchmark) run(command *cobra.Command) error {
 	}
 	lines, words, err := readLines(b.input)
 	if err != nil {
-		return inputError{err}
+		return err
 	}
 	parts, err := buildEngine(&b.model, &b.search, &b.batch, runtime.GOMAXPROCS(0), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -227,22 +226,13 @@ kernels: %s
 
 // readLines reads a text into memory and counts its words.
 func readLines(path string) (lines []string, words int64, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, 0, err
+	err = eachLine(path, func(line string) error {
+		lines = append(lines, line)
+		words += int64(len(strings.Fields(line)))
+		return nil
+	})
+	if err == nil && len(lines) == 0 {
+		err = inputError{fmt.Errorf("%s holds no lines", path)}
 	}
-	defer file.Close()
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		lines = append(lines, scanner.Text())
-		words += int64(len(strings.Fields(scanner.Text())))
-	}
-	if err := scanner.Err(); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(lines) == 0 {
-		return nil, 0, fmt.Errorf("%s holds no lines", path)
-	}
-	return lines, words, nil
+	return lines, words, err
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -139,15 +137,13 @@ func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error)
 
 // engineParts is what a translating command needs: the settings of the engine and what to release afterwards.
 type engineParts struct {
-	config    translator.Config
-	models    *ensemble
-	shortlist string // its description, for the fingerprint
+	config translator.Config
+	models *ensemble
 }
 
 // buildEngine opens everything that the flags name.
 func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger *slog.Logger) (*engineParts, error) {
-	found, err := m.find()
-	if err != nil {
+	if err := m.find(); err != nil {
 		return nil, err
 	}
 	models, err := openModels(m.models, m.description())
@@ -158,10 +154,9 @@ func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger
 	if parts.config.Search, err = s.options(); err != nil {
 		return nil, err
 	}
-	if parts.config.Text, err = openText(m, s, models, &found); err != nil {
+	if parts.config.Text, err = openText(m, s, models); err != nil {
 		return nil, err
 	}
-	parts.shortlist = strings.Join(m.shortlist, " ")
 	if !s.allowSpecial {
 		models.suppress = parts.config.Text.Target.Suppressed()
 	}
@@ -190,13 +185,13 @@ func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger
 }
 
 // find fills in what the flags leave open from the files beside the model.
-func (f *modelFlags) find() (bundle.Bundle, error) {
+func (f *modelFlags) find() error {
 	if len(f.models) == 0 {
-		return bundle.Bundle{}, usageErrorf("no model: name one with -m FILE or -m FOLDER, or a configuration with -c FILE")
+		return usageErrorf("no model: name one with -m FILE or -m FOLDER, or a configuration with -c FILE")
 	}
 	found, err := bundle.Find(f.models[0])
 	if err != nil {
-		return found, modelError{err}
+		return modelError{err}
 	}
 	if found.Model != "" {
 		f.models[0] = found.Model
@@ -209,14 +204,14 @@ func (f *modelFlags) find() (bundle.Bundle, error) {
 	}
 	switch len(f.vocabs) {
 	case 0:
-		return found, modelError{fmt.Errorf("no vocabulary lies beside %s: name source and target with -v", f.models[0])}
+		return modelError{fmt.Errorf("no vocabulary lies beside %s: name source and target with -v", f.models[0])}
 	case 1:
 		f.vocabs = append(f.vocabs, f.vocabs[0])
 	case 2:
 	default:
-		return found, usageErrorf("-v takes the source and the target vocabulary, but names %d files", len(f.vocabs))
+		return usageErrorf("-v takes the source and the target vocabulary, but names %d files", len(f.vocabs))
 	}
-	return found, nil
+	return nil
 }
 
 // description is the configuration file as a description of the architecture, if the model's own is to be ignored.
@@ -250,7 +245,7 @@ func (f *modelFlags) modelWeights() ([]float32, error) {
 }
 
 // openText opens vocabularies and shortlist.
-func openText(m *modelFlags, s *searchFlags, models *ensemble, _ *bundle.Bundle) (translator.Text, error) {
+func openText(m *modelFlags, s *searchFlags, models *ensemble) (translator.Text, error) {
 	text := translator.Text{
 		RightLeft: models.models[0].RightLeft, Pieces: s.noSPMEncode, KeepPieces: s.noSPMDecode || s.wordScores,
 		MaxLength: s.maxLength, Crop: s.maxLengthCrop,
@@ -397,7 +392,7 @@ func (p *engineParts) fingerprint() (string, error) {
 	text := &p.config.Text
 	fmt.Fprintln(h, "vocabularies", text.Source.Fingerprint(), text.Target.Fingerprint())
 	if text.Shortlist != nil {
-		if _, err := text.Shortlist.WriteTo(struct{ io.Writer }{h}); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := text.Shortlist.WriteTo(h); err != nil {
 			return "", err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/translator/shortlist"
 )
 
@@ -211,8 +212,5 @@ func (f *buildFlags) unequal(sources, targets *lineReader) error {
 
 // isBinaryName tells whether a file name asks for the binary form.
 func isBinaryName(name string) bool {
-	for _, suffix := range []string{".gz", ".zst", ".bz2", ".xz"} {
-		name = strings.TrimSuffix(name, suffix)
-	}
-	return strings.HasSuffix(name, ".bin")
+	return strings.HasSuffix(strings.TrimSuffix(name, compress.BySuffix(name).Suffix()), ".bin")
 }

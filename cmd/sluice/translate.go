@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	filesource "github.com/sluice-mt/sluice/consumer/file"
+	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/obs"
 	"github.com/sluice-mt/sluice/internal/recordio"
@@ -293,10 +294,7 @@ func formatByName(inputs []string) string {
 	if len(inputs) == 0 {
 		return "text"
 	}
-	name := inputs[0]
-	for _, suffix := range []string{".gz", ".zst", ".xz", ".bz2"} {
-		name = strings.TrimSuffix(name, suffix)
-	}
+	name := strings.TrimSuffix(inputs[0], compress.BySuffix(inputs[0]).Suffix())
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".tsv":
 		return "tsv"
@@ -314,12 +312,7 @@ func (f *outputFlags) pathFor(source *filesource.Source, lane string) (string, e
 	if err != nil {
 		return "", err
 	}
-	compression := ""
-	for _, suffix := range []string{".gz", ".zst", ".xz", ".bz2"} {
-		if strings.HasSuffix(relative, suffix) {
-			compression = suffix
-		}
-	}
+	compression := compress.BySuffix(relative).Suffix()
 	return filepath.Join(f.outputDir, strings.TrimSuffix(relative, compression)+f.suffix+compression), nil
 }
 

@@ -29,7 +29,7 @@ func (f *modelFlags) group() flagGroup {
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "source and target vocabulary `FILES` (.spm, .yml, .json, text); found beside the model if left out")
 	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
 	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
-	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int16, int8")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int8")
 	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian (float32, int16, int8…)")
 	s.BoolVar(&f.ignoreModelConfig, "ignore-model-config", false, "take the architecture from the configuration, not from the model file")
 	return g

@@ -74,7 +74,7 @@ func fromNames(folder string, names []string) Bundle {
 	var b Bundle
 	full := func(name string) string { return filepath.Join(folder, name) }
 	for _, name := range names {
-		plain := strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+		plain := uncompressed(name)
 		switch {
 		case plain == "decoder.yml" || plain == "config.decoder.yml":
 			b.Config = full(name)
@@ -104,11 +104,16 @@ func isModel(name string) bool {
 
 func isVocabulary(name string) bool { return hasAnySuffix(name, ".spm", ".yml", ".yaml", ".json") }
 
+// uncompressed is a file's name without the ending of the compressions that models come in.
+func uncompressed(name string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+}
+
 // pick lists the names, compressed or not, whose plain form is wanted.
 func pick(names []string, wanted func(string) bool) []string {
 	var out []string
 	for _, name := range names {
-		if wanted(strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")) {
+		if wanted(uncompressed(name)) {
 			out = append(out, name)
 		}
 	}
