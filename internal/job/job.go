@@ -5,7 +5,10 @@
 // without gaps, and their outputs leave in that order.
 package job
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // A Position says where a lane continues. It is stored in checkpoints and commits, so its fields only grow.
 // The zero Position is the beginning of the lane.
@@ -17,13 +20,30 @@ type Position struct {
 
 // A Record is one unit of input: a line, a row, a message.
 type Record struct {
-	Seq   int64    // number within the lane, from 0, without gaps
-	Text  string   // what is to be translated; valid UTF-8
-	Carry any      // what the record's format needs to write it back; opaque to everyone else
-	Size  int      // bytes of input the record stands for, counted against the memory budget
-	End   Position // where the lane continues after this record
-	Flags Flags    // what was wrong with it already when it was read
-	Err   error    // why it cannot be translated; it still gets its place in the output
+	Seq      int64    // number within the lane, from 0, without gaps
+	Text     string   // what is to be translated; valid UTF-8
+	Prefix   string   // the translation is forced to begin with this text; "" for none
+	Carry    any      // what the record's format needs to write it back; opaque to everyone else
+	Message  *Message // what a broker keeps beside the value; nil where there is no broker
+	Original []byte   // the record as it was read, for dead letters; nil means that Text is all there was
+	Size     int      // bytes of input the record stands for, counted against the memory budget
+	End      Position // where the lane continues after this record
+	Flags    Flags    // what was wrong with it already when it was read
+	Err      error    // why it cannot be translated; it still gets its place in the output
+}
+
+// A Message is what a broker keeps beside a record's value. It is carried over to the output.
+type Message struct {
+	Key       []byte // nil is no key, which is not the same as an empty one
+	Headers   []Header
+	Time      time.Time
+	Tombstone bool // there is no value; the output has none either
+}
+
+// A Header is a named value of a Message. Names may repeat.
+type Header struct {
+	Key   string
+	Value []byte
 }
 
 // A Segment is a text on its way through the engine.
