@@ -152,6 +152,22 @@ func TestInterruptFinishesWhatIsInFlight(t *testing.T) {
 	})
 }
 
+// Whoever interrupts a job whose last record has been read already gets it complete, and is told so.
+func TestInterruptAfterTheLastRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		sink, shuffle := newMemorySink(), newShuffler(10)
+		shuffle.delay = 3 * time.Second
+		if err := New(Config{Grace: time.Minute}, &memorySource{lanes: 2, records: 100}, sink, shuffle).Run(ctx); err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+		if n := checkPrefix(t, sink); n != 200 || !sink.finished["lane1"] || !sink.finished["lane2"] {
+			t.Errorf("%d records of 200 are durable", n)
+		}
+	})
+}
+
 // A translator that does not come back does not keep the process from ending: after the grace period it is left alone.
 func TestGraceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -181,14 +182,17 @@ func (p *Pipeline) afterGrace(reading context.Context) (context.Context, context
 // lanes carries all lanes over, a few at a time, and returns the first error.
 func (p *Pipeline) lanes(reading, working context.Context, stopReading context.CancelCauseFunc) error {
 	var (
-		group sync.WaitGroup
-		once  sync.Once
-		first error
+		group      sync.WaitGroup
+		once       sync.Once
+		first      error
+		incomplete atomic.Bool // a lane was left before its end, or not begun
 	)
 	fail := func(err error) {
-		if !errors.Is(interruptedOr(reading, err), ErrInterrupted) {
-			once.Do(func() { first = err; stopReading(err) })
+		if errors.Is(interruptedOr(reading, err), ErrInterrupted) {
+			incomplete.Store(true)
+			return
 		}
+		once.Do(func() { first = err; stopReading(err) })
 	}
 	places := make(chan struct{}, p.config.Lanes)
 	for {
@@ -207,7 +211,7 @@ func (p *Pipeline) lanes(reading, working context.Context, stopReading context.C
 		})
 	}
 	group.Wait()
-	if first == nil && reading.Err() != nil {
+	if first == nil && incomplete.Load() {
 		return fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(reading))
 	}
 	return first

@@ -161,7 +161,7 @@ func (l *laneWriter) finish(ctx context.Context, reason error) error {
 	if errors.As(reason, &stage) {
 		return reason
 	}
-	return nil // the context has ended, which Run reports
+	return reason // the context has ended
 }
 
 func (l *laneWriter) failed(stage string, err error) error {

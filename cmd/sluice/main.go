@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -18,7 +16,7 @@ func main() {
 
 // run executes one command line and returns its exit code.
 func run(arguments []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(context.Background(), os.Stderr, os.Exit)
 	defer stop()
 	root := newRootCommand()
 	root.SetArgs(prepareArguments(root, arguments))

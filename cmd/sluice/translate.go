@@ -195,7 +195,7 @@ func (t *translation) madeWith(parts *engineParts, records recordio.Options) (ma
 
 // stream runs the pipeline and reports on it.
 func (t *translation) stream(ctx context.Context, parts *engineParts, source *filesource.Source, sink *filesink.Sink, engine *translator.Engine) error {
-	config := pipeline.Config{Memory: int64(t.batch.memory) << 20, Grace: t.output.grace, Logger: t.logger}
+	config := pipeline.Config{Memory: int64(t.batch.memory) << 20, Grace: t.output.grace, CommitEvery: t.output.commit, Logger: t.logger}
 	p := pipeline.New(config, source, sink, engine)
 	progress, err := t.newProgress(source, p)
 	if err != nil {

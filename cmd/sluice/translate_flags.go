@@ -140,6 +140,7 @@ type outputFlags struct {
 	report    string
 	tolerate  []string
 	grace     time.Duration
+	commit    time.Duration
 }
 
 func (f *outputFlags) group() flagGroup {
@@ -154,6 +155,7 @@ func (f *outputFlags) group() flagGroup {
 	s.StringVar(&f.report, "report", "", "write counts, flags, timings and fingerprint to this JSON `FILE`")
 	s.StringArrayVar(&f.tolerate, "tolerate", nil, "`FLAGS` that do not change the exit status (or all)")
 	s.DurationVar(&f.grace, "grace-period", 10*time.Second, "time to finish what is in flight after SIGINT or SIGTERM")
+	s.DurationVar(&f.commit, "commit-every", 2*time.Second, "time between checkpoints of the output")
 	return g
 }
 
