@@ -30,6 +30,7 @@ const table = `
 	internal/cpu/cputest: internal/cpu
 	internal/importtest:
 	internal/job:
+	internal/deadletter: internal/job
 	internal/nbest: internal/job
 	internal/obs:
 	internal/recordio: internal/job
