@@ -103,7 +103,7 @@ func (j *jsonl) place(line string, begin int) (splice, error) {
 		return splice{}, errors.New("there is no place for the translation")
 	}
 	closing := parent.end - 1
-	at := len(strings.TrimRight(line[:closing], " \t\r"))
+	at := len(strings.TrimRight(line[:closing], " \t\r\n"))
 	lead := j.key + ":"
 	spaced := strings.Contains(line[parent.at:parent.end], `": `)
 	if spaced {
