@@ -21,7 +21,7 @@ import (
 // longText takes the demo model long enough to be interrupted.
 func longText() []byte {
 	var text bytes.Buffer
-	for i := range 5 {
+	for i := range 3 {
 		for _, line := range killedLines()[2:] {
 			fmt.Fprintf(&text, "%s And again, for the %dth time.\n", line, i)
 		}
@@ -88,7 +88,7 @@ func TestSignals(t *testing.T) {
 	}{
 		{"terminated", []syscall.Signal{syscall.SIGTERM}, "1m", []string{"terminated: finishing", "run the same command again to continue"}},
 		{"interrupted", []syscall.Signal{syscall.SIGINT}, "1m", []string{"interrupt: finishing", "run the same command again to continue"}},
-		{"no grace", []syscall.Signal{syscall.SIGTERM}, "1ns", []string{"time is up", "run the same command again to continue"}},
+		{"no grace", []syscall.Signal{syscall.SIGTERM}, "1ns", []string{"run the same command again to continue"}},
 		{"twice", []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, "1m", []string{"stopped at once", "continues after the last commit"}},
 	}
 	for _, c := range cases {
