@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,14 +13,22 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"sluice": func() { os.Exit(run(os.Args[1:])) },
+		"sluice":              func() { os.Exit(run(os.Args[1:])) },
+		"sluice-unprivileged": runUnprivileged,
 	})
 }
 
 // TestScript runs the command lines in testdata/script. $MODEL is the folder of the demo model.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:  "testdata/script",
+		Cmds: scriptCommands(),
+		Condition: func(name string) (bool, error) {
+			if name == "permissions" {
+				return permissionsCount(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("MODEL", filepath.Join(sharedtest.Root(), "models", "ende-tiny"))
 			return nil
