@@ -58,6 +58,8 @@ const table = `
 	producer/contract: producer internal/job
 	producer/file: producer internal/compress internal/job
 
+	train/autodiff: kernels
+
 	pipeline: consumer producer internal/job
 
 	cmd/sluice: *

@@ -31,6 +31,16 @@ func load(file *marian.File, description []byte) (*Model, error) {
 		return nil, err
 	}
 	b := newBinder(file)
+	m, err := b.model(a)
+	if err != nil {
+		return nil, err
+	}
+	m.Alphas, m.Unknown = b.rest(file)
+	return m, nil
+}
+
+// model binds the parameters of an architecture.
+func (b *binder) model(a *Architecture) (*Model, error) {
 	m := &Model{Architecture: *a}
 	b.embeddings(m)
 	if m.HasEncoder() {
@@ -41,7 +51,6 @@ func load(file *marian.File, description []byte) (*Model, error) {
 	if err := b.err(); err != nil {
 		return nil, err
 	}
-	m.Alphas, m.Unknown = b.rest(file)
 	m.parameters = b.bound
 	return m, nil
 }
@@ -55,6 +64,7 @@ type binder struct {
 	used     map[string]bool
 	bound    []*marian.Tensor
 	problems []error
+	create   bool // make tensors that do not exist
 }
 
 func newBinder(file *marian.File) *binder {
@@ -79,6 +89,10 @@ func (b *binder) err() error {
 // take returns the tensor of that name if it has the shape rows × columns. A single row may be stored as a vector.
 func (b *binder) take(name string, rows, columns int) *marian.Tensor {
 	t := b.tensors[name]
+	if t == nil && b.create && rows > 0 {
+		t = &marian.Tensor{Name: name, Shape: []int{rows, columns}, Type: marian.Float32}
+		b.tensors[name] = t
+	}
 	if t == nil {
 		b.problem(name, "is missing; expected %d×%d", rows, columns)
 		return nil

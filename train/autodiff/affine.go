@@ -1,0 +1,148 @@
+package autodiff
+
+// affine is y = x·w + b.
+type affine[T Float] struct{ y, x, w, b *Matrix[T] }
+
+// Affine returns x·w + b. x: rows × in, w: in × out, b: 1 × out, or nil.
+func (t *Tape[T]) Affine(x, w, b *Matrix[T]) *Matrix[T] {
+	checkShape(x, x.Rows, w.Rows, "the input of an affine function")
+	y := t.matrix(x.Rows, w.Cols)
+	t.device.Multiply(view(y.Value, y.Rows, y.Cols), view(x.Value, x.Rows, x.Cols), view(w.Value, w.Rows, w.Cols), Straight, false)
+	if b != nil {
+		checkShape(b, 1, w.Cols, "the bias of an affine function")
+		for i := range y.Rows {
+			addTo(y.Row(i), b.Value)
+		}
+	}
+	o := t.affines.next()
+	*o = affine[T]{y, x, w, b}
+	t.record(o)
+	return y
+}
+
+// dx = dy·wᵀ, dw = xᵀ·dy, db = Σ dy over the rows.
+func (o *affine[T]) backward(t *Tape[T]) {
+	y, x, w := o.y, o.x, o.w
+	dy := view(y.Grad, y.Rows, y.Cols)
+	if x.Grad != nil {
+		t.device.Multiply(view(x.Grad, x.Rows, x.Cols), dy, view(w.Value, w.Rows, w.Cols), TransposedB, true)
+	}
+	if w.Grad != nil {
+		t.device.Multiply(view(w.Grad, w.Rows, w.Cols), view(x.Value, x.Rows, x.Cols), dy, TransposedA, true)
+	}
+	if o.b != nil && o.b.Grad != nil {
+		for i := range y.Rows {
+			addTo(o.b.Grad, dy.row(i))
+		}
+	}
+}
+
+// addition is y = a + b.
+type addition[T Float] struct{ y, a, b *Matrix[T] }
+
+// Add returns a + b.
+func (t *Tape[T]) Add(a, b *Matrix[T]) *Matrix[T] {
+	checkShape(b, a.Rows, a.Cols, "a summand")
+	y := t.matrix(a.Rows, a.Cols)
+	for i, v := range a.Value {
+		y.Value[i] = v + b.Value[i]
+	}
+	o := t.additions.next()
+	*o = addition[T]{y, a, b}
+	t.record(o)
+	return y
+}
+
+func (o *addition[T]) backward(*Tape[T]) {
+	if o.a.Grad != nil {
+		addTo(o.a.Grad, o.y.Grad)
+	}
+	if o.b.Grad != nil {
+		addTo(o.b.Grad, o.y.Grad)
+	}
+}
+
+// activation is y = f(x).
+type activation[T Float] struct {
+	y, x *Matrix[T]
+	f    Function
+}
+
+// Apply returns f(x), element by element.
+func (t *Tape[T]) Apply(x *Matrix[T], f Function) *Matrix[T] {
+	if f == Identity {
+		return x
+	}
+	y := t.matrix(x.Rows, x.Cols)
+	t.device.Apply(y.Value, x.Value, f)
+	o := t.activations.next()
+	*o = activation[T]{y, x, f}
+	t.record(o)
+	return y
+}
+
+// backward does not look at the values of y: dropout may have been there.
+func (o *activation[T]) backward(t *Tape[T]) {
+	x, dx, dy := o.x.Value, o.x.Grad, o.y.Grad
+	if dx == nil {
+		return
+	}
+	switch o.f {
+	case ReLU:
+		for i, v := range x {
+			if v > 0 {
+				dx[i] += dy[i]
+			}
+		}
+	case Swish:
+		t.swishBackward(dx, dy, x, 1)
+	case GELUSigmoid:
+		t.swishBackward(dx, dy, x, geluSlope)
+	case GELU:
+		for i, v := range x {
+			dx[i] += dy[i] * (normalCDF(v) + v*normalDensity(v))
+		}
+	case Sigmoid, Tanh:
+		t.boundedBackward(o)
+	}
+}
+
+// functionChunk is how many elements a function is computed of at a time in gradients.
+const functionChunk = 1024
+
+// swishBackward adds the gradient of x·σ(a·x): σ + a·x·σ·(1-σ).
+func (t *Tape[T]) swishBackward(dx, dy, x []T, a T) {
+	t.chunk = grow(t.chunk, functionChunk)
+	for len(x) > 0 {
+		n := min(functionChunk, len(x))
+		s := t.chunk[:n]
+		for j, v := range x[:n] {
+			s[j] = a * v
+		}
+		t.device.Apply(s, s, Sigmoid)
+		in, up, down := x[:n], dy[:n], dx[:n]
+		for j, g := range s {
+			down[j] += up[j] * (g + a*in[j]*g*(1-g))
+		}
+		x, dy, dx = x[n:], dy[n:], dx[n:]
+	}
+}
+
+// boundedBackward adds the gradients of σ(x), σ·(1-σ), and of tanh(x), 1-tanh².
+func (t *Tape[T]) boundedBackward(o *activation[T]) {
+	x, dx, dy := o.x.Value, o.x.Grad, o.y.Grad
+	t.chunk = grow(t.chunk, functionChunk)
+	for len(x) > 0 {
+		n := min(functionChunk, len(x))
+		s := t.chunk[:n]
+		t.device.Apply(s, x[:n], o.f)
+		for j, g := range s {
+			if o.f == Sigmoid {
+				dx[j] += dy[j] * g * (1 - g)
+			} else {
+				dx[j] += dy[j] * (1 - g*g)
+			}
+		}
+		x, dy, dx = x[n:], dy[n:], dx[n:]
+	}
+}

@@ -1,0 +1,141 @@
+package autodiff
+
+import "math"
+
+// Plain is the reference of all devices, in simple loops.
+type Plain[T Float] struct{}
+
+// Multiply sets y to a product, or adds it.
+func (Plain[T]) Multiply(y, a, b View[T], order Order, add bool) {
+	productShape(y, a, b, order)
+	if !add {
+		for i := range y.Rows {
+			clear(y.row(i))
+		}
+	}
+	switch order {
+	case Straight:
+		for i := range y.Rows {
+			for k, v := range a.row(i) {
+				addScaled(y.row(i), b.row(k), v)
+			}
+		}
+	case TransposedB:
+		for i := range y.Rows {
+			row := y.row(i)
+			for j := range row {
+				row[j] += dot(a.row(i), b.row(j))
+			}
+		}
+	case TransposedA:
+		for k := range a.Rows {
+			for i, v := range a.row(k) {
+				addScaled(y.row(i), b.row(k), v)
+			}
+		}
+	}
+}
+
+// Softmax replaces each row of x by e^x/Σe^x.
+func (Plain[T]) Softmax(x View[T]) {
+	for i := range x.Rows {
+		row := x.row(i)
+		largest := maximum(row)
+		var sum T
+		for j, v := range row {
+			row[j] = exp(v - largest)
+			sum += row[j]
+		}
+		for j := range row {
+			row[j] /= sum
+		}
+	}
+}
+
+// LogSumExp returns log(Σe^x).
+func (Plain[T]) LogSumExp(x []T) T {
+	largest := maximum(x)
+	var sum T
+	for _, v := range x {
+		sum += exp(v - largest)
+	}
+	return largest + T(math.Log(float64(sum)))
+}
+
+// Apply sets y to f(x).
+func (Plain[T]) Apply(y, x []T, f Function) {
+	for i, v := range x {
+		y[i] = apply(f, v)
+	}
+}
+
+func apply[T Float](f Function, v T) T {
+	switch f {
+	case ReLU:
+		return max(v, 0)
+	case Swish:
+		return v * sigmoid(v)
+	case GELU:
+		return v * normalCDF(v)
+	case GELUSigmoid:
+		return v * sigmoid(geluSlope*v)
+	case Sigmoid:
+		return sigmoid(v)
+	case Tanh:
+		return T(math.Tanh(float64(v)))
+	}
+	return v
+}
+
+// geluSlope is the slope in Marian's approximation of GELU by a sigmoid.
+const geluSlope = 1.702
+
+func exp[T Float](x T) T       { return T(math.Exp(float64(x))) }
+func sigmoid[T Float](x T) T   { return 1 / (1 + exp(-x)) }
+func normalCDF[T Float](x T) T { return T(0.5 * math.Erfc(-float64(x)/math.Sqrt2)) }
+
+// normalDensity returns φ(x).
+func normalDensity[T Float](x T) T {
+	return T(math.Exp(-0.5*float64(x)*float64(x)) / math.Sqrt(2*math.Pi))
+}
+
+func maximum[T Float](x []T) T {
+	largest := x[0]
+	for _, v := range x[1:] {
+		largest = max(largest, v)
+	}
+	return largest
+}
+
+// addScaled adds s·x to y, which has its length.
+func addScaled[T Float](y, x []T, s T) {
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] += s * v
+	}
+}
+
+// addTo adds x to y, which has its length.
+func addTo[T Float](y, x []T) {
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] += v
+	}
+}
+
+// dot returns Σ a·b, in four partial sums.
+func dot[T Float](a, b []T) T {
+	b = b[:len(a)]
+	var s0, s1, s2, s3 T
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		s0 += a[i] * b[i]
+		s1 += a[i+1] * b[i+1]
+		s2 += a[i+2] * b[i+2]
+		s3 += a[i+3] * b[i+3]
+	}
+	for ; i < len(a); i++ {
+		s0 += a[i] * b[i]
+	}
+	return (s0 + s1) + (s2 + s3)
+}
