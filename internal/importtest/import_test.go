@@ -35,7 +35,10 @@ const table = `
 	internal/obs:
 	internal/recordio: internal/job
 	internal/score:
+	internal/faultproxy:
+	internal/s3client:
 	internal/sharedtest:
+	internal/s3test: internal/s3client internal/sharedtest
 
 	kernels: internal/cpu
 
