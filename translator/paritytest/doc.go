@@ -1,3 +1,3 @@
-// Package paritytest holds tests alone: those that compare whole translations with recorded output of Marian, and so need
-// several packages of the translator at once.
+// Package paritytest holds tests alone: those that compare whole translations with the outputs that Marian wrote for the same
+// models and options, and so need the engine, its device and several other packages at once.
 package paritytest

@@ -1,199 +1,25 @@
 package paritytest
 
 import (
-	"bytes"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/job"
-	"github.com/sluice-mt/sluice/internal/nbest"
-	"github.com/sluice-mt/sluice/internal/sharedtest"
-	"github.com/sluice-mt/sluice/translator/search"
-	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
-// A recording is output of Marian with what made it.
-type recording struct {
-	models    []string
-	weights   []float32
-	vocabs    [2]string
-	input     string
-	lines     int // of the input; 0 for all
-	output    string
-	options   search.Options
-	format    nbest.Format
-	list      bool // whether it is an n-best list
-	rightLeft bool
-	ties      []int // lines, from 1, in which two continuations differ by so little that rounding decides
-}
+// quantised says whether the recording was made with an 8-bit model.
+func (r *recording) quantised() bool { return strings.Contains(r.models[0], "intgemm8") }
 
-const reference = "models/reference/"
-
-// beam returns the options of an n-best list with word scores.
-func beam(size int, normalize, penalty float32) search.Options {
-	return search.Options{Beam: size, NBest: size, Normalize: normalize, WordPenalty: penalty, MaxLengthFactor: 3, WordScores: true}
-}
-
-func recordings() []recording {
-	joint := [2]string{reference + "vocab/joint.spm", reference + "vocab/joint.spm"}
-	var all []recording
-	add := func(r recording) {
-		if r.vocabs[0] == "" {
-			r.vocabs = joint
+// print returns the lines that Marian prints for a result.
+func (r *recording) print(id int64, result *job.Result) []string {
+	hypotheses := slices.Clone(result.Hypotheses)
+	if r.pieces {
+		for i := range hypotheses {
+			hypotheses[i].Text = strings.TrimSuffix(strings.Join(hypotheses[i].Pieces, " "), " </s>")
 		}
-		if r.input == "" {
-			r.input = reference + "data/input.en"
-		}
-		all = append(all, r)
-	}
-	words := nbest.Format{WordScores: true}
-	for _, name := range []string{"selfatt", "prenorm", "aan", "aan-plain", "ssru-tied", "sru", "rms"} {
-		folder := reference + "transformer-" + name + "/"
-		models := []string{folder + "model.npz"}
-		add(recording{models: models, output: folder + "beam4.nbest.txt", options: beam(4, 1, 0), format: words, list: true})
-		hard := recording{models: models, output: folder + "greedy.align-hard.txt", format: nbest.Format{Alignment: nbest.Alignment{Kind: nbest.Hard}},
-			options: search.Options{Beam: 1, MaxLengthFactor: 3, Align: true}}
-		if name == "aan-plain" {
-			hard.ties = []int{55} // log-probabilities 1e-5 apart at piece 102
-		}
-		add(hard)
-	}
-	separate := [2]string{reference + "vocab/src.spm", reference + "vocab/trg.spm"}
-	untied := reference + "transformer-untied/"
-	add(recording{models: []string{untied + "model.npz"}, vocabs: separate, output: untied + "beam4.nbest.txt", options: beam(4, 1, 0), format: words, list: true})
-	add(recording{models: []string{untied + "model.npz"}, vocabs: separate, output: untied + "greedy.de", options: search.Options{Beam: 1, MaxLengthFactor: 3}})
-	bpe := [2]string{reference + "vocab/bpe.spm", reference + "vocab/bpe.spm"}
-	add(recording{models: []string{reference + "right-left/model.npz"}, vocabs: bpe, output: reference + "right-left/beam4.nbest.txt",
-		options: beam(4, 1, 0), format: words, list: true, rightLeft: true})
-
-	selfatt := reference + "transformer-selfatt/"
-	add(recording{models: []string{selfatt + "model.npz"}, output: selfatt + "beam6.n06.wp02.nbest.txt", options: beam(6, 0.6, 0.2), list: true})
-	add(recording{models: []string{selfatt + "model.npz"}, output: selfatt + "beam4.n0.nbest.txt", options: beam(4, 0, 0), list: true})
-	capped := beam(2, 1, 0)
-	capped.MaxLengthFactor = 1
-	add(recording{models: []string{selfatt + "model.npz"}, output: selfatt + "beam2.maxlen1.de", options: capped})
-	add(recording{models: []string{selfatt + "model.npz"}, output: selfatt + "greedy.align-soft.first12.txt", lines: 12,
-		format: nbest.Format{Alignment: nbest.Alignment{Kind: nbest.Soft}}, options: search.Options{Beam: 1, MaxLengthFactor: 3, Align: true}})
-
-	add(recording{models: []string{selfatt + "model.npz", reference + "transformer-prenorm/model.npz"}, weights: []float32{0.6, 0.4},
-		output: reference + "ensemble/selfatt-prenorm.beam4.nbest.txt", options: beam(4, 1, 0), format: words, list: true})
-	add(recording{models: []string{selfatt + "model.npz", reference + "lm-transformer/model.npz"}, weights: []float32{1, 0.2},
-		output: reference + "ensemble/selfatt-lm.beam4.nbest.txt", options: beam(4, 1, 0), format: words, list: true})
-
-	// The plain model takes a second a line for a model of this size, so that few must do.
-	const tiny = "models/ende-tiny/"
-	shared := [2]string{tiny + "vocab.spm", tiny + "vocab.spm"}
-	aligned := beam(4, 1, 0)
-	aligned.Align = true
-	add(recording{models: []string{tiny + "model.npz"}, vocabs: shared, input: "data/test-mix.en", lines: 6, list: true, options: aligned,
-		output: tiny + "ref/mix-100.beam4.n1.nbest.scores.hardalign.f32.txt",
-		format: nbest.Format{Alignment: nbest.Alignment{Kind: nbest.Hard}, WordScores: true}})
-	add(recording{models: []string{tiny + "model.npz"}, vocabs: shared, input: "data/test-mix.en", lines: 6,
-		output: tiny + "ref/mix-100.beam4.n0.6.wp0.2.f32.de", options: beam(4, 0.6, 0.2)})
-	return all
-}
-
-func lines(t *testing.T, path string) []string {
-	data, err := os.ReadFile(sharedtest.Path(t, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for line := range bytes.Lines(data) {
-		out = append(out, strings.TrimSuffix(string(line), "\n"))
-	}
-	return out
-}
-
-func openVocab(t *testing.T, path string) vocab.Vocabulary {
-	v, err := vocab.Open(sharedtest.Path(t, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// TestRecordings decodes with plain models and compares with Marian's output.
-func TestRecordings(t *testing.T) {
-	for _, r := range recordings() {
-		t.Run(strings.TrimPrefix(r.output, reference), func(t *testing.T) {
-			if testing.Short() && !strings.Contains(r.output, "selfatt/beam") {
-				t.Skip("takes a few seconds")
-			}
-			t.Parallel()
-			source, target := openVocab(t, r.vocabs[0]), openVocab(t, r.vocabs[1])
-			var steppers []search.Stepper
-			for _, path := range r.models {
-				model := openPlain(t, sharedtest.Path(t, path))
-				if reason := model.supported(); reason != "" {
-					t.Fatal(reason)
-				}
-				steppers = append(steppers, newPlainStepper(model, 40, []search.Token{target.Unk()}))
-			}
-			input := lines(t, r.input)
-			if r.lines > 0 {
-				input = input[:r.lines]
-			}
-			got := r.translate(t, steppers, source, target, input)
-			want := lines(t, r.output)
-			if r.lines > 0 {
-				want = want[:min(len(want), len(got))]
-			}
-			r.compare(t, got, want)
-		})
-	}
-}
-
-// translate returns the lines that the recording should hold.
-func (r *recording) translate(t *testing.T, steppers []search.Stepper, source, target vocab.Vocabulary, input []string) []string {
-	d, err := search.NewDecoder(steppers, r.weights, target.EOS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sentences := make([]*search.Sentence, len(input))
-	for i, line := range input {
-		tokens := source.Encode(line, nil)
-		if r.rightLeft {
-			slices.Reverse(tokens)
-		}
-		sentences[i] = &search.Sentence{Source: search.Source{Tokens: append(tokens, source.EOS())}, Options: r.options, Tag: i}
-	}
-	out := make([][]string, len(input))
-	for done, next := 0, 0; done < len(input); {
-		for next < len(input) {
-			d.Encode(sentences[next : next+1])
-			if !d.Start(sentences[next]) {
-				d.Release(sentences[next])
-				break
-			}
-			next++
-		}
-		for _, result := range d.Step() {
-			i := result.Sentence.Tag.(int)
-			out[i] = r.print(int64(i), result, target)
-			done++
-		}
-	}
-	return slices.Concat(out...)
-}
-
-func (r *recording) print(id int64, result search.Result, target vocab.Vocabulary) []string {
-	var hypotheses []job.Hypothesis
-	for _, h := range result.Hypotheses {
-		tokens := slices.Clone(h.Tokens)
-		if h.Finished {
-			tokens = tokens[:len(tokens)-1]
-		}
-		if r.rightLeft {
-			slices.Reverse(tokens)
-		}
-		hypotheses = append(hypotheses, job.Hypothesis{
-			Text: target.Decode(tokens), Score: h.Score, ModelScores: h.ModelScores, WordScores: h.WordScores, Alignment: h.Alignment,
-		})
 	}
 	if !r.list {
 		return []string{string(r.format.AppendLine(nil, &hypotheses[0]))}
@@ -201,41 +27,161 @@ func (r *recording) print(id int64, result search.Result, target vocab.Vocabular
 	return strings.Split(string(r.format.AppendNBest(nil, id, hypotheses)), "\n")
 }
 
-// compare compares lines field by field, numbers with a tolerance.
-func (r *recording) compare(t *testing.T, got, want []string) {
-	if len(got) != len(want) {
-		t.Fatalf("%d lines, want %d", len(got), len(want))
-	}
-	different := 0
-	for i := range got {
-		if !sameLine(got[i], want[i]) && !slices.Contains(r.ties, i+1) {
-			if different++; different <= 3 {
-				t.Errorf("line %d is\n%.300s\nwant\n%.300s", i+1, got[i], want[i])
-			}
-		}
-	}
-	if different > 3 {
-		t.Errorf("%d of %d lines differ", different, len(got))
-	}
-}
-
-func sameLine(got, want string) bool {
-	a, b := strings.FieldsFunc(got, isSeparator), strings.FieldsFunc(want, isSeparator)
-	if len(a) != len(b) {
-		return false
-	}
-	empty := strings.Contains(want, " |||  ||| ") // Marian gives an empty line's sum as if the model had been asked
-	for i := range a {
-		if a[i] == b[i] || empty && i > 0 && strings.HasPrefix(a[i-1], "F") {
+// group gathers the lines that belong to each sentence.
+func (r *recording) group(t *testing.T, lines []string) [][]string {
+	t.Helper()
+	var groups [][]string
+	for _, line := range lines {
+		if !r.list {
+			groups = append(groups, []string{line})
 			continue
 		}
-		x, errX := strconv.ParseFloat(a[i], 64)
-		y, errY := strconv.ParseFloat(b[i], 64)
-		if errX != nil || errY != nil || math.Abs(x-y) > 1e-3 {
+		number, _, _ := strings.Cut(line, " ||| ")
+		id, err := strconv.Atoi(number)
+		if err != nil || id != len(groups) && id != len(groups)-1 {
+			t.Fatalf("line %q does not follow", line)
+		}
+		if id == len(groups) {
+			groups = append(groups, nil)
+		}
+		groups[id] = append(groups[id], line)
+	}
+	return groups
+}
+
+// near says whether two printed scores or weights are within a thousandth, as far as six significant digits can tell.
+func near(x, y float64) bool { return math.Abs(x-y) <= 1e-3+1e-5*math.Abs(y) }
+
+// sameLine compares a line field by field: texts exactly, numbers with a tolerance.
+func (r *recording) sameLine(got, want string) bool {
+	g, w := strings.Split(got, " ||| "), strings.Split(want, " ||| ")
+	if len(g) != len(w) {
+		return false
+	}
+	exact := 1
+	if r.list {
+		exact = 2
+	}
+	for i := range w {
+		if g[i] != w[i] && (i < exact || !sameNumbers(g[i], w[i])) {
 			return false
 		}
 	}
 	return true
 }
 
-func isSeparator(r rune) bool { return r == ' ' || r == ',' }
+// sameNumbers compares words, numbers among them with a tolerance.
+func sameNumbers(got, want string) bool {
+	separates := func(r rune) bool { return r == ' ' || r == ',' }
+	g, w := strings.FieldsFunc(got, separates), strings.FieldsFunc(want, separates)
+	if len(g) != len(w) {
+		return false
+	}
+	for i := range g {
+		if g[i] == w[i] {
+			continue
+		}
+		x, errX := strconv.ParseFloat(g[i], 64)
+		y, errY := strconv.ParseFloat(w[i], 64)
+		if errX != nil || errY != nil || !near(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
+// same says whether a result is what Marian wrote. An empty line's never reaches the model, so that Marian's F0= is left out.
+func (r *recording) same(id int, result *job.Result, want []string) bool {
+	if r.batched {
+		return sameButForTail(result, want[0])
+	}
+	return slices.EqualFunc(r.print(int64(id), result), want, r.sameLine)
+}
+
+// sameButForTail compares with a line that Marian decoded in a batch. There the longest source sets the cap of all, and the
+// first sentence that reaches it ends the others: either may have a tail that the other lacks.
+func sameButForTail(result *job.Result, want string) bool {
+	got := result.Hypotheses[0].Text
+	cut := result.Flags&job.Unfinished != 0
+	return got == want || strings.HasPrefix(got, want) || cut && strings.HasPrefix(want, got)
+}
+
+// Translations, scores, alignments and n-best lists are Marian's, for all lines.
+func TestRecordings(t *testing.T) {
+	for _, r := range recordings(t) {
+		if r.target != "" || r.quantised() {
+			continue
+		}
+		t.Run(strings.TrimPrefix(r.output, "models/"), func(t *testing.T) {
+			if testing.Short() && strings.Contains(r.output, "multi30k") {
+				t.Skip("translates hundreds of lines")
+			}
+			t.Parallel()
+			r.test(t)
+		})
+	}
+}
+
+func (r *recording) test(t *testing.T) {
+	want := r.group(t, sharedLines(t, r.output))
+	input := sharedLines(t, r.input)[:len(want)]
+	s := r.open(t)
+	tied, tails := 0, 0
+	for i, result := range s.translate(t, r, input, nil) {
+		if r.batched && result.Hypotheses[0].Text != want[i][0] {
+			tails++
+		}
+		if input[i] == "" || r.same(i, &result, want[i]) {
+			continue
+		}
+		t.Logf("line %d is\n%s\nwant\n%s", i+1, strings.Join(r.print(int64(i), &result), "\n"), strings.Join(want[i], "\n"))
+		if !r.withinRounding(t, s, i, input[i], want[i]) {
+			t.Errorf("line %d is not Marian's, nor within rounding", i+1)
+		}
+		tied++
+	}
+	if tied > 1 && tied > len(want)/200 {
+		t.Errorf("%d of %d lines are Marian's only when rounded otherwise", tied, len(want))
+	}
+	if tails > len(want)/3 {
+		t.Errorf("%d of %d lines end elsewhere than in Marian's batches", tails, len(want))
+	}
+}
+
+// attempts is how many ways of rounding are tried before a line is said to be wrong.
+const attempts = 200
+
+// withinRounding shows that a line that differs is a tie: that search gives what Marian gave, scores and all, once
+// log-probabilities are moved by no more than float32 arithmetic in another order moves them.
+func (r *recording) withinRounding(t *testing.T, s *setup, i int, input string, want []string) bool {
+	for seed := range uint64(attempts) {
+		result := s.translate(t, r, []string{input}, &noise{seed: seed, size: reach})
+		if r.same(i, &result[0], want) {
+			t.Logf("line %d is Marian's with log-probabilities rounded in another way, the %d. that was tried", i+1, seed+1)
+			return true
+		}
+	}
+	return false
+}
+
+// Rounding explains no error: what is wrong by a piece or by more than the tolerance is not found among the ways to round.
+func TestRoundingExcusesNoError(t *testing.T) {
+	for _, r := range recordings(t) {
+		if r.output != reference+"/transformer-aan-plain/greedy.pieces.txt" {
+			continue
+		}
+		s := r.open(t)
+		want := sharedLines(t, r.output)
+		for _, i := range []int{3, 54} { // the second is a tie
+			input := sharedLines(t, r.input)[i]
+			for _, wrong := range []string{strings.Replace(want[i], " ▁", " ", 1), strings.Replace(want[i], "= -", "= -1", 1)} {
+				if wrong == want[i] {
+					t.Fatalf("line %d cannot be spoilt", i+1)
+				}
+				if r.withinRounding(t, s, i, input, []string{wrong}) {
+					t.Errorf("line %d spoilt is within rounding", i+1)
+				}
+			}
+		}
+	}
+}
