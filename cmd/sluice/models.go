@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -28,8 +29,15 @@ type ensemble struct {
 	models    []*model.Model
 	weights   []*cpumodel.Weights
 	suppress  []search.Token
+	int8      quantisation
 	precision cpumodel.Precision
 	steppers  []*cpumodel.Stepper // all that were made, for their counts
+}
+
+// A quantisation says how 8-bit arithmetic quantises, where the model leaves a choice.
+type quantisation struct {
+	saturation   float64 // see cpumodel.Options
+	ignoreAlphas bool
 }
 
 // NewSteppers makes one Stepper for each model.
@@ -80,7 +88,9 @@ func (e *ensemble) agree(paths []string) error {
 func (e *ensemble) pack(precision cpumodel.Precision) error {
 	e.precision, e.weights = precision, nil
 	for i, m := range e.models {
-		weights, err := cpumodel.Load(m, precision, cpumodel.Options{Suppress: e.suppress})
+		weights, err := cpumodel.Load(m, precision, cpumodel.Options{
+			Suppress: e.suppress, Saturation: e.int8.saturation, IgnoreAlphas: e.int8.ignoreAlphas,
+		})
 		if err != nil {
 			return modelError{fmt.Errorf("%s: %w", e.files[i].Path, err)}
 		}
@@ -135,6 +145,13 @@ func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error)
 	return 0, usageErrorf("--precision %s: expected auto, float32 or int8", name)
 }
 
+// quantisation reads --int8-saturation, and from the names of browsermt's Marian whether the model's fixed multipliers
+// of activations count: int8shiftAlphaAll uses them, int8shiftAll does not.
+func (f *modelFlags) quantisation() quantisation {
+	named := strings.HasPrefix(f.gemmPrecision, "int8")
+	return quantisation{saturation: f.saturation, ignoreAlphas: named && !strings.Contains(f.gemmPrecision, "Alpha")}
+}
+
 // engineParts is what a translating command needs: the settings of the engine and what to release afterwards.
 type engineParts struct {
 	config translator.Config
@@ -171,6 +188,7 @@ func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger
 	if err != nil {
 		return nil, err
 	}
+	models.int8 = m.quantisation()
 	if err := models.pack(precision); err != nil {
 		return nil, err
 	}
@@ -382,23 +400,49 @@ func (f *batchFlags) batching(cores int) translator.Batching {
 	return b.Automatic(cores)
 }
 
-// fingerprint identifies everything that a translation depends on: models, vocabularies, shortlist, arithmetic and
-// search. It goes into checkpoints and reports.
-func (p *engineParts) fingerprint() (string, error) {
-	h := sha256.New()
+// ingredients lists everything that a translation depends on, by the names that a user knows: models, vocabularies,
+// shortlist, arithmetic and search.
+func (p *engineParts) ingredients() (map[string]string, error) {
+	text, o := &p.config.Text, &p.config.Search
+	var models []string
 	for _, file := range p.models.files {
-		fmt.Fprintln(h, "model", file.Fingerprint())
+		models = append(models, short(file.Fingerprint()))
 	}
-	text := &p.config.Text
-	fmt.Fprintln(h, "vocabularies", text.Source.Fingerprint(), text.Target.Fingerprint())
+	list := map[string]string{
+		"models": strings.Join(models, " "), "vocabularies": short(text.Source.Fingerprint()) + " " + short(text.Target.Fingerprint()),
+		"shortlist": "none", "precision": p.models.precision.String(), "suppressed pieces": fmt.Sprint(p.models.suppress),
+		"weights": fmt.Sprint(p.config.Weights), "beam-size": fmt.Sprint(o.Beam), "hypotheses": fmt.Sprint(o.NBest),
+		"normalize": fmt.Sprint(o.Normalize), "word-penalty": fmt.Sprint(o.WordPenalty),
+		"max-length-factor": fmt.Sprint(o.MaxLengthFactor), "scores": fmt.Sprint(o.Scores), "word-scores": fmt.Sprint(o.WordScores),
+		"alignment wanted": fmt.Sprint(o.Align), "no-repeat-ngram": fmt.Sprint(o.NoRepeat),
+		"output-sampling": fmt.Sprintf("%+v", o.Sampling), "seed": fmt.Sprint(o.Seed),
+		"keep-repetition": fmt.Sprint(p.config.KeepRepetition), "right-left": fmt.Sprint(text.RightLeft),
+		"no-spm-encode": fmt.Sprint(text.Pieces), "pieces wanted": fmt.Sprint(text.KeepPieces),
+		"max-length": fmt.Sprint(text.MaxLength), "max-length-crop": fmt.Sprint(text.Crop),
+	}
 	if text.Shortlist != nil {
+		h := sha256.New()
 		if _, err := text.Shortlist.WriteTo(h); err != nil {
-			return "", err
+			return nil, err
 		}
+		list["shortlist"] = short(hex.EncodeToString(h.Sum(nil)))
 	}
-	fmt.Fprintln(h, "precision", p.models.precision, "suppressed", p.models.suppress, "weights", p.config.Weights)
-	fmt.Fprintf(h, "search %+v repetition %v\n", p.config.Search, p.config.KeepRepetition)
-	fmt.Fprintln(h, "text", text.RightLeft, text.Pieces, text.KeepPieces, text.MaxLength, text.Crop)
+	return list, nil
+}
+
+// short is enough of a fingerprint to tell two files apart, and little enough to read.
+func short(fingerprint string) string { return fingerprint[:min(len(fingerprint), 16)] }
+
+// fingerprint identifies everything that a translation depends on, for reports.
+func (p *engineParts) fingerprint() (string, error) {
+	list, err := p.ingredients()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		fmt.Fprintf(h, "%s: %s\n", name, list[name])
+	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 

@@ -18,6 +18,7 @@ type modelFlags struct {
 	weights           []string
 	precision         string
 	gemmPrecision     string
+	saturation        float64
 	ignoreModelConfig bool
 }
 
@@ -31,6 +32,8 @@ func (f *modelFlags) group() flagGroup {
 	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
 	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int8")
 	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian (float32, int16, int8…)")
+	s.Float64Var(&f.saturation, "int8-saturation", 0, "cut weights off at this many standard deviations of their column; negative: nowhere")
+	s.Lookup("int8-saturation").Hidden = true // for measurements: see scripts/quality.sh
 	s.BoolVar(&f.ignoreModelConfig, "ignore-model-config", false, "take the architecture from the configuration, not from the model file")
 	return g
 }
