@@ -416,7 +416,7 @@ func (p *engineParts) ingredients() (map[string]string, error) {
 		"max-length-factor": fmt.Sprint(o.MaxLengthFactor), "scores": fmt.Sprint(o.Scores), "word-scores": fmt.Sprint(o.WordScores),
 		"alignment wanted": fmt.Sprint(o.Align), "no-repeat-ngram": fmt.Sprint(o.NoRepeat),
 		"output-sampling": fmt.Sprintf("%+v", o.Sampling), "seed": fmt.Sprint(o.Seed),
-		"keep-repetition": fmt.Sprint(p.config.KeepRepetition), "right-left": fmt.Sprint(text.RightLeft),
+		"quantisation": fmt.Sprintf("%+v", p.models.int8), "keep-repetition": fmt.Sprint(p.config.KeepRepetition), "right-left": fmt.Sprint(text.RightLeft),
 		"no-spm-encode": fmt.Sprint(text.Pieces), "pieces wanted": fmt.Sprint(text.KeepPieces),
 		"max-length": fmt.Sprint(text.MaxLength), "max-length-crop": fmt.Sprint(text.Crop),
 	}
