@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 
 	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/internal/readahead"
 	"github.com/sluice-mt/sluice/internal/recordio"
 )
+
+var errClosed = os.ErrClosed
 
 // lane reads one input after the other in a goroutine of its own, a bounded number of records ahead, so that Read
 // can give what is there without waiting for what is not.
@@ -19,14 +23,14 @@ type lane struct {
 	records recordio.Options
 	total   int64
 	done    atomic.Int64
-	queue   *queue
+	queue   *readahead.Queue
 	started atomic.Bool
 	closing atomic.Bool
 	reader  sync.WaitGroup
 }
 
 func newLane(name string, inputs []*input, records recordio.Options) *lane {
-	return &lane{name: name, inputs: inputs, records: records, total: totalSize(inputs), queue: newQueue()}
+	return &lane{name: name, inputs: inputs, records: records, total: totalSize(inputs), queue: readahead.New()}
 }
 
 // Name returns the path of the input.
@@ -43,7 +47,7 @@ func (l *lane) Start(_ context.Context, at job.Position) error {
 		}
 	}
 	l.started.Store(true)
-	l.reader.Go(func() { l.queue.end(l.read(at)) })
+	l.reader.Go(func() { l.queue.End(l.read(at)) })
 	return nil
 }
 
@@ -73,7 +77,7 @@ func (l *lane) readInput(in *input, at job.Position) (job.Position, error) {
 			return at, err
 		}
 		at = record.End
-		if !l.queue.put(record) {
+		if !l.queue.Put(record) {
 			return at, errClosed
 		}
 	}
@@ -97,7 +101,7 @@ func (l *lane) open(in *input, at job.Position) (recordio.Decoder, io.Closer, er
 }
 
 // Read returns the records that are there, waiting for at least one.
-func (l *lane) Read(ctx context.Context) ([]job.Record, error) { return l.queue.take(ctx) }
+func (l *lane) Read(ctx context.Context) ([]job.Record, error) { return l.queue.Take(ctx) }
 
 // Commit has nothing to do: what was read stays where it is.
 func (l *lane) Commit(context.Context, job.Position) error { return nil }
@@ -111,7 +115,7 @@ func (l *lane) Close() error {
 	if !l.started.Load() {
 		l.done.Store(l.total)
 	}
-	l.queue.close()
+	l.queue.Close()
 	for _, in := range l.inputs {
 		if in.pipe != nil && !in.pipe.interrupt() {
 			return nil // waits for someone to open the other end, which cannot be ended

@@ -33,10 +33,12 @@ const table = `
 	internal/deadletter: internal/job
 	internal/nbest: internal/job
 	internal/obs:
+	internal/readahead: internal/job
 	internal/recordio: internal/job
 	internal/score:
 	internal/faultproxy:
 	internal/s3client:
+	internal/shard:
 	internal/sharedtest:
 	internal/s3test: internal/s3client internal/sharedtest
 
@@ -56,7 +58,7 @@ const table = `
 
 	consumer: internal/job
 	consumer/contract: consumer internal/job
-	consumer/file: consumer internal/compress internal/job internal/recordio
+	consumer/file: consumer internal/compress internal/job internal/readahead internal/recordio
 	producer: internal/job
 	producer/contract: producer internal/job
 	producer/file: producer internal/compress internal/job

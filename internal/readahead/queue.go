@@ -1,23 +1,22 @@
-package file
+// Package readahead hands records from the goroutine that reads a lane to the one that takes them, a bounded number
+// ahead, so that a lane can give what is there without waiting for what is not.
+package readahead
 
 import (
 	"context"
-	"os"
 	"sync"
 
 	"github.com/sluice-mt/sluice/internal/job"
 )
 
-// What a lane reads ahead.
+// What a Queue holds at most.
 const (
 	mostRecords = 1024
 	mostBytes   = 1 << 20
 )
 
-var errClosed = os.ErrClosed
-
-// queue hands records from the goroutine that reads to the one that takes.
-type queue struct {
+// A Queue holds records that were read and not taken yet.
+type Queue struct {
 	mu      sync.Mutex
 	records []job.Record
 	bytes   int
@@ -29,12 +28,13 @@ type queue struct {
 	once   sync.Once
 }
 
-func newQueue() *queue {
-	return &queue{ready: make(chan struct{}, 1), space: make(chan struct{}, 1), closed: make(chan struct{})}
+// New returns an empty Queue.
+func New() *Queue {
+	return &Queue{ready: make(chan struct{}, 1), space: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-// put adds a record, waiting for room. It returns false when the queue is closed.
-func (q *queue) put(record job.Record) bool {
+// Put adds a record, waiting for room. It returns false when the queue is closed.
+func (q *Queue) Put(record job.Record) bool {
 	for {
 		q.mu.Lock()
 		full := len(q.records) >= mostRecords || len(q.records) > 0 && q.bytes+record.Size > mostBytes
@@ -54,16 +54,16 @@ func (q *queue) put(record job.Record) bool {
 	}
 }
 
-// end says that no more records come, and why.
-func (q *queue) end(err error) {
+// End says that no more records come, and why.
+func (q *Queue) End(err error) {
 	q.mu.Lock()
 	q.err = err
 	q.mu.Unlock()
 	signal(q.ready)
 }
 
-// take returns all records that are there, or waits for the first.
-func (q *queue) take(ctx context.Context) ([]job.Record, error) {
+// Take returns all records that are there, or waits for the first. After the last it returns the error of End.
+func (q *Queue) Take(ctx context.Context) ([]job.Record, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -87,7 +87,8 @@ func (q *queue) take(ctx context.Context) ([]job.Record, error) {
 	}
 }
 
-func (q *queue) close() { q.once.Do(func() { close(q.closed) }) }
+// Close ends a Put that waits, and all that follow.
+func (q *Queue) Close() { q.once.Do(func() { close(q.closed) }) }
 
 func signal(c chan struct{}) {
 	select {
