@@ -64,6 +64,8 @@ const table = `
 	producer/file: producer internal/compress internal/job
 
 	train/autodiff: kernels
+	train/network: train/autodiff translator/marian translator/model
+	train/optimiser:
 
 	pipeline: consumer producer internal/job
 

@@ -37,7 +37,7 @@ func (o *affine[T]) backward(t *Tape[T]) {
 	}
 }
 
-// addition is y = a + b.
+// addition is y = a + b, or a copy of a if b is nil.
 type addition[T Float] struct{ y, a, b *Matrix[T] }
 
 // Add returns a + b.
@@ -53,11 +53,21 @@ func (t *Tape[T]) Add(a, b *Matrix[T]) *Matrix[T] {
 	return y
 }
 
+// Copy returns a matrix of the same values, which may be changed in place.
+func (t *Tape[T]) Copy(a *Matrix[T]) *Matrix[T] {
+	y := t.matrix(a.Rows, a.Cols)
+	copy(y.Value, a.Value)
+	o := t.additions.next()
+	*o = addition[T]{y, a, nil}
+	t.record(o)
+	return y
+}
+
 func (o *addition[T]) backward(*Tape[T]) {
 	if o.a.Grad != nil {
 		addTo(o.a.Grad, o.y.Grad)
 	}
-	if o.b.Grad != nil {
+	if o.b != nil && o.b.Grad != nil {
 		addTo(o.b.Grad, o.y.Grad)
 	}
 }

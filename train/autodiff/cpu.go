@@ -1,6 +1,10 @@
 package autodiff
 
-import "github.com/sluice-mt/sluice/kernels"
+import (
+	"math"
+
+	"github.com/sluice-mt/sluice/kernels"
+)
 
 // CPU is the device that runs on package kernels, on the core of its goroutine.
 type CPU struct {
@@ -66,6 +70,13 @@ func (c *CPU) pack(b View[float32], transposed bool) *kernels.Float32Matrix {
 
 // Softmax replaces each row of x by e^x/Σe^x.
 func (c *CPU) Softmax(x View[float32]) { kernels.Softmax(x.Data, x.Rows, x.Cols, x.Stride) }
+
+// SoftmaxRow replaces x by e^x/Σe^x and returns log(Σe^x): the largest of x has the probability 1/Σe^(x-largest).
+func (c *CPU) SoftmaxRow(x []float32) float64 {
+	at, largest := kernels.ArgMax(x)
+	kernels.Softmax(x, 1, len(x), len(x))
+	return float64(largest) - math.Log(float64(x[at]))
+}
 
 // Apply sets y to f(x).
 func (c *CPU) Apply(y, x []float32, f Function) {

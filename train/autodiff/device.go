@@ -48,8 +48,8 @@ type Device[T Float] interface {
 	// Softmax replaces each row of x by e^x/Σe^x.
 	Softmax(x View[T])
 
-	// LogSumExp returns log(Σe^x).
-	LogSumExp(x []T) T
+	// SoftmaxRow replaces x by e^x/Σe^x and returns log(Σe^x).
+	SoftmaxRow(x []T) float64
 
 	// Apply sets y to f(x), element by element. y may be x.
 	Apply(y, x []T, f Function)

@@ -8,8 +8,8 @@ type dropout[T Float] struct {
 	mask mask
 }
 
-// Dropout sets each element of x to zero with probability p and divides the others by 1-p. It works in place, on a matrix
-// that was made by an operation whose gradient does not need its result: all but Dropout's callers must see x as it is now.
+// Dropout sets each element of x to zero with probability p and divides the others by 1-p. It works in place: no gradient
+// looks at the result of its operation, but whoever used x before must not need it any more. See Copy.
 func (t *Tape[T]) Dropout(x *Matrix[T], p float64) {
 	if !t.recording || p <= 0 {
 		return

@@ -65,6 +65,11 @@ func gradientCases() []gradientCase {
 			return t.Highway(in[0], in[1], in[2]), 0
 		}},
 		unary("running mean", func(t *tape, x *matrix) *matrix { return t.RunningMean(x, targetSentences) }),
+		unary("copy", func(t *tape, x *matrix) *matrix {
+			y := t.Copy(x)
+			t.Dropout(y, 0.4)
+			return t.Add(x, y)
+		}),
 		unary("dropout", func(t *tape, x *matrix) *matrix {
 			y := t.Apply(t.Affine(x, identityMatrix(6), nil), Swish)
 			t.Dropout(y, 0.4)

@@ -68,31 +68,28 @@ func (t *Tape[T]) Logits(h, w, bias *Matrix[T]) *Matrix[T] {
 	return m
 }
 
-// rowLoss returns the loss of a row, and replaces its logits by their gradients if the tape is recording:
-// p - q, times the row's weight.
+// rowLoss returns the loss of a row, and replaces its logits by their gradients: p - q, times the row's weight.
 func (t *Tape[T]) rowLoss(logits []T, row int, targets *Targets) float64 {
 	word, weight, smoothing := targets.Words[row], targets.weight(row), targets.Smoothing
-	target := float64(logits[word])
-	logSum := float64(t.device.LogSumExp(logits))
-	loss := logSum - target
-	if targets.LogProbs != nil {
-		targets.LogProbs[row] = -loss
-	}
+	target, mean := float64(logits[word]), 0.0
 	if smoothing > 0 {
-		mean := float64(sum(logits)) / float64(len(logits))
-		loss = logSum - (1-smoothing)*target - smoothing*mean
+		mean = float64(sum(logits)) / float64(len(logits))
 	}
-	if t.recording {
-		t.device.Softmax(view(logits, 1, len(logits)))
-		factor, spread := T(weight), T(weight*smoothing/float64(len(logits)))
-		if factor != 1 || spread != 0 {
-			for i, p := range logits {
-				logits[i] = p*factor - spread
-			}
+	logSum := t.device.SoftmaxRow(logits)
+	if targets.LogProbs != nil {
+		targets.LogProbs[row] = target - logSum
+	}
+	if !t.recording {
+		return (logSum - (1-smoothing)*target - smoothing*mean) * weight
+	}
+	factor, spread := T(weight), T(weight*smoothing/float64(len(logits)))
+	if factor != 1 || spread != 0 {
+		for i, p := range logits {
+			logits[i] = p*factor - spread
 		}
-		logits[word] -= T(weight * (1 - smoothing))
 	}
-	return loss * weight
+	logits[word] -= T(weight * (1 - smoothing))
+	return (logSum - (1-smoothing)*target - smoothing*mean) * weight
 }
 
 // crossEntropyBackward takes the gradients g of the logits of some rows: dh = g·w, dw = gᵀ·h, dbias = Σ g over the rows.

@@ -37,29 +37,24 @@ func (Plain[T]) Multiply(y, a, b View[T], order Order, add bool) {
 }
 
 // Softmax replaces each row of x by e^x/Σe^x.
-func (Plain[T]) Softmax(x View[T]) {
+func (p Plain[T]) Softmax(x View[T]) {
 	for i := range x.Rows {
-		row := x.row(i)
-		largest := maximum(row)
-		var sum T
-		for j, v := range row {
-			row[j] = exp(v - largest)
-			sum += row[j]
-		}
-		for j := range row {
-			row[j] /= sum
-		}
+		p.SoftmaxRow(x.row(i))
 	}
 }
 
-// LogSumExp returns log(Σe^x).
-func (Plain[T]) LogSumExp(x []T) T {
+// SoftmaxRow replaces x by e^x/Σe^x and returns log(Σe^x).
+func (Plain[T]) SoftmaxRow(x []T) float64 {
 	largest := maximum(x)
-	var sum T
-	for _, v := range x {
-		sum += exp(v - largest)
+	sum := 0.0
+	for i, v := range x {
+		x[i] = exp(v - largest)
+		sum += float64(x[i])
 	}
-	return largest + T(math.Log(float64(sum)))
+	for i := range x {
+		x[i] = T(float64(x[i]) / sum)
+	}
+	return float64(largest) + math.Log(sum)
 }
 
 // Apply sets y to f(x).
