@@ -1,0 +1,217 @@
+// Package optimiser turns gradients into better parameters: Adam with warm-up and inverse square root decay, clipping by norm,
+// and the exponential moving average of the parameters. All of it works on vectors, in pieces that goroutines share; since
+// every element is computed on its own and sums over pieces have a fixed order, results do not depend on their number.
+package optimiser
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+)
+
+// ErrNotFinite is returned by Step for a gradient that holds a NaN or an infinity: nothing was changed.
+var ErrNotFinite = errors.New("the gradient is not finite")
+
+// ErrConfig is wrapped by the errors of Validate.
+var ErrConfig = errors.New("optimiser settings")
+
+// Config says how to optimise.
+type Config struct {
+	Beta1, Beta2 float64 // decay of Adam's means of gradients and of their squares (Kingma and Ba 2015)
+	Epsilon      float64 // added to the root of the mean square
+
+	LearnRate float64
+	WarmUp    int // updates until the rate is reached, growing linearly; 0 for none
+	InvSqrt   int // updates after which the rate falls with the inverse square root; 0 for never
+
+	ClipNorm  float64 // gradients of a larger norm are scaled down to it; 0 for never
+	Smoothing float64 // the part of the parameters in their moving average at each update; 0 for no average
+}
+
+// Validate returns an error that names the first setting that makes no sense.
+func (c *Config) Validate() error {
+	switch {
+	case !(c.Beta1 >= 0 && c.Beta1 < 1) || !(c.Beta2 >= 0 && c.Beta2 < 1):
+		return fmt.Errorf("%w: optimizer-params begin with %v and %v, but both must be at least 0 and below 1", ErrConfig, c.Beta1, c.Beta2)
+	case !(c.Epsilon > 0):
+		return fmt.Errorf("%w: the third of optimizer-params is %v, but must be greater than 0", ErrConfig, c.Epsilon)
+	case !(c.LearnRate > 0) || math.IsInf(c.LearnRate, 0):
+		return fmt.Errorf("%w: learn-rate is %v, but must be greater than 0", ErrConfig, c.LearnRate)
+	case c.WarmUp < 0 || c.InvSqrt < 0:
+		return fmt.Errorf("%w: lr-warmup is %d and lr-decay-inv-sqrt is %d, but neither may be negative", ErrConfig, c.WarmUp, c.InvSqrt)
+	case !(c.ClipNorm >= 0):
+		return fmt.Errorf("%w: clip-norm is %v, but must not be negative", ErrConfig, c.ClipNorm)
+	case !(c.Smoothing >= 0 && c.Smoothing <= 1):
+		return fmt.Errorf("%w: exponential-smoothing is %v, but must be from 0 to 1", ErrConfig, c.Smoothing)
+	}
+	return nil
+}
+
+// Rate returns the learning rate of an update, counted from 1.
+func (c *Config) Rate(update int) float64 {
+	rate := c.LearnRate
+	if c.WarmUp > 0 {
+		rate *= min(1, float64(update)/float64(c.WarmUp))
+	}
+	if c.InvSqrt > 0 {
+		rate *= math.Sqrt(float64(c.InvSqrt) / float64(max(update, c.InvSqrt)))
+	}
+	return rate
+}
+
+// State is what an Optimiser knows beside the parameters. It is all there is to save.
+type State struct {
+	Updates     int       // steps that changed the parameters
+	Mean        []float32 // of gradients, decaying
+	Square      []float32 // mean of squares of gradients, decaying
+	Average     []float32 // of parameters; nil without smoothing
+	RateFactor  float64   // of the learning rate; 1 unless it was lowered
+	NotFinite   int       // steps that were skipped
+	Consecutive int       // of those, the ones since the last step that was not
+}
+
+// An Optimiser improves a vector of parameters.
+type Optimiser struct {
+	State
+
+	config Config
+	values []float32
+	norms  []float64 // of chunks, squared
+}
+
+// chunkSize is how many elements are worked on at a time. It must not depend on anything: sums go over chunks.
+const chunkSize = 1 << 14
+
+// New returns an optimiser of the values. The average starts from them.
+func New(config Config, values []float32) *Optimiser {
+	o := &Optimiser{config: config, values: values, norms: make([]float64, (len(values)+chunkSize-1)/chunkSize)}
+	o.RateFactor = 1
+	o.Mean, o.Square = make([]float32, len(values)), make([]float32, len(values))
+	if config.Smoothing > 0 {
+		o.Average = append([]float32(nil), values...)
+	}
+	return o
+}
+
+// Best returns the parameters to translate with: the average, if there is one.
+func (o *Optimiser) Best() []float32 {
+	if o.Average != nil {
+		return o.Average
+	}
+	return o.values
+}
+
+// A Report says what a step did.
+type Report struct {
+	Norm float64 // of the gradient, before clipping
+	Rate float64
+}
+
+// Step adds the gradients up, in their order, multiplies the sum by scale, and moves the values. The gradients are zero
+// afterwards. As many goroutines share the work as there are gradients.
+func (o *Optimiser) Step(gradients [][]float32, scale float64) (Report, error) {
+	gradient := gradients[0]
+	o.share(len(gradients), func(chunk, from, to int) {
+		o.norms[chunk] = gather(gradients, from, to, float32(scale))
+	})
+	square := 0.0
+	for _, n := range o.norms {
+		square += n
+	}
+	report := Report{Norm: math.Sqrt(square)}
+	if math.IsNaN(square) || math.IsInf(square, 0) {
+		clear(gradient)
+		o.NotFinite++
+		o.Consecutive++
+		return report, ErrNotFinite
+	}
+	o.Updates++
+	o.Consecutive = 0
+	report.Rate = o.config.Rate(o.Updates) * o.RateFactor
+	step := o.adam(report.Rate)
+	if o.config.ClipNorm > 0 && report.Norm > o.config.ClipNorm {
+		step.clip = float32(o.config.ClipNorm / report.Norm)
+	}
+	o.share(len(gradients), func(_, from, to int) {
+		step.move(o.values[from:to], gradient[from:to], o.Mean[from:to], o.Square[from:to])
+		if o.Average != nil {
+			average(o.Average[from:to], o.values[from:to], o.averageWeight())
+		}
+	})
+	return report, nil
+}
+
+// share calls work for every chunk of the vector, from several goroutines.
+func (o *Optimiser) share(workers int, work func(chunk, from, to int)) {
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for chunk := w; chunk < len(o.norms); chunk += workers {
+				work(chunk, chunk*chunkSize, min((chunk+1)*chunkSize, len(o.values)))
+			}
+		})
+	}
+	group.Wait()
+}
+
+// gather leaves the sum of a part of the gradients, times scale, in the first of them and zeros in the others. It returns the
+// sum of squares.
+func gather(gradients [][]float32, from, to int, scale float32) float64 {
+	sum := gradients[0][from:to]
+	for _, g := range gradients[1:] {
+		part := g[from:to]
+		for i, v := range part {
+			sum[i] += v
+		}
+		clear(part)
+	}
+	square := 0.0
+	for i, v := range sum {
+		v *= scale
+		sum[i] = v
+		square += float64(v) * float64(v)
+	}
+	return square
+}
+
+// adamStep is the numbers that all elements share in a step.
+type adamStep struct {
+	clip, beta1, beta2, epsilon float32
+	rate, root                  float32 // with the corrections for means that start at zero
+}
+
+func (o *Optimiser) adam(rate float64) adamStep {
+	c := &o.config
+	t := float64(o.Updates)
+	return adamStep{
+		clip: 1, beta1: float32(c.Beta1), beta2: float32(c.Beta2), epsilon: float32(c.Epsilon),
+		rate: float32(rate / (1 - math.Pow(c.Beta1, t))), root: float32(1 / (1 - math.Pow(c.Beta2, t))),
+	}
+}
+
+// move does m = β₁·m + (1-β₁)·g, v = β₂·v + (1-β₂)·g², x -= rate·m̂/(√v̂ + ε), and clears g. m̂ and v̂ are the means divided
+// by 1-β^t.
+func (s *adamStep) move(values, gradient, mean, square []float32) {
+	gradient, mean, square = gradient[:len(values)], mean[:len(values)], square[:len(values)]
+	for i := range values {
+		g := gradient[i] * s.clip
+		m := s.beta1*mean[i] + (1-s.beta1)*g
+		v := s.beta2*square[i] + (1-s.beta2)*g*g
+		mean[i], square[i], gradient[i] = m, v, 0
+		values[i] -= s.rate * m / (float32(math.Sqrt(float64(v*s.root))) + s.epsilon)
+	}
+}
+
+// averageWeight is the weight of the new parameters in the average: larger in the beginning, where old ones mean little.
+func (o *Optimiser) averageWeight() float32 {
+	t := float64(o.Updates)
+	return float32(max(o.config.Smoothing, 1-(t+1)/(t+10)))
+}
+
+func average(average, values []float32, weight float32) {
+	average = average[:len(values)]
+	for i, v := range values {
+		average[i] += weight * (v - average[i])
+	}
+}
