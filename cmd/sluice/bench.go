@@ -31,7 +31,9 @@ type benchmark struct {
 // A benchRun is what one pass over the text gave.
 type benchRun struct {
 	Seconds        float64 `json:"seconds"`
+	CPUSeconds     float64 `json:"cpu_seconds"` // of the whole process, 0 where the system does not tell
 	WordsPerSec    float64 `json:"source_words_per_second"`
+	WordsPerCPU    float64 `json:"source_words_per_cpu_second"`
 	SourcePieces   float64 `json:"source_pieces_per_second"`
 	TargetPieces   float64 `json:"target_pieces_per_second"`
 	MACsPerPiece   float64 `json:"macs_per_source_piece"`
@@ -124,13 +126,17 @@ func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]
 	}
 	var runs []benchRun
 	for range b.runs {
-		before := parts.models.count()
+		before, cpu := parts.models.count(), processTime()
 		start := time.Now()
 		if err := translateAll(engine, lines); err != nil {
 			return nil, err
 		}
 		elapsed := time.Since(start).Seconds()
-		runs = append(runs, newBenchRun(elapsed, words, parts.models.count().minus(before), parts.config.Batching.Workers))
+		run := newBenchRun(elapsed, words, parts.models.count().minus(before), parts.config.Batching.Workers)
+		if cpu = processTime() - cpu; cpu > 0 {
+			run.CPUSeconds, run.WordsPerCPU = cpu.Seconds(), float64(words)/cpu.Seconds()
+		}
+		runs = append(runs, run)
 	}
 	return runs, nil
 }
@@ -207,7 +213,7 @@ func (r benchReport) print(w io.Writer) error {
 	m := r.Median
 	_, err := fmt.Fprintf(w, `%s, workers: %d, lines: %s, source words: %s
 
-%s source words/s (median of %d; %s to %s)
+%s source words/s (median of %d; %s to %s), %s in a second of processor time
 %s source pieces/s, %s target pieces/s
 %.1f million multiply-accumulates per source piece, decoder included
 %.0f GMAC/s per worker, %.0f %% of the %.0f GMAC/s that a core reaches in 8 bits
@@ -216,6 +222,7 @@ hypotheses per decoder step: %.1f
 kernels: %s
 `, r.Precision, r.Workers, formatCount(int64(r.Lines)), formatCount(r.Words),
 		formatCount(int64(m.WordsPerSec)), r.Runs, formatCount(int64(r.Slowest)), formatCount(int64(r.Fastest)),
+		formatCount(int64(m.WordsPerCPU)),
 		formatCount(int64(m.SourcePieces)), formatCount(int64(m.TargetPieces)),
 		m.MACsPerPiece/1e6,
 		m.GMACsPerWorker, 100*m.GMACsPerWorker/r.Int8Peak, r.Int8Peak,
