@@ -59,6 +59,7 @@ const table = `
 	consumer: internal/job
 	consumer/contract: consumer internal/job
 	consumer/file: consumer internal/compress internal/job internal/readahead internal/recordio
+	consumer/s3: consumer internal/compress internal/job internal/readahead internal/recordio internal/s3client internal/shard
 	producer: internal/job
 	producer/contract: producer internal/job
 	producer/file: producer internal/compress internal/job
