@@ -42,7 +42,7 @@ func (e *marianEncoder) Append(dst []byte, output *job.Output) ([]byte, error) {
 	if len(hypotheses) == 0 {
 		hypotheses = make([]job.Hypothesis, 1)
 	}
-	if e.nBest && len(hypotheses) == 1 && hypotheses[0].Text == "" && hypotheses[0].ModelScores == nil {
+	if len(hypotheses) == 1 && ofEmptyLine(&hypotheses[0]) {
 		hypotheses = e.emptyLine()
 	}
 	if e.pieces {
@@ -54,6 +54,11 @@ func (e *marianEncoder) Append(dst []byte, output *job.Output) ([]byte, error) {
 		dst = e.format.AppendLine(dst, &hypotheses[0])
 	}
 	return append(dst, '\n'), nil
+}
+
+// ofEmptyLine says whether the model was not asked for a hypothesis: it has none of what a model gives.
+func ofEmptyLine(h *job.Hypothesis) bool {
+	return h.Text == "" && h.ModelScores == nil && h.WordScores == nil && h.Alignment == nil
 }
 
 // emptyLine is what Marian prints for an empty line: as many hypotheses as the beam has, with the end of sentence

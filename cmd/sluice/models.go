@@ -225,9 +225,6 @@ func (f *modelFlags) find() error {
 		return modelError{fmt.Errorf("no vocabulary lies beside %s: name source and target with -v", f.models[0])}
 	case 1:
 		f.vocabs = append(f.vocabs, f.vocabs[0])
-	case 2:
-	default:
-		return usageErrorf("-v takes the source and the target vocabulary, but names %d files", len(f.vocabs))
 	}
 	return nil
 }
@@ -267,6 +264,9 @@ func openText(m *modelFlags, s *searchFlags, models *ensemble) (translator.Text,
 	text := translator.Text{
 		RightLeft: models.models[0].RightLeft, Pieces: s.noSPMEncode, KeepPieces: s.noSPMDecode || s.wordScores,
 		MaxLength: s.maxLength, Crop: s.maxLengthCrop,
+	}
+	if len(m.vocabs) > 2 { // seen here, since a model of several sources has been refused for what it is by now
+		return text, usageErrorf("-v takes the source and the target vocabulary, but names %d files", len(m.vocabs))
 	}
 	var err error
 	if text.Source, err = vocab.Open(m.vocabs[0]); err != nil {
