@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/sluice-mt/sluice/consumer"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/producer"
@@ -48,6 +46,14 @@ type Config struct {
 	CommitEvery time.Duration // time between commits while there is output; 2 s
 	Grace       time.Duration // after the context has ended: time to finish what is in flight
 	Logger      *slog.Logger  // nil is silent
+
+	// Shared says that other workers carry lanes of the same source. A lane that goes to one of them is then no failure.
+	Shared bool
+	// Stall is how long a record may be in flight before the job counts as stuck and fails with ErrStalled; 0 is for ever.
+	Stall time.Duration
+	// MaxFailed is the share of records that may fail, or be unreadable, before the job stops with ErrTooManyFailed; it is
+	// looked at from the thousandth record on. 0 is no limit.
+	MaxFailed float64
 }
 
 func (c Config) withDefaults() Config {
@@ -82,6 +88,7 @@ type Stats struct {
 	SourceBytes      int64 // as the source counts them
 	Lanes            int64 // completed by this run
 	LanesAlreadyDone int64
+	LanesLost        int64 // to other workers
 	Flags            map[string]int64
 
 	Read, Wait, Write, Commit time.Duration
@@ -93,10 +100,11 @@ type Pipeline struct {
 	source     consumer.Source
 	sink       producer.Sink
 	translator Translator
-	credits    *semaphore.Weighted
+	budget     *budget
 
 	mutex sync.Mutex
 	stats Stats
+	open  map[*laneWriter]struct{}
 }
 
 // New returns a Pipeline that has not begun.
@@ -104,8 +112,9 @@ func New(config Config, source consumer.Source, sink producer.Sink, translator T
 	config = config.withDefaults()
 	return &Pipeline{
 		config: config, source: source, sink: sink, translator: translator,
-		credits: semaphore.NewWeighted(config.Memory),
-		stats:   Stats{Flags: map[string]int64{}},
+		budget: newBudget(config.Memory),
+		stats:  Stats{Flags: map[string]int64{}},
+		open:   map[*laneWriter]struct{}{},
 	}
 }
 
@@ -116,6 +125,17 @@ func (p *Pipeline) Stats() Stats {
 	stats := p.stats
 	stats.Flags = maps.Clone(p.stats.Flags)
 	return stats
+}
+
+// register notes that a lane is being written, or no longer.
+func (p *Pipeline) register(writer *laneWriter, open bool) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if open {
+		p.open[writer] = struct{}{}
+	} else {
+		delete(p.open, writer)
+	}
 }
 
 func (p *Pipeline) count(add func(*Stats)) {
@@ -145,7 +165,12 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if err := p.sink.Connect(reading); err != nil {
 		return errors.Join(interruptedOr(reading, &StageError{"write", "", err}), p.source.Close(working))
 	}
+	watching, stopWatching := context.WithCancel(working)
+	var watchdog sync.WaitGroup
+	watchdog.Go(func() { p.watch(watching, stopReading) })
 	err := p.lanes(reading, working, stopReading)
+	stopWatching()
+	watchdog.Wait()
 	if closeErr := p.sink.Close(working); err == nil && closeErr != nil {
 		err = &StageError{"write", "", closeErr}
 	}
@@ -205,13 +230,22 @@ func (p *Pipeline) lanes(reading, working context.Context, stopReading context.C
 		}
 		group.Go(func() {
 			defer func() { <-places }()
-			if err := p.carry(reading, working, lane); err != nil {
+			err := p.carry(reading, working, lane)
+			switch {
+			case err == nil:
+			case p.config.Shared && (errors.Is(err, consumer.ErrLaneLost) || errors.Is(err, producer.ErrFenced)):
+				p.config.Logger.Info("lane went to another worker", "lane", lane.Name(), "why", err)
+				p.count(func(s *Stats) { s.LanesLost++ })
+			default:
 				fail(err)
 			}
 		})
 	}
 	group.Wait()
-	if first == nil && incomplete.Load() {
+	switch cause := context.Cause(reading); {
+	case first == nil && errors.Is(cause, ErrStalled):
+		return cause
+	case first == nil && incomplete.Load():
 		return fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(reading))
 	}
 	return first
@@ -247,7 +281,7 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 	if position != (job.Position{}) {
 		p.config.Logger.Info("continuing", "lane", name, "record", position.Record)
 	}
-	w := newWindow(p.credits, p.completed)
+	w := newWindow(p.budget.forLane(), p.completed)
 	defer w.discard()
 
 	laneReading, stop := context.WithCancel(reading)
@@ -257,8 +291,11 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 		p.translator.Flush() // however the lane ended, its last records must not wait for others
 		w.end(err)
 	})
-	output := &laneWriter{pipeline: p, lane: lane, name: name, writer: writer, window: w, position: position}
+	output := newLaneWriter(p, lane, writer, w, position)
+	p.register(output, true)
 	err = output.run(working)
+	p.register(output, false)
+	output.release()
 	stop()
 	reader.Wait()
 	if closeErr := writer.Close(); err == nil && closeErr != nil {
@@ -303,19 +340,11 @@ func (p *Pipeline) readSome(ctx context.Context, lane consumer.Lane) ([]job.Reco
 	return records, err
 }
 
-const (
-	expansion   = 4   // bytes in flight for each byte of a record: pieces, states, output
-	fixedCredit = 512 // and for each record
-)
-
 // admit takes credits for a record and hands it to the translator, waiting for credits if there are none left.
 func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) error {
-	credit := min(p.config.Memory, expansion*int64(record.Size)+fixedCredit)
-	if !p.credits.TryAcquire(credit) {
-		p.translator.Flush() // what is queued holds the credits, so it must not wait for more
-		if err := p.credits.Acquire(ctx, credit); err != nil {
-			return err
-		}
+	credit, err := w.budget.take(ctx, record, p.shortage)
+	if err != nil {
+		return err
 	}
 	slot := w.add(record, credit)
 	p.count(func(s *Stats) { s.Admitted++ })
@@ -326,7 +355,18 @@ func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) err
 		w.complete(slot, job.Result{})
 	default:
 		slot.translated, slot.words = true, countWords(record.Text)
-		p.translator.Submit(job.Segment{Text: record.Text, Done: func(result job.Result) { w.complete(slot, result) }})
+		p.translator.Submit(job.Segment{Text: record.Text, Prefix: record.Prefix, Done: func(result job.Result) { w.complete(slot, result) }})
 	}
 	return nil
+}
+
+// shortage makes everybody who holds credits give back what can be given back: what is queued must not wait for more, and
+// what is written and held must be committed.
+func (p *Pipeline) shortage() {
+	p.translator.Flush()
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for writer := range p.open {
+		writer.window.signal()
+	}
 }

@@ -3,8 +3,7 @@ package pipeline
 import (
 	"errors"
 	"sync"
-
-	"golang.org/x/sync/semaphore"
+	"time"
 
 	"github.com/sluice-mt/sluice/consumer"
 	"github.com/sluice-mt/sluice/internal/job"
@@ -15,6 +14,7 @@ type slot struct {
 	record     job.Record
 	result     job.Result
 	credit     int64
+	admitted   time.Time
 	translated bool
 	words      int64 // of the text, if it is translated
 	done       bool
@@ -26,7 +26,7 @@ type slot struct {
 // One goroutine adds, one takes, any number complete. Its lock is never held while anything else is called, because a
 // translator may complete a slot from within Submit.
 type window struct {
-	credits *semaphore.Weighted
+	budget  *laneBudget
 	counted func(*slot)   // is told of every completed record; must not block
 	ready   chan struct{} // holds a token when the head may be complete, or the lane may have ended
 
@@ -37,13 +37,13 @@ type window struct {
 	err   error // why no more records come; nil at the end of the lane
 }
 
-func newWindow(credits *semaphore.Weighted, counted func(*slot)) *window {
-	return &window{credits: credits, counted: counted, ready: make(chan struct{}, 1)}
+func newWindow(budget *laneBudget, counted func(*slot)) *window {
+	return &window{budget: budget, counted: counted, ready: make(chan struct{}, 1)}
 }
 
 // add puts a record at the end of the window.
 func (w *window) add(record *job.Record, credit int64) *slot {
-	s := &slot{record: *record, credit: credit}
+	s := &slot{record: *record, credit: credit, admitted: time.Now()}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.head > 1024 && 2*w.head > len(w.slots) {
@@ -106,18 +106,28 @@ func (w *window) take(run []*slot, limit int) (_ []*slot, more, ended bool, err 
 	return run, w.slots[w.head].done, false, nil
 }
 
-// release gives the credits of a run back.
-func (w *window) release(run []*slot) {
-	for _, s := range run {
-		w.credits.Release(s.credit)
-	}
-}
-
 // discard gives back the credits of everything that is left.
 func (w *window) discard() {
 	w.mutex.Lock()
 	rest := w.slots[w.head:]
 	w.slots, w.head = nil, 0
 	w.mutex.Unlock()
-	w.release(rest)
+	w.budget.release(creditOf(rest), len(rest))
+}
+
+func creditOf(slots []*slot) (credit int64) {
+	for _, s := range slots {
+		credit += s.credit
+	}
+	return credit
+}
+
+// oldest returns how many records are in the window, and since when the oldest of them has been there.
+func (w *window) oldest() (records int, since time.Time) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if records = len(w.slots) - w.head; records > 0 {
+		since = w.slots[w.head].admitted
+	}
+	return records, since
 }

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -26,6 +28,27 @@ type laneWriter struct {
 	position    job.Position // after what was written
 	uncommitted bool
 	committed   time.Time // when the last commit was
+
+	holds       bool  // the writer holds what it is given until Commit
+	heldCredit  int64 // of what it was given and has not been released
+	heldRecords int
+
+	progress atomic.Pointer[progress]
+}
+
+// progress is what others may know of a laneWriter.
+type progress struct {
+	position job.Position // committed
+	since    time.Time    // the oldest record that is written and not committed has been in flight since then
+}
+
+func newLaneWriter(p *Pipeline, lane consumer.Lane, writer producer.Writer, w *window, position job.Position) *laneWriter {
+	l := &laneWriter{pipeline: p, lane: lane, name: lane.Name(), writer: writer, window: w, position: position}
+	if holder, ok := writer.(producer.Holder); ok {
+		l.holds = holder.HoldsUntilCommit()
+	}
+	l.progress.Store(&progress{position: position})
+	return l
 }
 
 // run writes until the lane is complete, has failed or was stopped, and commits what was written.
@@ -45,7 +68,7 @@ func (l *laneWriter) run(ctx context.Context) error {
 		switch {
 		case ended:
 			return l.finish(ctx, reason)
-		case l.uncommitted && time.Since(l.committed) >= l.pipeline.config.CommitEvery:
+		case l.commitDue(more):
 			if err := l.commit(ctx); err != nil {
 				return err
 			}
@@ -57,6 +80,13 @@ func (l *laneWriter) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// commitDue says whether it is time to commit. When memory is short a writer that holds records does so as soon as it has
+// all that is complete.
+func (l *laneWriter) commitDue(more bool) bool {
+	return l.uncommitted && (time.Since(l.committed) >= l.pipeline.config.CommitEvery ||
+		l.heldRecords > 0 && !more && l.pipeline.budget.short())
 }
 
 // wait waits for something to write. Output that is not committed is when its time comes. stopped is true when time is
@@ -83,6 +113,12 @@ func (l *laneWriter) wait(ctx context.Context, timer *time.Timer) (stopped bool,
 // write hands a run to the sink.
 func (l *laneWriter) write(ctx context.Context) error {
 	start := time.Now()
+	if !l.uncommitted {
+		l.uncommitted = true
+		l.progress.Store(&progress{position: l.progress.Load().position, since: l.taken[0].admitted})
+	}
+	l.heldCredit += creditOf(l.taken)
+	l.heldRecords += len(l.taken)
 	l.outputs = l.outputs[:0]
 	for _, s := range l.taken {
 		l.outputs = append(l.outputs, job.Output{Record: s.record, Result: s.result})
@@ -90,18 +126,42 @@ func (l *laneWriter) write(ctx context.Context) error {
 	if err := l.writer.Write(ctx, l.outputs); err != nil {
 		return l.failed("write", err)
 	}
-	l.uncommitted, l.position = true, l.taken[len(l.taken)-1].record.End
-	l.pipeline.count(func(s *Stats) {
-		s.Write += time.Since(start)
-		for _, done := range l.taken {
-			s.add(done)
-		}
-	})
-	l.window.release(l.taken)
+	l.position = l.taken[len(l.taken)-1].record.End
+	if !l.holds {
+		l.release()
+	}
+	err := l.pipeline.written(l.taken, time.Since(start))
 	clear(l.outputs)
 	clear(l.taken)
+	if err != nil {
+		return l.failed("translate", err)
+	}
 	return nil
 }
+
+// release gives back the credits of what was written.
+func (l *laneWriter) release() {
+	l.window.budget.release(l.heldCredit, l.heldRecords)
+	l.heldCredit, l.heldRecords = 0, 0
+}
+
+// written counts records that were written, and looks at how many of all have failed.
+func (p *Pipeline) written(run []*slot, took time.Duration) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.stats.Write += took
+	for _, done := range run {
+		p.stats.add(done)
+	}
+	failed := p.stats.Flags[job.Failed.String()] + p.stats.Flags[job.Unreadable.String()]
+	if limit := p.config.MaxFailed; limit > 0 && p.stats.Records >= failuresFrom && float64(failed) > limit*float64(p.stats.Records) {
+		return fmt.Errorf("%w: %d of %d, and %.3g %% are allowed", ErrTooManyFailed, failed, p.stats.Records, 100*limit)
+	}
+	return nil
+}
+
+// failuresFrom is the number of records from which on a share of failures means something.
+const failuresFrom = 1000
 
 // add counts a record that was written.
 func (s *Stats) add(done *slot) {
@@ -131,9 +191,16 @@ func (l *laneWriter) commit(ctx context.Context) error {
 	if err := l.lane.Commit(ctx, position); err != nil {
 		return l.failed("commit", err)
 	}
-	l.uncommitted, l.committed = false, time.Now()
+	l.settled(position)
 	l.pipeline.count(func(s *Stats) { s.Commit += time.Since(start) })
 	return nil
+}
+
+// settled notes that everything before a position is durable.
+func (l *laneWriter) settled(position job.Position) {
+	l.uncommitted, l.committed = false, time.Now()
+	l.progress.Store(&progress{position: position})
+	l.release()
 }
 
 // finish ends the lane: it publishes the output of a complete one, and commits what there is of another.
@@ -146,6 +213,7 @@ func (l *laneWriter) finish(ctx context.Context, reason error) error {
 		if err := l.lane.Commit(ctx, l.position); err != nil {
 			return l.failed("commit", err)
 		}
+		l.settled(l.position)
 		l.pipeline.count(func(s *Stats) { s.Commit += time.Since(start); s.Lanes++ })
 		return nil
 	}
