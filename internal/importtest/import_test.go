@@ -67,6 +67,9 @@ const table = `
 	train/autodiff: kernels
 	train/network: train/autodiff translator/marian translator/model
 	train/optimiser:
+	train/checkpoint:
+	train/data: train/network train/autodiff internal/compress translator/vocab
+	train: train/autodiff train/network train/optimiser train/checkpoint train/data internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
 
 	pipeline: consumer producer internal/job
 

@@ -1,0 +1,269 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/sluice-mt/sluice/internal/compress"
+	"github.com/sluice-mt/sluice/train/autodiff"
+)
+
+// Files are texts in parallel, one sentence a line. They may be compressed.
+type Files struct {
+	Source, Target string // Source is "" for a language model
+	TSV            string // instead: source, tab, target; further columns are ignored
+
+	Alignment   string // "0-0 1-2 …": pairs of source and target pieces of each line, counted from 0; "" for none
+	Weights     string // of the lines, or of their target pieces; "" for none
+	WordWeights bool   // Weights has a number for each target piece, and one for the end of sentence if it likes
+}
+
+// ErrFormat is wrapped by errors about lines that are not what they should be.
+var ErrFormat = errors.New("the line cannot be used")
+
+// maxLine is the longest line, in bytes. There are no such sentences.
+const maxLine = 1 << 20
+
+// lines walks through the files, line by line.
+type lines struct {
+	source, target []byte
+	number         int
+	err            error
+
+	files  Files
+	texts  []*textFile // source and target, or the table
+	points *textFile
+	weight *textFile
+}
+
+// A textFile is one of the files.
+type textFile struct {
+	path   string
+	file   *os.File
+	plain  *compress.Reader
+	buffer *bufio.Reader
+	line   []byte
+	ended  bool
+}
+
+func openText(path string) (*textFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening a corpus: %w", err)
+	}
+	plain, err := compress.NewReader(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return &textFile{path: path, file: f, plain: plain, buffer: bufio.NewReaderSize(plain, 1<<16)}, nil
+}
+
+// next reads a line; io.EOF is the end.
+func (t *textFile) next() error {
+	t.line = t.line[:0]
+	for {
+		part, err := t.buffer.ReadSlice('\n')
+		t.line = append(t.line, part...)
+		switch {
+		case len(t.line) > maxLine:
+			return fmt.Errorf("%s: a line is longer than %d bytes: this is not one sentence a line", t.path, maxLine)
+		case err == bufio.ErrBufferFull:
+		case err == io.EOF && len(t.line) == 0:
+			return io.EOF
+		case err == nil || err == io.EOF:
+			t.line = bytes.TrimSuffix(bytes.TrimSuffix(t.line, []byte("\n")), []byte("\r"))
+			return nil
+		default:
+			return fmt.Errorf("%s: %w", t.path, err)
+		}
+	}
+}
+
+func (f Files) open() (*lines, error) {
+	l := &lines{files: f}
+	paths := []string{f.Source, f.Target}
+	if f.TSV != "" {
+		paths = []string{f.TSV}
+	}
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if err := l.add(path, func(t *textFile) { l.texts = append(l.texts, t) }); err != nil {
+			return nil, err
+		}
+	}
+	if f.Alignment != "" {
+		if err := l.add(f.Alignment, func(t *textFile) { l.points = t }); err != nil {
+			return nil, err
+		}
+	}
+	if f.Weights != "" {
+		if err := l.add(f.Weights, func(t *textFile) { l.weight = t }); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *lines) add(path string, keep func(*textFile)) error {
+	t, err := openText(path)
+	if err != nil {
+		l.close()
+		return err
+	}
+	keep(t)
+	return nil
+}
+
+func (l *lines) all() []*textFile {
+	all := slices.Clone(l.texts)
+	if l.points != nil {
+		all = append(all, l.points)
+	}
+	if l.weight != nil {
+		all = append(all, l.weight)
+	}
+	return all
+}
+
+func (l *lines) close() {
+	for _, t := range l.all() {
+		t.plain.Close()
+		t.file.Close()
+	}
+}
+
+// next reads a line of every file. All of them must have the same number.
+func (l *lines) next() bool {
+	all := l.all()
+	ended := 0
+	for _, t := range all {
+		switch err := t.next(); {
+		case err == io.EOF:
+			t.ended = true
+			ended++
+		case err != nil:
+			l.err = err
+			return false
+		}
+	}
+	if ended > 0 {
+		for _, t := range all {
+			if ended < len(all) && t.ended {
+				l.err = fmt.Errorf("%w: %s has %d lines, but the files that belong to it have more", ErrFormat, t.path, l.number)
+			}
+		}
+		return false
+	}
+	l.number++
+	return l.divide()
+}
+
+// divide finds source and target.
+func (l *lines) divide() bool {
+	switch {
+	case l.files.TSV != "":
+		fields := bytes.Split(l.texts[0].line, []byte("\t"))
+		if len(fields) < 2 {
+			l.err = l.problem(l.texts[0], "has no tab between source and target")
+			return false
+		}
+		l.source, l.target = fields[0], fields[1]
+	case len(l.texts) == 1:
+		l.target = l.texts[0].line
+	default:
+		l.source, l.target = l.texts[0].line, l.texts[1].line
+	}
+	return true
+}
+
+func (l *lines) problem(t *textFile, format string, args ...any) error {
+	return fmt.Errorf("%w: %s, line %d %s", ErrFormat, t.path, l.number, fmt.Sprintf(format, args...))
+}
+
+// extras reads alignment and weights of the current line into a pair that has its tokens.
+func (l *lines) extras(p *Pair, reversed bool) error {
+	if l.points != nil {
+		if err := l.alignment(p, reversed); err != nil {
+			return err
+		}
+	}
+	if l.weight == nil {
+		return nil
+	}
+	if err := l.weights(p); err != nil {
+		return err
+	}
+	if reversed {
+		slices.Reverse(p.Weights[:len(p.Weights)-1])
+	}
+	return nil
+}
+
+// alignment reads points. Those beyond the sentence, which may have been cropped, are left out. Numbers in the file are those
+// of reading order.
+func (l *lines) alignment(p *Pair, reversed bool) error {
+	for field := range bytes.FieldsSeq(l.points.line) {
+		a, b, ok := bytes.Cut(field, []byte("-"))
+		source, err1 := strconv.Atoi(string(a))
+		target, err2 := strconv.Atoi(string(b))
+		if !ok || err1 != nil || err2 != nil || source < 0 || target < 0 {
+			return l.problem(l.points, "holds %q, which is not a pair of positions like 3-4", field)
+		}
+		if source < len(p.Source) && target < len(p.Target) {
+			if reversed {
+				source, target = mirrored(source, len(p.Source)), mirrored(target, len(p.Target))
+			}
+			p.Alignment = append(p.Alignment, autodiff.AlignmentPoint{Query: int32(target), Key: int32(source)})
+		}
+	}
+	slices.SortFunc(p.Alignment, func(a, b autodiff.AlignmentPoint) int {
+		if a.Query != b.Query {
+			return int(a.Query - b.Query)
+		}
+		return int(a.Key - b.Key)
+	})
+	p.Alignment = slices.Compact(p.Alignment)
+	return nil
+}
+
+// mirrored returns where a position lies in a reversed sentence of that length, whose end stays last.
+func mirrored(position, length int) int {
+	if position == length-1 {
+		return position
+	}
+	return length - 2 - position
+}
+
+func (l *lines) weights(p *Pair) error {
+	var numbers []float32
+	for field := range bytes.FieldsSeq(l.weight.line) {
+		v, err := strconv.ParseFloat(string(field), 32)
+		if err != nil || !(v >= 0 && v <= math.MaxFloat32) {
+			return l.problem(l.weight, "holds %q, which is not a weight of at least 0", field)
+		}
+		numbers = append(numbers, float32(v))
+	}
+	n := len(p.Target)
+	switch {
+	case !l.files.WordWeights && len(numbers) == 1:
+		for range n {
+			p.Weights = append(p.Weights, numbers[0])
+		}
+	case l.files.WordWeights && len(numbers) == n-1:
+		p.Weights = append(append(p.Weights, numbers...), 1)
+	case l.files.WordWeights && len(numbers) == n:
+		p.Weights = append(p.Weights, numbers...)
+	default:
+		return l.problem(l.weight, "holds %d weights for a sentence of %d pieces", len(numbers), n-1)
+	}
+	return nil
+}
