@@ -112,7 +112,7 @@ func TestMulInt8ExtremesAreExact(t *testing.T) {
 }
 
 func TestQuantizeAgrees(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		for seed, k := range lengths {
 			for _, wild := range []bool{false, true} {
 				r := source(uint64(seed))
@@ -143,7 +143,7 @@ func withoutPadding(dst []uint8, stride, k int) []float32 {
 }
 
 func TestMulFloat32Agrees(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		check := func(seed uint64, rows, k, n int) {
 			t.Helper()
 			r := source(seed)
@@ -212,7 +212,7 @@ func guardOrNil(g *arena, s []float32) []float32 {
 }
 
 func TestNormsAgree(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		for seed, n := range lengths {
 			for _, wild := range []bool{false, true} {
 				r := source(uint64(seed))
@@ -244,7 +244,7 @@ func TestNormsAgree(t *testing.T) {
 }
 
 func TestSoftmaxAgrees(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		for seed, n := range lengths {
 			for _, wild := range []bool{false, true} {
 				r := source(uint64(seed))
@@ -266,7 +266,7 @@ func TestSoftmaxAgrees(t *testing.T) {
 }
 
 func TestReductionsAgree(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		for seed, n := range append([]int{70_000}, lengths...) {
 			for _, wild := range []bool{false, true} {
 				x := awkward(source(uint64(seed)), n, wild)
@@ -299,7 +299,7 @@ func TestElementwiseAgrees(t *testing.T) {
 		"Highway":     func(s [6][]float32) { Highway(s[0], s[1], s[2], s[3]) },
 		"Embed":       func(s [6][]float32) { Embed(s[0], s[1], 16, s[2]) },
 	}
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		for name, kernel := range kernels {
 			for seed, n := range append([]int{0, 70_001}, lengths...) {
 				r := source(uint64(seed))
@@ -321,7 +321,7 @@ func TestElementwiseAgrees(t *testing.T) {
 }
 
 func TestAttentionAgrees(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		check := func(seed uint64, heads, headDim, nq, nk int) {
 			t.Helper()
 			r := source(seed)

@@ -8,7 +8,7 @@
 // # Every implementation gives the same bits
 //
 // Each kernel exists in plain Go (the reference, xGeneric, compiled everywhere), and the heavy ones in assembly for
-// AVX-512 with VNNI and for AVX2. All of them give bit-identical results (except for the payload and sign of a NaN), and
+// AVX-512 and for AVX2; products of int8 also for the two with and without VNNI (see internal/cpu for the levels). All of them give bit-identical results (except for the payload and sign of a NaN), and
 // the result of a row never depends on how many rows are in the call. Translations are therefore the same on every
 // machine and for every batch. That needs the arithmetic to be defined to the last rounding:
 //

@@ -10,7 +10,7 @@ import (
 )
 
 func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
-	level := cpu.Active()
+	level := cpu.Integer()
 	if level == cpu.Generic || t.K == 0 || len(t.rows) > math.MaxUint32 {
 		dotRowsInt8Generic(y, a, aScale, t, ids, bias)
 		return
@@ -24,9 +24,13 @@ func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int3
 
 //go:noinline
 func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
-	if level == cpu.AVX2 {
+	if level != cpu.AVX512VNNI {
 		sums := unsafe.Slice((*int32)(unsafe.Pointer(&y[0])), len(ids))
-		dotsInt8AVX2(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+		if level == cpu.AVXVNNI {
+			dotsInt8AVXVNNI(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+		} else {
+			dotsInt8AVX2(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+		}
 		for i, id := range ids {
 			y[i] = float32(float32(sums[i]+t.corrections[id])*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
 		}

@@ -28,7 +28,10 @@ func fuzzFloats(data []byte, n int) []float32 {
 
 // agreeEverywhere compares a kernel at every level that the processor has.
 func agreeEverywhere(t *testing.T, what string, kernel func(a *arena) []float32) {
-	for l := cpu.AVX2; l <= cpu.Detected(); l++ {
+	for _, l := range cpu.Levels() {
+		if l == cpu.Generic || !cpu.Has(l) {
+			continue
+		}
 		restore := cpu.Limit(l)
 		agree(t, fmt.Sprint(what, " on ", l), kernel)
 		restore()

@@ -32,7 +32,7 @@ type mulInt8Call struct {
 }
 
 func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
-	level := cpu.Active()
+	level := cpu.Integer()
 	if level == cpu.Generic || w.K == 0 {
 		mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
 		return
@@ -49,7 +49,7 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulInt8Call) chunk(first, rows int) {
 	limit := mulInt8Rows
-	if c.level == cpu.AVX2 {
+	if c.level.Family() == cpu.AVX2 {
 		limit = mulInt8RowsAVX2
 	}
 	b := cutBlocks(rows, limit)
@@ -74,11 +74,17 @@ func (c *mulInt8Call) call(height, blocks, row, panel, panels int, mask uint32) 
 	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
 	bias, biasStep := panelBias(c.bias, column)
 	y := &c.y[row*c.yStride+column]
-	if c.level == cpu.AVX2 {
-		mulInt8AVX2(height, a, c.aStride, s, blocks, w, c.w.steps, corrections, scales, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
-		return
+	steps, aStride, yStride := c.w.steps, c.aStride, 4*c.yStride
+	switch c.level {
+	case cpu.AVX2:
+		mulInt8AVX2(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+	case cpu.AVXVNNI:
+		mulInt8AVXVNNI(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+	case cpu.AVX512:
+		mulInt8AVX512BW(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+	default:
+		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	}
-	mulInt8AVX512(height, a, c.aStride, s, blocks, w, c.w.steps, corrections, scales, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
 }
 
 // noBias is the bias of every panel of a matrix without one.

@@ -8,17 +8,8 @@ import (
 
 // Implementations names the implementation in use for each kind of kernel, for example "int8: AVX-512 VNNI".
 func Implementations() []string {
-	return []string{"int8: " + int8Name(cpu.Active()), "float32: " + float32Name(cpu.Active())}
+	return []string{"int8: " + cpu.Integer().String(), "float32: " + cpu.Active().String()}
 }
-
-func int8Name(l cpu.Level) string {
-	if l == cpu.AVX512 {
-		return "AVX-512 VNNI"
-	}
-	return l.String()
-}
-
-func float32Name(l cpu.Level) string { return l.String() }
 
 // Int8Peak measures for about the time d how many int8 multiply-accumulates per second one core can do at most: the best
 // instruction that the CPU has for it, on registers alone. Products are measured against it.

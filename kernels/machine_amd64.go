@@ -6,16 +6,20 @@ import "github.com/sluice-mt/sluice/internal/cpu"
 
 // int8Burst does about n int8 multiply-accumulates on registers and returns how many.
 func int8Burst(n int) int {
-	const avx512, avx2 = 24 * 64, 12 * 16 // in a turn of the loop
-	switch cpu.Active() {
+	perTurn, burst := 0, (func(int))(nil) // multiply-accumulates in a turn of the loop
+	switch cpu.Integer() {
+	case cpu.AVX512VNNI:
+		perTurn, burst = 24*64, int8BurstAVX512
 	case cpu.AVX512:
-		turns := n/avx512 + 1
-		int8BurstAVX512(turns)
-		return turns * avx512
+		perTurn, burst = 24*32, int8BurstAVX512BW
+	case cpu.AVXVNNI:
+		perTurn, burst = 12*32, int8BurstAVXVNNI
 	case cpu.AVX2:
-		turns := n/avx2 + 1
-		int8BurstAVX2(turns)
-		return turns * avx2
+		perTurn, burst = 12*16, int8BurstAVX2
+	default:
+		return int8BurstGeneric(n)
 	}
-	return int8BurstGeneric(n)
+	turns := n/perTurn + 1
+	burst(turns)
+	return turns * perTurn
 }

@@ -35,10 +35,15 @@ func TestImplementationsFollowTheLevel(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
 		names := strings.Join(Implementations(), "; ")
 		want := map[cpu.Level]string{
-			cpu.Generic: "int8: generic; float32: generic",
-			cpu.AVX2:    "int8: AVX2; float32: AVX2",
-			cpu.AVX512:  "int8: AVX-512 VNNI; float32: AVX-512",
-		}[cpu.Active()]
+			cpu.Generic:    "int8: generic; float32: generic",
+			cpu.AVX2:       "int8: AVX2; float32: AVX2",
+			cpu.AVXVNNI:    "int8: AVX-VNNI; float32: AVX2",
+			cpu.AVX512:     "int8: AVX-512; float32: AVX-512",
+			cpu.AVX512VNNI: "int8: AVX-512 VNNI; float32: AVX-512",
+			cpu.NEON:       "int8: NEON; float32: NEON",
+			cpu.SDOT:       "int8: SDOT; float32: NEON",
+			cpu.SMMLA:      "int8: SMMLA; float32: NEON",
+		}[cpu.Integer()]
 		if names != want {
 			t.Errorf("implementations are %q, want %q", names, want)
 		}

@@ -57,7 +57,7 @@ func TestQuantizedProductIsNearTheFloatProduct(t *testing.T) {
 }
 
 func TestQuantizeRows(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		const k = 5
 		inf, nan := float32(math.Inf(1)), float32(math.NaN())
 		rows := [][k]float32{
@@ -92,7 +92,7 @@ func TestQuantizeRows(t *testing.T) {
 }
 
 func TestMulFloat32AgainstFloat64(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		r := source(4)
 		const rows, k, n = 7, 53, 37
 		x, w, bias := normals(r, rows*k), normals(r, k*n), normals(r, n)
@@ -111,7 +111,7 @@ func TestMulFloat32AgainstFloat64(t *testing.T) {
 }
 
 func TestDotRowsFloat32AgainstFloat64(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		r := source(5)
 		const n, k = 40, 77
 		x, table, bias := normals(r, k), normals(r, n*k), normals(r, n)
@@ -156,7 +156,7 @@ func TestDotRowsInt8EqualsMulInt8(t *testing.T) {
 }
 
 func TestNormsAgainstFloat64(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		r := source(7)
 		const rows, n, eps = 3, 67, 1e-6
 		x, residual, scale, bias := normals(r, rows*n), normals(r, rows*n), normals(r, n), normals(r, n)
@@ -182,7 +182,7 @@ func TestNormsAgainstFloat64(t *testing.T) {
 }
 
 func TestSoftmaxAgainstFloat64(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		r := source(8)
 		for n := 1; n < 70; n++ {
 			x := normals(r, n)
@@ -214,7 +214,7 @@ func TestSoftmaxAgainstFloat64(t *testing.T) {
 }
 
 func TestArgMax(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		inf, nan := float32(math.Inf(1)), float32(math.NaN())
 		for _, c := range []struct {
 			x    []float32
@@ -245,7 +245,7 @@ func TestArgMax(t *testing.T) {
 }
 
 func TestAttentionAgainstFloat64(t *testing.T) {
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		r := source(10)
 		for _, headDim := range []int{8, 32, 40, 64} {
 			const heads, nq, nk = 3, 5, 21
@@ -302,7 +302,7 @@ func attention64(s Attention, q, k, v []float32, nk, head int) (weights, out []f
 
 func TestElementwiseAgainstFloat64(t *testing.T) {
 	σ := func(x float32) float64 { return 1 / (1 + math.Exp(-float64(x))) }
-	cputest.Each(t, func(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
 		r := source(11)
 		const n = 83
 		a, b, c, d, e := normals(r, n), normals(r, n), normals(r, n), normals(r, n), normals(r, n)

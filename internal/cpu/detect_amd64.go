@@ -7,14 +7,24 @@ import "golang.org/x/sys/cpu"
 // Assembly reports whether this build contains assembly.
 const Assembly = true
 
-// Detected returns the highest level that the processor and the operating system support.
-func Detected() Level {
+var levels = [...]Level{Generic, AVX2, AVXVNNI, AVX512, AVX512VNNI}
+
+// Has reports whether the processor and the operating system support a level.
+func Has(l Level) bool {
 	x := &cpu.X86
-	switch {
-	case !x.HasAVX2 || !x.HasFMA:
-		return Generic
-	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI:
-		return AVX512
+	avx2 := x.HasAVX2 && x.HasFMA
+	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2
+	switch l {
+	case Generic:
+		return true
+	case AVX2:
+		return avx2
+	case AVXVNNI:
+		return avx2 && x.HasAVXVNNI
+	case AVX512:
+		return avx512
+	case AVX512VNNI:
+		return avx512 && x.HasAVX512VNNI
 	}
-	return AVX2
+	return false
 }

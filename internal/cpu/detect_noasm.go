@@ -5,5 +5,7 @@ package cpu
 // Assembly reports whether this build contains assembly.
 const Assembly = false
 
-// Detected returns Generic: without assembly there is nothing to choose from.
-func Detected() Level { return Generic }
+var levels = [...]Level{Generic}
+
+// Has reports whether this build can use a level: without assembly there is nothing to choose from.
+func Has(l Level) bool { return l == Generic }
