@@ -160,6 +160,9 @@ type engineParts struct {
 
 // buildEngine opens everything that the flags name.
 func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger *slog.Logger) (*engineParts, error) {
+	if err := b.check(); err != nil {
+		return nil, err
+	}
 	if err := m.find(); err != nil {
 		return nil, err
 	}
@@ -388,6 +391,29 @@ func parseSampling(words []string, beam int) (search.Sampling, error) {
 	return s, nil
 }
 
+// check refuses sizes that make no sense.
+func (f *batchFlags) check() error {
+	sizes := []struct {
+		name  string
+		value int
+	}{
+		{"cpu-threads", f.threads}, {"mini-batch", f.miniBatch}, {"mini-batch-words", f.miniBatchWords},
+		{"maxi-batch", f.maxiBatch}, {"slots", f.slots}, {"memory", f.memory},
+	}
+	for _, size := range sizes {
+		if size.value < 0 {
+			return usageErrorf("--%s %d: at least 0, which lets it be chosen for this machine", size.name, size.value)
+		}
+	}
+	if f.maxiBatchSort != "src" && f.maxiBatchSort != "none" {
+		return usageErrorf("--maxi-batch-sort %s: expected src or none", f.maxiBatchSort)
+	}
+	if f.latency < 0 {
+		return usageErrorf("--latency %v: at least 0", f.latency)
+	}
+	return nil
+}
+
 // batching turns the flags into sizes, chosen for this machine where they are open.
 func (f *batchFlags) batching(cores int) translator.Batching {
 	b := translator.Batching{
@@ -446,22 +472,33 @@ func (p *engineParts) fingerprint() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// applyConfig reads the configuration file: the one that is named, or the one that lies with the model. It returns
-// warnings.
-func (f *modelFlags) applyConfig(flags *pflag.FlagSet) ([]string, error) {
-	if f.config == "" && len(f.models) == 1 {
-		found, err := bundle.Find(f.models[0])
-		if err != nil {
-			return nil, modelError{err}
+// applyConfig reads the configuration files: the one that is named, and the one that lies with the model. What the first
+// says counts. It returns warnings.
+func (f *modelFlags) applyConfig(flags *pflag.FlagSet) (warnings []string, err error) {
+	named := f.config
+	if named != "" {
+		if warnings, err = applyConfigFile(flags, named); err != nil {
+			return warnings, err
 		}
+	}
+	if len(f.models) != 1 {
+		return warnings, nil
+	}
+	found, err := bundle.Find(f.models[0])
+	if err != nil {
+		return warnings, modelError{err}
+	}
+	isFolder := found.Config != "" && found.Model == "" // whose configuration names the models
+	if found.Config == "" || named != "" && !isFolder {
+		return warnings, nil
+	}
+	if isFolder {
+		f.models = nil
+		flags.Lookup("models").Changed = false
+	}
+	if named == "" {
 		f.config = found.Config
-		if found.Config != "" && found.Model == "" { // a folder, whose configuration names the models
-			f.models = nil
-			flags.Lookup("models").Changed = false
-		}
 	}
-	if f.config == "" {
-		return nil, nil
-	}
-	return applyConfigFile(flags, f.config)
+	more, err := applyConfigFile(flags, found.Config)
+	return append(warnings, more...), err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,6 +39,9 @@ func (t *translation) newProgress(m meter, p *pipeline.Pipeline) (*progress, err
 		return nil, err
 	}
 	kind := t.log.progress
+	if !slices.Contains([]string{"auto", "bar", "log", "none"}, kind) {
+		return nil, usageErrorf("--progress %s: expected auto, bar, log or none", kind)
+	}
 	switch {
 	case t.log.quiet || t.log.quieter:
 		kind = "none"
@@ -45,8 +49,6 @@ func (t *translation) newProgress(m meter, p *pipeline.Pipeline) (*progress, err
 		kind = "bar"
 	case kind == "auto":
 		kind = "log"
-	case kind != "bar" && kind != "log" && kind != "none":
-		return nil, usageErrorf("--progress %s: expected auto, bar, log or none", kind)
 	}
 	return &progress{t: t, meter: m, pipeline: p, kind: kind, every: every, lines: lines, stop: make(chan struct{})}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sluice-mt/sluice/internal/compress"
@@ -23,6 +24,9 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"pack":   scriptPack,
 		"cut":    scriptCut,
 		"onlyof": scriptOnlyOf,
+
+		"parquet": scriptParquet,
+		"column":  scriptColumn,
 	}
 }
 
@@ -65,7 +69,7 @@ func scriptRepeat(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func unquoted(ts *testscript.TestScript, args []string) []byte {
-	text, err := strconv.Unquote(`"` + strings.Join(args, "") + `"`)
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.Join(args, ""), `"`, `\"`) + `"`)
 	ts.Check(err)
 	return []byte(text)
 }
@@ -103,5 +107,40 @@ func scriptOnlyOf(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if want := slices.Sorted(slices.Values(args[1:])); !slices.Equal(names, want) {
 		ts.Fatalf("%s holds %q, want %q", args[0], names, want)
+	}
+}
+
+type parquetRow struct {
+	ID   int64  `parquet:"id"`
+	Text string `parquet:"text"`
+}
+
+type translatedRow struct {
+	parquetRow
+	Translation string `parquet:"translation"`
+}
+
+// parquet FILE TEXT... writes a Parquet file of numbered texts.
+func scriptParquet(ts *testscript.TestScript, _ bool, args []string) {
+	var rows []parquetRow
+	for i, text := range args[1:] {
+		rows = append(rows, parquetRow{int64(i), text})
+	}
+	ts.Check(parquet.WriteFile(ts.MkAbs(args[0]), rows))
+}
+
+// column FILE TRANSLATION... checks the translations in a Parquet file, and that its rows have their numbers still.
+func scriptColumn(ts *testscript.TestScript, _ bool, args []string) {
+	rows, err := parquet.ReadFile[translatedRow](ts.MkAbs(args[0]))
+	ts.Check(err)
+	var got []string
+	for i, row := range rows {
+		got = append(got, row.Translation)
+		if row.ID != int64(i) {
+			ts.Fatalf("row %d has the number %d", i, row.ID)
+		}
+	}
+	if !slices.Equal(got, args[1:]) {
+		ts.Fatalf("%s holds %q, want %q", args[0], got, args[1:])
 	}
 }

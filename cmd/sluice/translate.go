@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -103,9 +104,12 @@ func (t *translation) settle(command *cobra.Command) (closeLog func(), err error
 	if err != nil {
 		return nil, err
 	}
-	level := t.log.level
-	if t.log.quiet {
-		level = "warn"
+	if err := t.output.checkReport(); err != nil {
+		return nil, err
+	}
+	level, err := t.log.threshold()
+	if err != nil {
+		return nil, err
 	}
 	w, closeLog, err := t.logWriter()
 	if err != nil {
@@ -180,16 +184,15 @@ func (t *translation) madeWith(parts *engineParts, records recordio.Options) (ma
 	if t.output.output == filesink.Stdout && t.output.outputDir == "" {
 		return nil, nil // nothing to resume, and no time to spend on a fingerprint
 	}
-	fingerprint, err := parts.fingerprint()
+	made, err := parts.ingredients()
 	if err != nil {
 		return nil, err
 	}
-	made := map[string]string{
-		"model and search": fingerprint, "format": records.Format.String(), "field": records.Field, "target-field": records.Target,
+	maps.Copy(made, map[string]string{
+		"format": records.Format.String(), "field": records.Field, "target-field": records.Target,
 		"header": fmt.Sprint(records.Header), "max-record": fmt.Sprint(records.MaxLine), "n-best": fmt.Sprint(t.search.nBest),
-		"jsonl": fmt.Sprint(t.output.jsonl), "alignment": t.search.alignment, "word-scores": fmt.Sprint(t.search.wordScores),
-		"no-spm-decode": fmt.Sprint(t.search.noSPMDecode),
-	}
+		"jsonl": fmt.Sprint(t.output.jsonl), "alignment": t.search.alignment, "no-spm-decode": fmt.Sprint(t.search.noSPMDecode),
+	})
 	return made, nil
 }
 
@@ -230,10 +233,8 @@ func (t *translation) explain(err error) error {
 	var changed *filesink.ChangedError
 	var stage *pipeline.StageError
 	switch {
-	case errors.Is(err, filesink.ErrExists):
-		return usageError{fmt.Errorf("%w (--overwrite replaces it)", err)}
-	case errors.As(err, &changed):
-		return usageError{fmt.Errorf("%w (--overwrite starts afresh)", err)}
+	case errors.Is(err, filesink.ErrExists), errors.As(err, &changed):
+		return usageError{err}
 	case errors.As(err, &stage) && stage.Stage == "read":
 		return inputError{err}
 	case errors.As(err, &stage) && (stage.Stage == "write" || stage.Stage == "commit"):
@@ -269,9 +270,15 @@ func flagByName(name string) (job.Flags, bool) {
 	return 0, false
 }
 
+// maxMaxRecord bounds --max-record, in MiB: a record is kept in memory several times over.
+const maxMaxRecord = 1024
+
 // records turns the flags into options of the record format.
 func (f *inputFlags) records(target string) (recordio.Options, error) {
 	options := recordio.Options{Field: f.field, Target: target, Header: f.header, MaxLine: f.maxRecord << 20}
+	if f.maxRecord < 1 || f.maxRecord > maxMaxRecord {
+		return options, usageErrorf("--max-record %d: from 1 to %d MiB", f.maxRecord, maxMaxRecord)
+	}
 	name := f.format
 	if f.tsv {
 		name = "tsv"
@@ -314,6 +321,18 @@ func (f *outputFlags) pathFor(source *filesource.Source, lane string) (string, e
 	}
 	compression := compress.BySuffix(relative).Suffix()
 	return filepath.Join(f.outputDir, strings.TrimSuffix(relative, compression)+f.suffix+compression), nil
+}
+
+// checkReport finds out whether the report can be written before hours are spent on what it is to report.
+func (f *outputFlags) checkReport() error {
+	if f.report == "" {
+		return nil
+	}
+	file, err := os.OpenFile(f.report, os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return outputError{fmt.Errorf("--report: %w", err)}
+	}
+	return file.Close()
 }
 
 // writeReport writes --report.

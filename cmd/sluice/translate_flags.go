@@ -1,11 +1,14 @@
 package main
 
 import (
+	"io"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-mt/sluice/internal/obs"
 )
 
 // Each group of flags is a struct of its own: who reads inputs does not see how beams are set.
@@ -178,7 +181,7 @@ func (f *logFlags) group() flagGroup {
 	s.BoolVar(&f.quiet, "quiet", false, "print warnings and errors only")
 	s.BoolVar(&f.quieter, "quiet-translation", false, "print no progress")
 	s.StringVar(&f.file, "log", "", "append messages to this `FILE` as well")
-	s.StringVar(&f.level, "log-level", "info", "debug, info, warn, error")
+	s.StringVar(&f.level, "log-level", "info", "debug, info, warn, error, off (Marian's trace, err and critical are debug and error)")
 	s.StringVar(&f.format, "log-format", "text", "text or json")
 	s.StringVar(&f.progress, "progress", "auto", "bar, log, none; auto shows a bar on a terminal")
 	s.StringVar(&f.statFreq, "stat-freq", "10s", "how often progress is logged: a duration, or a number of sentences")
@@ -258,6 +261,26 @@ func looksLikeVocabulary(word string) bool {
 
 func trimCompression(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+}
+
+// threshold reads --log-level, by our names or Marian's, and --quiet. A level that is not one is an error with --quiet too.
+func (f *logFlags) threshold() (string, error) {
+	level := f.level
+	switch level {
+	case "trace":
+		level = "debug"
+	case "err", "critical":
+		level = "error"
+	case "off":
+		level = "error+100"
+	}
+	if _, err := obs.NewLogger(io.Discard, f.format, level); err != nil {
+		return "", usageError{err}
+	}
+	if f.quiet && level != "error" && level != "error+100" {
+		level = "warn"
+	}
+	return level, nil
 }
 
 // statInterval reads --stat-freq: a duration, or, as in Marian, a number of sentences.
