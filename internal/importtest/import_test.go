@@ -30,7 +30,9 @@ const table = `
 	internal/cpu/cputest: internal/cpu
 	internal/importtest:
 	internal/job:
+	internal/jobfile:
 	internal/deadletter: internal/job
+	internal/kafkaclient: internal/job
 	internal/nbest: internal/job
 	internal/obs:
 	internal/readahead: internal/job
@@ -40,6 +42,7 @@ const table = `
 	internal/s3client:
 	internal/shard:
 	internal/sharedtest:
+	internal/kafkatest: internal/sharedtest
 	internal/s3test: internal/s3client internal/sharedtest
 
 	kernels: internal/cpu
@@ -60,9 +63,12 @@ const table = `
 	consumer/contract: consumer internal/job
 	consumer/file: consumer internal/compress internal/job internal/readahead internal/recordio
 	consumer/s3: consumer internal/compress internal/job internal/readahead internal/recordio internal/s3client internal/shard
+	consumer/kafka: consumer internal/job internal/kafkaclient
 	producer: internal/job
 	producer/contract: producer internal/job
 	producer/file: producer internal/compress internal/job
+	producer/s3: producer internal/compress internal/deadletter internal/job internal/s3client
+	producer/kafka: producer internal/deadletter internal/job internal/kafkaclient
 
 	train/autodiff: kernels
 	train/network: train/autodiff translator/marian translator/model

@@ -1,0 +1,159 @@
+package jobfile
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// validName is what topics, object keys and transactional ids all take.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// at adds a problem with a setting, at its place if the file has it.
+func (d *decoder) at(path, format string, args ...any) {
+	node := d.places[path]
+	for parent := path; node == nil && strings.Contains(parent, "."); {
+		parent = parent[:strings.LastIndexByte(parent, '.')]
+		node = d.places[parent]
+	}
+	d.problem(node, path, format, args...)
+}
+
+// check finds what is missing or contradicts itself.
+func (d *decoder) check(j *Job) {
+	switch {
+	case j.Name == "":
+		d.at("name", "missing: every job needs one")
+	case !validName.MatchString(j.Name):
+		d.at("name", "%q: letters, digits, dots, dashes and underscores only, at most 100", j.Name)
+	}
+	if count(j.Source.Files != nil, j.Source.S3 != nil, j.Source.Kafka != nil) != 1 {
+		d.at("source", "expected exactly one of files, s3 and kafka")
+	}
+	if count(j.Sink.Files != nil, j.Sink.S3 != nil, j.Sink.Kafka != nil) != 1 {
+		d.at("sink", "expected exactly one of files, s3 and kafka")
+	}
+	if len(j.Translate) == 0 {
+		d.at("translate", "missing: it names the model")
+	}
+	d.checkSource(&j.Source)
+	d.checkSink(&j.Sink)
+	d.checkRecords(j)
+	if j.MaxFailed > 0 && j.DeadLetters == "" {
+		d.at("max-failed", "only means something with dead-letters: without them the first failed record ends the job")
+	}
+	if j.DeadLetters != "" && j.Sink.S3 != nil && !isObjectName(j.DeadLetters) {
+		d.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)
+	}
+}
+
+func count(set ...bool) (n int) {
+	for _, is := range set {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+func isObjectName(name string) bool {
+	rest, ok := strings.CutPrefix(name, "s3://")
+	return ok && rest != "" && rest[0] != '/'
+}
+
+func (d *decoder) checkSource(s *Source) {
+	if s.Files != nil && len(s.Files.Paths) == 0 {
+		d.at("source.files.paths", "missing")
+	}
+	if s3 := s.S3; s3 != nil {
+		if len(s3.Inputs) == 0 && len(s3.Manifests) == 0 {
+			d.at("source.s3.inputs", "missing: inputs or manifests say what is read")
+		}
+		for _, input := range s3.Inputs {
+			if !isObjectName(input) {
+				d.at("source.s3.inputs", "%q: expected s3://bucket/key", input)
+			}
+		}
+		d.checkStore("source.s3", &s3.S3Store)
+	}
+	if kafka := s.Kafka; kafka != nil {
+		if len(kafka.Topics) == 0 {
+			d.at("source.kafka.topics", "missing")
+		}
+		d.checkCluster("source.kafka", &kafka.KafkaCluster)
+	}
+}
+
+func (d *decoder) checkSink(s *Sink) {
+	if s.Files != nil && s.Files.Folder == "" {
+		d.at("sink.files.folder", "missing")
+	}
+	if s3 := s.S3; s3 != nil {
+		if !isObjectName(s3.Prefix) {
+			d.at("sink.s3.prefix", "%q: expected s3://bucket/prefix/", s3.Prefix)
+		}
+		d.checkStore("sink.s3", &s3.S3Store)
+	}
+	if kafka := s.Kafka; kafka != nil {
+		if kafka.Topic == "" {
+			d.at("sink.kafka.topic", "missing")
+		}
+		if p := kafka.Partition; p != "" && p != "same" && p != "key" {
+			if n, err := strconv.ParseInt(p, 10, 32); err != nil || n < 0 {
+				d.at("sink.kafka.partition", "%q: expected same, key or a number", p)
+			}
+		}
+		d.checkCluster("sink.kafka", &kafka.KafkaCluster)
+	}
+}
+
+func (d *decoder) checkStore(path string, s *S3Store) {
+	if s.SecretKey != "" && s.SecretKeyFile != "" {
+		d.at(path+".secret-key-file", "secret-key is set as well")
+	}
+	if (s.AccessKey != "") != (s.SecretKey != "" || s.SecretKeyFile != "") {
+		d.at(path+".access-key", "access-key and secret-key go together")
+	}
+	if s.KMSKey != "" && !strings.HasPrefix(s.Encryption, "aws:kms") {
+		d.at(path+".kms-key", "needs encryption: aws:kms")
+	}
+}
+
+func (d *decoder) checkCluster(path string, c *KafkaCluster) {
+	if len(c.Brokers) == 0 {
+		d.at(path+".brokers", "missing")
+	}
+	for _, broker := range c.Brokers {
+		if _, port, ok := strings.Cut(broker, ":"); !ok || port == "" {
+			d.at(path+".brokers", "%q: expected host:port", broker)
+		}
+	}
+	if t := c.TLS; t != nil && (t.Certificate == "") != (t.Key == "") {
+		d.at(path+".tls", "certificate and key go together")
+	}
+	if s := c.SASL; s != nil {
+		if s.Mechanism == "" || s.User == "" {
+			d.at(path+".sasl", "mechanism and user are needed")
+		}
+		if (s.Password == "") == (s.PasswordFile == "") {
+			d.at(path+".sasl", "expected one of password and password-file")
+		}
+	}
+}
+
+func (d *decoder) checkRecords(j *Job) {
+	r := &j.Records
+	if r.Header && r.Format != "tsv" {
+		d.at("records.header", "only tsv has a header")
+	}
+	messages := j.Source.Kafka != nil
+	if messages && (r.Format == "parquet" || r.Header) {
+		d.at("records.format", "a message's value is text, tsv or jsonl, and has no header")
+	}
+	if len(r.Targets) > 1 && !messages {
+		d.at("records.targets", "several targets are for messages; files and objects take one")
+	}
+	if r.Format == "parquet" && j.Sink.Kafka != nil {
+		d.at("records.format", "rows of Parquet cannot be written to a topic")
+	}
+}

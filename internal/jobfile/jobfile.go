@@ -1,0 +1,272 @@
+// Package jobfile reads the YAML file that describes a streaming job: where records come from, how they are translated
+// and where they go.
+//
+// It is strict. An unknown key, a value of the wrong kind, a setting that contradicts another: each is a Problem with
+// its line and column, and all of them are found in one go. ${NAME} stands for an environment variable, ${NAME:-text}
+// for one that may be missing, and $${ for ${ itself; they are replaced inside values only, after the file has been
+// parsed, so that a value cannot change what the file means.
+package jobfile
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// MaxSize is the largest file that is read, in bytes.
+const MaxSize = 1 << 20
+
+// A Problem is something wrong with a job file.
+type Problem struct {
+	Line, Column int    // from 1; 0 where the file as a whole is meant
+	Path         string // of the setting, such as source.kafka.topics
+	Message      string
+}
+
+// Error gives the place and the message.
+func (p Problem) Error() string {
+	var place string
+	if p.Line > 0 {
+		place = fmt.Sprintf("%d:%d: ", p.Line, p.Column)
+	}
+	if p.Path != "" {
+		place += p.Path + ": "
+	}
+	return place + p.Message
+}
+
+// Problems is an error that holds every Problem of a file.
+type Problems []Problem
+
+// Error gives one line for each.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, problem := range p {
+		lines[i] = problem.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// An Option is an option of sluice translate in a job.
+type Option struct {
+	Name   string
+	Values []string
+	Line   int
+	Column int
+}
+
+// Size is a number of bytes, written as 64MiB, 10MB or 4096.
+type Size int64
+
+// A Job is the content of a job file.
+type Job struct {
+	Name   string `yaml:"name" desc:"Identifies the job. Transactions, consumer groups and claims are named after it, so it must not change while work is half done."`
+	Source Source `yaml:"source" desc:"Where records come from. Exactly one of its members."`
+	Sink   Sink   `yaml:"sink" desc:"Where translations go. Exactly one of its members."`
+
+	Records   Records  `yaml:"records" desc:"How text lies in records."`
+	Translate []Option `yaml:"translate" desc:"Options of sluice translate, without dashes: models, vocabs, shortlist, beam-size, output-sampling and so on. The model is named here."`
+	Sentences bool     `yaml:"sentences" desc:"Records hold more than one sentence: each is translated on its own, and they are put together again with the white space that stood between them."`
+
+	DeadLetters string  `yaml:"dead-letters" desc:"Where records go that cannot be translated: a topic, a prefix such as s3://bucket/failed/ or a folder, of the same kind as the sink. Without it such a record ends the job."`
+	MaxFailed   float64 `yaml:"max-failed" desc:"Share of records that may fail before the job stops, looked at from the thousandth on. 0 is no limit."`
+
+	Memory      Size          `yaml:"memory" desc:"Bytes of records in flight. Default 64MiB."`
+	Lanes       int           `yaml:"lanes" desc:"Lanes carried at once: files, objects or partitions. Default 32, and all partitions for Kafka."`
+	CommitEvery time.Duration `yaml:"commit-every" desc:"Time between commits. Default 1s."`
+	Grace       time.Duration `yaml:"grace-period" desc:"Time to finish what is in flight after SIGTERM. Default 25s, which is less than Kubernetes gives."`
+	Stall       time.Duration `yaml:"stall" desc:"How long a record may be in flight before the job counts as stuck and ends, so that it is started again. Default 10m."`
+	Shard       string        `yaml:"shard" desc:"The part of the files or objects that this worker takes: 0/8 is the first of eight. auto finds it in what Kubernetes Indexed Jobs, AWS Batch and SLURM arrays put into the environment. Default auto."`
+
+	Observe Observe `yaml:"observe" desc:"What can be seen from outside."`
+}
+
+// A Source is where records come from.
+type Source struct {
+	Files *FileSource  `yaml:"files" desc:"Files and folders."`
+	S3    *S3Source    `yaml:"s3" desc:"Objects in Amazon S3 or a store like it."`
+	Kafka *KafkaSource `yaml:"kafka" desc:"Topics."`
+}
+
+// A Sink is where translations go.
+type Sink struct {
+	Files *FileSink  `yaml:"files" desc:"Files."`
+	S3    *S3Sink    `yaml:"s3" desc:"Objects in Amazon S3 or a store like it."`
+	Kafka *KafkaSink `yaml:"kafka" desc:"A topic."`
+}
+
+// Records says how text lies in records.
+type Records struct {
+	Format  string   `yaml:"format" oneof:"text tsv jsonl parquet" desc:"text, tsv, jsonl or parquet; of a message's value: text, tsv (one row) or jsonl (one JSON value). Default text."`
+	Field   string   `yaml:"field" desc:"What is translated: a column's number or name, or a path such as a.b[0]."`
+	Targets []string `yaml:"targets" desc:"Fields that receive the translations, best first. More than one asks for an n-best list, and is for messages."`
+	Header  bool     `yaml:"header" desc:"The first row of a TSV file names its columns."`
+	MaxSize Size     `yaml:"max-size" desc:"Longest record; a longer one counts as unreadable. Default 16MiB."`
+}
+
+// A FileSource reads files.
+type FileSource struct {
+	Paths []string `yaml:"paths" desc:"Files, folders and patterns. Each file is a lane."`
+}
+
+// A FileSink writes files.
+type FileSink struct {
+	Folder    string `yaml:"folder" desc:"One output for each input goes here, the tree kept; of a topic, one file for each run of messages."`
+	Suffix    string `yaml:"suffix" desc:"Appended to names, before the suffix of a compression."`
+	RunSize   Size   `yaml:"run-size" desc:"Of a topic: how much goes into one file at most. Default 8MiB."`
+	Overwrite bool   `yaml:"overwrite" desc:"Replace outputs that were made of something else."`
+}
+
+// An S3Store says how a store is reached.
+type S3Store struct {
+	Endpoint      string `yaml:"endpoint" desc:"URL of a store other than Amazon's."`
+	Region        string `yaml:"region" desc:"Default: what the environment says."`
+	PathStyle     bool   `yaml:"path-style" desc:"The bucket stands in the path instead of the host name."`
+	AccessKey     string `yaml:"access-key" desc:"Default: environment, shared files, the machine's role."`
+	SecretKey     string `yaml:"secret-key" desc:"Best given as ${VARIABLE}."`
+	SecretKeyFile string `yaml:"secret-key-file" desc:"A file that holds the secret key."`
+	Profile       string `yaml:"profile" desc:"Profile of the shared configuration files."`
+	Anonymous     bool   `yaml:"anonymous" desc:"Do not sign requests."`
+	RequesterPays bool   `yaml:"requester-pays" desc:"Requests are paid for by us."`
+	Owner         string `yaml:"owner" desc:"Account that must own the buckets."`
+	Encryption    string `yaml:"encryption" oneof:"AES256 aws:kms aws:kms:dsse" desc:"Server-side encryption of what is written."`
+	KMSKey        string `yaml:"kms-key" desc:"Key for aws:kms."`
+	Checksums     string `yaml:"checksums" oneof:"always required" desc:"When requests carry checksums of their own."`
+}
+
+// An S3Source reads objects.
+type S3Source struct {
+	Inputs    []string      `yaml:"inputs" desc:"s3://bucket/key, or s3://bucket/prefix/ for everything below. Each object is a lane."`
+	Manifests []string      `yaml:"manifests" desc:"Files or objects that list objects."`
+	Exclude   []string      `yaml:"exclude" desc:"Prefixes that are passed over."`
+	Poll      time.Duration `yaml:"poll" desc:"Time between listings. Default: the inputs are listed once, and the job ends."`
+	Split     Size          `yaml:"split" desc:"Divide larger objects of plain lines into ranges of this size. Default: never."`
+	Queue     string        `yaml:"queue" desc:"URL of an SQS queue that tells of new objects."`
+	S3Store   `yaml:",inline"`
+}
+
+// An S3Sink writes objects.
+type S3Sink struct {
+	Prefix    string `yaml:"prefix" desc:"s3://bucket/prefix/ that outputs are written under, the keys of the inputs kept."`
+	Suffix    string `yaml:"suffix" desc:"Appended to keys, before the suffix of a compression."`
+	RunSize   Size   `yaml:"run-size" desc:"Of a topic: how much goes into one object at most. Default 8MiB."`
+	Overwrite bool   `yaml:"overwrite" desc:"Replace outputs that were made of something else."`
+	S3Store   `yaml:",inline"`
+}
+
+// A KafkaCluster says how brokers are reached.
+type KafkaCluster struct {
+	Brokers []string   `yaml:"brokers" desc:"host:port of some of the brokers."`
+	TLS     *KafkaTLS  `yaml:"tls" desc:"Encrypt connections. Present but empty: with the system's certificates."`
+	SASL    *KafkaSASL `yaml:"sasl" desc:"Log in."`
+}
+
+// KafkaTLS says how connections are encrypted.
+type KafkaTLS struct {
+	CA          string `yaml:"ca" desc:"File of the certificates that are trusted. Default: the system's."`
+	Certificate string `yaml:"certificate" desc:"File of our own certificate, where brokers ask for one."`
+	Key         string `yaml:"key" desc:"File of its key."`
+	ServerName  string `yaml:"server-name" desc:"Name that brokers' certificates must have, if it is not the host's."`
+}
+
+// KafkaSASL says how to log in.
+type KafkaSASL struct {
+	Mechanism    string `yaml:"mechanism" oneof:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512" desc:"PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."`
+	User         string `yaml:"user" desc:"Name."`
+	Password     string `yaml:"password" desc:"Best given as ${VARIABLE}."`
+	PasswordFile string `yaml:"password-file" desc:"A file that holds the password."`
+}
+
+// A KafkaSource reads topics.
+type KafkaSource struct {
+	Topics       []string      `yaml:"topics" desc:"Each partition of each is a lane."`
+	Group        string        `yaml:"group" desc:"Consumer group. Default: the job's name."`
+	Instance     string        `yaml:"instance" desc:"Name of this member, which makes it a static one."`
+	Begin        string        `yaml:"begin" oneof:"first last" desc:"Where a partition is begun that nothing is known of: at the first or behind the last message. Default first."`
+	SkipLost     bool          `yaml:"skip-lost" desc:"Go on where messages were deleted before they were read, instead of ending with an error."`
+	StopAtEnd    bool          `yaml:"stop-at-end" desc:"End when everything has been read that is there at the start."`
+	Session      time.Duration `yaml:"session" desc:"Time without a heartbeat after which a member counts as dead. Default 30s."`
+	MaxBatch     Size          `yaml:"max-batch" desc:"Largest batch of messages, inflated. Default 64MiB."`
+	KafkaCluster `yaml:",inline"`
+}
+
+// A KafkaSink writes a topic.
+type KafkaSink struct {
+	Topic        string `yaml:"topic" desc:"Where translations go."`
+	Partition    string `yaml:"partition" desc:"same (as the input's), key (by a hash of the key) or a number. Default same for topics, and a number chosen by the input's name otherwise."`
+	Guarantee    string `yaml:"guarantee" oneof:"exactly-once at-least-once" desc:"at-least-once is for brokers without transactions. Default exactly-once."`
+	Compression  string `yaml:"compression" oneof:"none gzip snappy lz4 zstd" desc:"Codec of batches. Default none."`
+	KafkaCluster `yaml:",inline"`
+}
+
+// Observe says what can be seen from outside.
+type Observe struct {
+	Listen    string `yaml:"listen" desc:"Address that serves /metrics, /healthz and /readyz, such as :9090. Default: none."`
+	Pprof     bool   `yaml:"pprof" desc:"Serve /debug/pprof there, too."`
+	LogLevel  string `yaml:"log-level" oneof:"debug info warn error" desc:"Default info."`
+	LogFormat string `yaml:"log-format" oneof:"text json" desc:"Default text."`
+}
+
+// Parse reads a job file. lookup finds environment variables. An error is Problems.
+func Parse(content []byte, lookup func(string) (string, bool)) (*Job, error) {
+	if len(content) > MaxSize {
+		return nil, Problems{{Message: fmt.Sprintf("the file has %d bytes; at most %d are read", len(content), MaxSize)}}
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return nil, Problems{syntaxProblem(err)}
+	}
+	if len(document.Content) == 0 {
+		return nil, Problems{{Message: "the file is empty"}}
+	}
+	job := new(Job)
+	d := &decoder{lookup: lookup, places: map[string]*yaml.Node{}}
+	d.decode(document.Content[0], job)
+	if len(d.problems) == 0 {
+		d.check(job)
+	}
+	if len(d.problems) > 0 {
+		return nil, d.problems
+	}
+	job.setDefaults()
+	return job, nil
+}
+
+// syntaxProblem takes the line out of a message of the YAML library, which gives it in words only.
+func syntaxProblem(err error) Problem {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	var line int
+	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
+		_, text, _ = strings.Cut(text, ": ")
+		return Problem{Line: line, Column: 1, Message: text}
+	}
+	return Problem{Message: text}
+}
+
+func (j *Job) setDefaults() {
+	setDefault(&j.Records.Format, "text")
+	setDefault(&j.Records.MaxSize, 16<<20)
+	setDefault(&j.CommitEvery, time.Second)
+	setDefault(&j.Grace, 25*time.Second)
+	setDefault(&j.Stall, 10*time.Minute)
+	setDefault(&j.Shard, "auto")
+	setDefault(&j.Observe.LogLevel, "info")
+	setDefault(&j.Observe.LogFormat, "text")
+	if source := j.Source.Kafka; source != nil {
+		setDefault(&source.Group, j.Name)
+		setDefault(&source.Begin, "first")
+		setDefault(&j.Lanes, 1<<20)
+	}
+	if sink := j.Sink.Kafka; sink != nil {
+		setDefault(&sink.Guarantee, "exactly-once")
+	}
+}
+
+func setDefault[T comparable](value *T, otherwise T) {
+	var zero T
+	if *value == zero {
+		*value = otherwise
+	}
+}

@@ -1,0 +1,175 @@
+package jobfile
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const whole = `# a topic
+name: reviews
+source:
+  kafka:
+    brokers: [localhost:9092, "${HOST}:9093"]
+    topics: reviews.en
+    sasl: {mechanism: PLAIN, user: me, password: "${PASSWORD}"}
+sink:
+  kafka:
+    brokers: [localhost:9092]
+    topic: reviews.de
+    tls:
+translate:
+  models: models/ende-tiny
+  beam-size: 4
+  output-sampling: [topk, 10]
+records: {format: jsonl, field: text, targets: [de]}
+dead-letters: reviews.failed
+max-failed: 0.01
+memory: 128MiB
+commit-every: 500ms
+`
+
+func variables(name string) (string, bool) {
+	value, ok := map[string]string{"HOST": "broker", "PASSWORD": "a: [b", "EMPTY": ""}[name]
+	return value, ok
+}
+
+func TestParse(t *testing.T) {
+	job, err := Parse([]byte(whole), variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, sink := job.Source.Kafka, job.Sink.Kafka
+	if source.Brokers[1] != "broker:9093" || source.Topics[0] != "reviews.en" || source.SASL.Password != "a: [b" || source.Group != "reviews" {
+		t.Errorf("source %+v", source)
+	}
+	if sink.TLS == nil || sink.Guarantee != "exactly-once" || source.TLS != nil {
+		t.Errorf("sink %+v", sink)
+	}
+	if job.Memory != 128<<20 || job.CommitEvery != 500*time.Millisecond || job.MaxFailed != 0.01 || job.Stall != 10*time.Minute {
+		t.Errorf("job %+v", job)
+	}
+	want := []Option{{"models", []string{"models/ende-tiny"}, 14, 11}, {"beam-size", []string{"4"}, 15, 14}, {"output-sampling", []string{"topk", "10"}, 16, 20}}
+	if !reflect.DeepEqual(job.Translate, want) {
+		t.Errorf("options %+v", job.Translate)
+	}
+}
+
+// Every kind of mistake is told with its place.
+func TestProblems(t *testing.T) {
+	tests := []struct{ name, old, new, want string }{
+		{"typing error", "memory: 128MiB", "record: 128MiB", `20:1: unknown setting "record": did you mean "records"?`},
+		{"unknown", "    topic: reviews.de", "    subject: reviews.de", `11:5: sink.kafka: unknown setting "subject": there are topic, partition,`},
+		{"twice", "name: reviews", "name: reviews\nname: again", `3:1: "name" is set twice`},
+		{"option twice", "  beam-size: 4", "  beam-size: 4\n  beam-size: 5", `16:3: translate: "beam-size" is set twice`},
+		{"not a duration", "500ms", "500", `21:15: commit-every: "500" is not a duration such as`},
+		{"not a size", "128MiB", "lots", `20:9: memory: "lots" is not a size such as`},
+		{"too large", "128MiB", "99999999999TiB", `is not a size`},
+		{"not a share", "0.01", "7", `19:13: max-failed: "7" is not a number from 0 to 1`},
+		{"NaN", "0.01", ".nan", `max-failed: ".nan" is not a number from 0 to 1`},
+		{"word", "jsonl", "json", `17:19: records.format: "json" is none of text, tsv, jsonl, parquet`},
+		{"list for a value", "name: reviews", "name: [a, b]", "2:7: name: expected one value"},
+		{"value for a mapping", "translate:\n  models: models/ende-tiny\n  beam-size: 4\n  output-sampling: [topk, 10]", "translate: yes", "13:12: translate: expected options"},
+		{"variable", "${HOST}", "${ELSEWHERE}", "5:31: source.kafka.brokers: the environment variable ELSEWHERE is not set"},
+		{"open variable", "${HOST}", "${HOST", "${ without }"},
+		{"no source", "  kafka:\n    brokers: [localhost:9092, \"${HOST}:9093\"]\n    topics: reviews.en\n    sasl: {mechanism: PLAIN, user: me, password: \"${PASSWORD}\"}\n", "  {}\n", "4:3: source: expected exactly one of files, s3 and kafka"},
+		{"no name", "name: reviews", "", "name: missing"},
+		{"name", "name: reviews", "name: a/b", `2:7: name: "a/b": letters, digits`},
+		{"no port", "[localhost:9092]", "[localhost]", `10:14: sink.kafka.brokers: "localhost": expected host:port`},
+		{"no password", `, password: "${PASSWORD}"`, "", "7:11: source.kafka.sasl: expected one of password and password-file"},
+		{"no letters", "dead-letters: reviews.failed\n", "", "max-failed: only means something with dead-letters"},
+		{"no model", "  models: models/ende-tiny\n  beam-size: 4\n  output-sampling: [topk, 10]", "", "translate: expected options"},
+		{"syntax", "name: reviews", "name: [reviews", "did not find expected"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			text := strings.Replace(whole, test.old, test.new, 1)
+			if text == whole {
+				t.Fatal("the test changes nothing")
+			}
+			_, err := Parse([]byte(text), variables)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	_, err := Parse([]byte("nmae: x\nsource: {}\nmemory: x\nlanes: -1\n"), variables)
+	if problems, ok := err.(Problems); !ok || len(problems) != 3 {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestInterpolate(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "a$b": "a$b", "${HOST}": "broker", "x${HOST}y${HOST}": "xbrokerybroker", "${EMPTY}": "", "${EMPTY:-e}": "e",
+		"${NONE:-}": "", "${NONE:-a:b}": "a:b", "$${HOST}": "${HOST}", "$$${HOST}": "$${HOST}", "$": "$", "}": "}",
+	} {
+		if got, err := interpolate(text, variables); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"${", "${}", "${HOST", "${NONE}", "${a b}"} {
+		if got, err := interpolate(text, variables); err == nil {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+// The schema in the documentation is that of the program, and every setting has a description.
+func TestSchema(t *testing.T) {
+	got, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("..", "..", "docs", "job.schema.json")
+	if os.Getenv("SLUICE_UPDATE") != "" {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Error("docs/job.schema.json is not what the program goes by: run this test with SLUICE_UPDATE=1")
+	}
+	var walk func(name string, node map[string]any)
+	walk = func(name string, node map[string]any) {
+		properties, _ := node["properties"].(map[string]any)
+		for key, value := range properties {
+			member := value.(map[string]any)
+			if text, _ := member["description"].(string); !strings.HasSuffix(text, ".") {
+				t.Errorf("%s.%s has no description that is a sentence", name, key)
+			}
+			walk(name+"."+key, member)
+		}
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(got, &schema); err != nil {
+		t.Fatal(err)
+	}
+	walk("job", schema)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(whole))
+	f.Add([]byte("name: &a x\nsource: {files: {paths: *a}}\nsink: {files: {folder: o}}\ntranslate: {models: m}\n"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		job, err := Parse(content, variables)
+		if (job == nil) == (err == nil) {
+			t.Errorf("a job %v and an error %v", job, err)
+		}
+		if problems, ok := err.(Problems); err != nil && (!ok || len(problems) == 0) {
+			t.Errorf("an error without problems: %v", err)
+		}
+	})
+}
