@@ -6,3 +6,4 @@ package kernels
 //go:generate go run -C _asm ./dots -pkg kernels -out ../dots_amd64.s -stubs ../dots_asm_amd64.go
 //go:generate go run -C _asm ./peak -pkg kernels -out ../peak_amd64.s -stubs ../peak_asm_amd64.go
 //go:generate go run -C _asm ./float32 -pkg kernels -out ../float32_amd64.s -stubs ../float32_asm_amd64.go
+//go:generate go run -C _asm ./accumulate -pkg kernels -out ../accumulate_amd64.s -stubs ../accumulate_asm_amd64.go

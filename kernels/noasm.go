@@ -12,6 +12,10 @@ func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Flo
 	mulFloat32Generic(y, yStride, x, xStride, rows, w, bias, act)
 }
 
+func accumulateFloat32(y []float32, yStride int, x []float32, rowStep, kStep, rows int, w *Float32Matrix) {
+	accumulateFloat32Generic(y, yStride, x, rowStep, kStep, rows, w)
+}
+
 func quantizeRows(dst []uint8, scales []float32, x []float32, rows, k int) {
 	quantizeRowsGeneric(dst, scales, x, rows, k)
 }

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+const (
+	panel   = 32 // columns of a panel
+	vectors = panel / 16
+	unroll  = 4
+	ahead   = 2 << 10 // distance in bytes at which weights are prefetched
+
+	// maxRows is the most rows whose sums fit the registers, beside two vectors of weights and six of activations.
+	maxRows = 12
+)
+
+const signature = "func(height int, x *float32, rowStep, kStep, blocks int, w *float32, wStep, k int, y *float32, yStride, panels int, mask uint32)"
+
+// accumulateFloat32AVX512 adds to blocks of height rows their products with panels of 32 columns. Each height has code of
+// its own.
+//
+// The block's results stay in registers, two vectors of 16 columns for a row, while k runs; each continues its chain:
+//
+//	y[r][j] = fma(x[r·rowStep + i·kStep], w[i][j], y[r][j]),  i = 0, 1, …, k-1
+func accumulateFloat32AVX512() {
+	asm.Kernel("accumulateFloat32AVX512", signature,
+		"accumulateFloat32AVX512 computes blocks of height (1 to 12) rows of accumulateFloat32Generic for panels of 32 columns. k is at least 1.",
+		"Steps and yStride are in bytes, wStep from panel to panel. mask has a bit for each column of a panel that exists.")
+	height := asm.Int("height")
+	for rows := 1; rows < maxRows; rows++ {
+		CMPQ(height, U32(rows))
+		JEQ(LabelRef(fmt.Sprintf("rows%d", rows)))
+	}
+	for rows := maxRows; rows > 0; rows-- {
+		Label(fmt.Sprintf("rows%d", rows))
+		product512{block: newBlock(rows), free: asm.Z[rows*vectors:]}.generate()
+	}
+}
+
+// block holds the addresses of the elements of a block, of which every third row has a register.
+type block struct {
+	rows           int
+	rowStep, kStep reg.GPVirtual
+	first          reg.GPVirtual   // element of row 0 and k = 0
+	row            []reg.GPVirtual // of rows 0, 3, 6, 9 at k
+}
+
+func newBlock(rows int) block {
+	b := block{rows: rows, rowStep: asm.Int("rowStep"), kStep: asm.Int("kStep"), first: GP64()}
+	for range (rows + 2) / 3 {
+		b.row = append(b.row, GP64())
+	}
+	return b
+}
+
+func (b block) label(name string) string { return fmt.Sprintf("%s%d", name, b.rows) }
+
+// start sets the addresses to those of k = 0.
+func (b block) start() {
+	MOVQ(b.first, b.row[0])
+	for i := 1; i < len(b.row); i++ {
+		LEAQ(Mem{Base: b.row[i-1], Index: b.rowStep, Scale: 2}, b.row[i])
+		ADDQ(b.rowStep, b.row[i])
+	}
+}
+
+// at addresses the element of a row.
+func (b block) at(row int) Mem {
+	mem := Mem{Base: b.row[row/3]}
+	if row%3 > 0 {
+		mem.Index, mem.Scale = b.rowStep, uint8(row%3)
+	}
+	return mem
+}
+
+// step moves the addresses to the next k.
+func (b block) step() {
+	for _, r := range b.row {
+		ADDQ(b.kStep, r)
+	}
+}
+
+// next moves to the block that follows.
+func (b block) next() {
+	for range b.rows {
+		ADDQ(b.rowStep, b.first)
+	}
+}
+
+type product512 struct {
+	block
+	free []reg.VecPhysical // not sums
+}
+
+func (m product512) sum(row, j int) reg.VecPhysical { return asm.Z[row*vectors+j] }
+
+func (m product512) generate() {
+	w, y, blocks, k := GP64(), GP64(), GP64(), GP64()
+	columns := GP32()
+	MOVL(asm.Addr("mask"), columns)
+	KMOVW(columns, reg.K1)
+	SHRL(Imm(16), columns)
+	KMOVW(columns, reg.K2)
+
+	Label(m.label("panel"))
+	MOVQ(asm.Addr("x"), m.first)
+	MOVQ(asm.Addr("y"), y)
+	MOVQ(asm.Addr("blocks"), blocks)
+
+	Label(m.label("block"))
+	m.start()
+	MOVQ(asm.Addr("w"), w)
+	MOVQ(asm.Addr("k"), k)
+	m.results(y, func(v reg.VecPhysical, exists reg.Register, at Mem) { VMOVUPS_Z(at, exists, v) })
+	m.steps(w, k)
+	m.results(y, func(v reg.VecPhysical, exists reg.Register, at Mem) { VMOVUPS(v, exists, at) })
+	for range m.rows {
+		ADDQ(asm.Addr("yStride"), y)
+	}
+	m.next()
+	DECQ(blocks)
+	JNZ(LabelRef(m.label("block")))
+
+	step := GP64()
+	MOVQ(asm.Addr("wStep"), step)
+	ADDQ(step, asm.Addr("w"))
+	ADDQ(U32(4*panel), asm.Addr("y"))
+	DECQ(asm.Addr("panels"))
+	JNZ(LabelRef(m.label("panel")))
+	VZEROUPPER()
+	RET()
+}
+
+// results moves the results of the block between registers and memory.
+func (m product512) results(y reg.GPVirtual, move func(v reg.VecPhysical, exists reg.Register, at Mem)) {
+	row, stride := GP64(), GP64()
+	MOVQ(y, row)
+	MOVQ(asm.Addr("yStride"), stride)
+	exists := []reg.Register{reg.K1, reg.K2}
+	for r := range m.rows {
+		for j := range vectors {
+			move(m.sum(r, j), exists[j], Mem{Base: row, Disp: 64 * j})
+		}
+		if r < m.rows-1 {
+			ADDQ(stride, row)
+		}
+	}
+}
+
+// steps runs through k, four at a time, then one by one.
+func (m product512) steps(w, k reg.GPVirtual) {
+	turn := func(steps int) {
+		for step := range steps {
+			m.products(w, step)
+			m.step()
+		}
+		ADDQ(U32(4*panel*steps), w)
+		SUBQ(U32(steps), k)
+	}
+	SUBQ(U32(unroll), k)
+	JLT(LabelRef(m.label("rest")))
+	Label(m.label("turn"))
+	turn(unroll)
+	JGE(LabelRef(m.label("turn")))
+	Label(m.label("rest"))
+	ADDQ(U32(unroll), k)
+	JZ(LabelRef(m.label("finish")))
+	Label(m.label("single"))
+	turn(1)
+	JNZ(LabelRef(m.label("single")))
+	Label(m.label("finish"))
+}
+
+// products adds the products of one k: each row's element, repeated, times the weights of 32 columns.
+func (m product512) products(w reg.GPVirtual, step int) {
+	weights, repeated := m.free[:vectors], m.free[vectors:]
+	for j := range vectors {
+		at := step*4*panel + 64*j
+		VMOVUPS(Mem{Base: w, Disp: at}, weights[j])
+		PREFETCHT0(Mem{Base: w, Disp: at + ahead})
+	}
+	for r := range m.rows {
+		x := repeated[r%len(repeated)]
+		VBROADCASTSS(m.at(r), x)
+		for j := range vectors {
+			VFMADD231PS(weights[j], x, m.sum(r, j))
+		}
+	}
+}
