@@ -26,6 +26,7 @@ const (
 type budget struct {
 	total   int64
 	credits *semaphore.Weighted
+	used    atomic.Int64
 	waiting atomic.Int64 // lanes that wait for credits
 }
 
@@ -64,6 +65,7 @@ func (b *laneBudget) take(ctx context.Context, record *job.Record, shortage func
 		}
 	}
 	b.records.Add(1)
+	b.used.Add(credit)
 	return credit, nil
 }
 
@@ -126,6 +128,7 @@ func (b *laneBudget) release(credit int64, records int) {
 		default:
 		}
 	}
+	b.used.Add(-credit)
 	b.own.Release(credit)
 	b.credits.Release(credit)
 }

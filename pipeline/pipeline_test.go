@@ -83,6 +83,9 @@ func TestEveryRecordOnceInOrder(t *testing.T) {
 		if left := p.budget.credits.TryAcquire(config.Memory); !left {
 			t.Error("credits were not given back")
 		}
+		if used, total := p.Credits(); used != 0 || total != config.Memory {
+			t.Errorf("%d credits of %d are in use", used, total)
+		}
 	})
 }
 

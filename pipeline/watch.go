@@ -79,3 +79,6 @@ func (p *Pipeline) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		}
 	}
 }
+
+// Credits returns how many bytes of the budget are in use, and how many there are.
+func (p *Pipeline) Credits() (used, total int64) { return p.budget.used.Load(), p.budget.total }

@@ -1,0 +1,100 @@
+// Package monitor shows from outside what a pipeline is doing: Prometheus metrics, health, readiness and, if wanted, profiles.
+package monitor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Config says what is served.
+type Config struct {
+	Address  string // to listen at, such as :9090
+	Pprof    bool   // serve profiles
+	Pipeline Pipeline
+	Lag      func() map[string]int64 // records that each lane is behind; nil where nothing knows
+	Logger   *slog.Logger
+}
+
+// A Server serves
+//
+//	/metrics  everything that can be counted, for Prometheus
+//	/healthz  200 as long as the process answers and the pipeline makes progress
+//	/readyz   200 between Ready(true) and Ready(false)
+type Server struct {
+	listener net.Listener
+	server   *http.Server
+	ready    atomic.Bool
+	sick     atomic.Bool
+	ended    chan struct{}
+}
+
+// Listen starts a server.
+func Listen(config Config) (*Server, error) {
+	listener, err := net.Listen("tcp", config.Address)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		&collector{pipeline: config.Pipeline, lag: config.Lag},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	s := &Server{listener: listener, ended: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, !s.sick.Load(), "no progress") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.ready.Load(), "not ready") })
+	if config.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		defer close(s.ended)
+		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			config.Logger.Error("metrics can no longer be read", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+func answer(w http.ResponseWriter, well bool, otherwise string) {
+	if !well {
+		http.Error(w, otherwise, http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// Address is where the server listens.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Ready sets what /readyz answers.
+func (s *Server) Ready(ready bool) { s.ready.Store(ready) }
+
+// Healthy sets what /healthz answers.
+func (s *Server) Healthy(healthy bool) { s.sick.Store(!healthy) }
+
+// Close ends the server. Requests that are being answered have until ctx ends.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.server.Close())
+	}
+	<-s.ended
+	return err
+}

@@ -1,0 +1,105 @@
+package monitor
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/pipeline"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type fixed struct{}
+
+func (fixed) Stats() pipeline.Stats {
+	return pipeline.Stats{Admitted: 30, Completed: 20, Records: 10, SourceWords: 77, Flags: map[string]int64{"split": 2}, Commit: 1500 * time.Millisecond}
+}
+
+func (fixed) Lanes() []pipeline.LaneState {
+	return []pipeline.LaneState{{Name: `a "b"/0`, Committed: job.Position{Record: 9}, InFlight: 3, Age: 2 * time.Second}}
+}
+
+func (fixed) Credits() (used, total int64) { return 5, 100 }
+
+func listen(t *testing.T, pprof bool) *Server {
+	t.Helper()
+	s, err := Listen(Config{
+		Address: "127.0.0.1:0", Pprof: pprof, Pipeline: fixed{}, Logger: slog.New(slog.DiscardHandler),
+		Lag: func() map[string]int64 { return map[string]int64{"x/1": 12} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func get(t *testing.T, s *Server, path string) (status int, body string) {
+	t.Helper()
+	response, err := http.Get("http://" + s.Address() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(content)
+}
+
+func TestMetrics(t *testing.T) {
+	status, body := get(t, listen(t, false), "/metrics")
+	if status != http.StatusOK {
+		t.Fatal(status, body)
+	}
+	for _, line := range []string{
+		`sluice_records_total{stage="read"} 30`, `sluice_records_total{stage="written"} 10`, `sluice_source_words_total 77`,
+		`sluice_records_flagged_total{flag="split"} 2`, `sluice_stage_seconds_total{stage="commit"} 1.5`,
+		`sluice_credits_bytes{state="used"} 5`, `sluice_lane_frontier_age_seconds{lane="a \"b\"/0"} 2`,
+		`sluice_lane_committed_records{lane="a \"b\"/0"} 9`, `sluice_lane_lag_records{lane="x/1"} 12`, `sluice_lanes_open 1`,
+		"# TYPE sluice_records_total counter", "# TYPE sluice_lane_lag_records gauge", "go_goroutines",
+	} {
+		if !strings.Contains(body, line) {
+			t.Errorf("%s is missing in\n%s", line, body)
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	s := listen(t, true)
+	expect := func(path string, want int) {
+		t.Helper()
+		if status, body := get(t, s, path); status != want {
+			t.Errorf("%s: %d %s, want %d", path, status, body, want)
+		}
+	}
+	expect("/readyz", 503)
+	expect("/healthz", 200)
+	s.Ready(true)
+	expect("/readyz", 200)
+	s.Ready(false)
+	s.Healthy(false)
+	expect("/readyz", 503)
+	expect("/healthz", 503)
+	expect("/debug/pprof/cmdline", 200)
+	expect("/nothing", 404)
+	if status, _ := get(t, listen(t, false), "/debug/pprof/cmdline"); status != 404 {
+		t.Error("profiles are served although nobody asked for them")
+	}
+}
