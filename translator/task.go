@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/translator/search"
 	"github.com/sluice-mt/sluice/translator/split"
+	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
 // A task is a segment that the engine works on: one unit, or several where the segment is too long for the model.
@@ -131,7 +132,7 @@ func (x *Text) units(t *task) []*unit {
 	}
 	t.results = make([]job.Result, 1)
 	t.remaining.Store(1)
-	return []*unit{x.unit(t, 0, pieces)}
+	return x.force([]*unit{x.unit(t, 0, pieces)})
 }
 
 // divide makes a unit of each part of a text that is too long. Parts without pieces have their empty result at once.
@@ -154,6 +155,23 @@ func (x *Text) divide(t *task, limit int) []*unit {
 		units = append(units, x.unit(t, i, pieces))
 	}
 	t.remaining.Store(int32(len(units)))
+	return x.force(units)
+}
+
+// force gives the segment's prefix to the unit that the translation begins with, in the order in which the model writes: for
+// a right-to-left model, as in Marian, the prefix is the end of the text.
+func (x *Text) force(units []*unit) []*unit {
+	if len(units) == 0 || units[0].task.segment.Prefix == "" {
+		return units
+	}
+	first := units[0]
+	if x.RightLeft {
+		first = units[len(units)-1]
+	}
+	first.prefix = x.encodeWith(x.Target, first.task.segment.Prefix)
+	if x.RightLeft {
+		reverse(first.prefix)
+	}
 	return units
 }
 
@@ -177,22 +195,21 @@ func (x *Text) unit(t *task, part int, pieces []search.Token) *unit {
 	if x.RightLeft {
 		reverse(u.tokens[:len(u.tokens)-1])
 	}
-	if t.segment.Prefix != "" && part == 0 {
-		u.prefix = x.Target.Encode(t.segment.Prefix, nil)
-	}
 	return u
 }
 
-// encode returns the pieces of a text, without the end of sentence.
-func (x *Text) encode(text string) []search.Token {
+// encode returns the pieces of a source text, without the end of sentence.
+func (x *Text) encode(text string) []search.Token { return x.encodeWith(x.Source, text) }
+
+func (x *Text) encodeWith(vocabulary vocab.Vocabulary, text string) []search.Token {
 	if !x.Pieces {
-		return x.Source.Encode(text, nil)
+		return vocabulary.Encode(text, nil)
 	}
 	var pieces []search.Token
 	for piece := range strings.FieldsSeq(text) {
-		id, ok := x.Source.ID(piece)
+		id, ok := vocabulary.ID(piece)
 		if !ok {
-			id = x.Source.Unk()
+			id = vocabulary.Unk()
 		}
 		pieces = append(pieces, id)
 	}

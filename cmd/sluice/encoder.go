@@ -17,13 +17,19 @@ func (t *translation) encoder(records recordio.Options) (filesink.Encoder, error
 	}
 	format := nbest.Format{Alignment: alignment, WordScores: t.search.wordScores}
 	marian := marianEncoder{format: format, pieces: t.search.noSPMDecode, nBest: t.search.nBest, beam: t.search.beamSize}
+	lines := records.Format == recordio.Text || t.input.tsv
+	details := marian.pieces || alignment.Kind != nbest.None || format.WordScores
 	switch {
+	case t.input.tsv && (records.Header || records.Target != ""):
+		return nil, usageErrorf("--tsv prints translations alone: use --format tsv with --header and --target-field")
 	case t.output.jsonl:
 		return recordio.NewReportEncoder(), nil
-	case t.search.nBest, records.Format == recordio.Text && (marian.pieces || alignment.Kind != nbest.None || format.WordScores):
+	case t.search.nBest, lines && details:
 		return &marian, nil
-	case alignment.Kind != nbest.None || format.WordScores:
-		return nil, usageErrorf("--alignment and --word-scores need plain text, --n-best or --jsonl")
+	case details:
+		return nil, usageErrorf("--alignment, --word-scores and --no-spm-decode need plain text, --tsv, --n-best or --jsonl")
+	case lines:
+		return recordio.NewTextEncoder(), nil
 	}
 	return recordio.NewEncoder(records), nil
 }

@@ -145,11 +145,10 @@ func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error)
 	return 0, usageErrorf("--precision %s: expected auto, float32 or int8", name)
 }
 
-// quantisation reads --int8-saturation, and from the names of browsermt's Marian whether the model's fixed multipliers
-// of activations count: int8shiftAlphaAll uses them, int8shiftAll does not.
+// quantisation reads --int8-saturation, and whether the name of --gemm-precision asks for the model's fixed multipliers of
+// activations, as in int8shiftAlphaAll. A multiplier for each row is the default: it loses less (docs/quality.md).
 func (f *modelFlags) quantisation() quantisation {
-	named := strings.HasPrefix(f.gemmPrecision, "int8")
-	return quantisation{saturation: f.saturation, ignoreAlphas: named && !strings.Contains(f.gemmPrecision, "Alpha")}
+	return quantisation{saturation: f.saturation, ignoreAlphas: !strings.Contains(f.gemmPrecision, "Alpha")}
 }
 
 // engineParts is what a translating command needs: the settings of the engine and what to release afterwards.

@@ -344,3 +344,25 @@ func TestRefusesOtherFamilies(t *testing.T) {
 		t.Errorf("%d families are refused, not 3: %v", len(refused), refused)
 	}
 }
+
+// Activations are quantised row by row unless the arithmetic is named by one of the names that stand for the model's alphas.
+func TestAlphasAreUsedByName(t *testing.T) {
+	model := sharedtest.Path(t, "models", "ende-tiny", "model.intgemm.alphas.bin")
+	input := sharedtest.Path(t, "models", "reference", "data", "input.en")
+	translate := func(options ...string) []string {
+		return translateTo(t, append([]string{"-m", model, "-i", input}, options...)...)
+	}
+	rows := translate()
+	for _, options := range [][]string{{"--precision", "int8"}, {"--gemm-precision", "int8shiftAll"}, {"--gemm-precision", "int8"}} {
+		if !slices.Equal(translate(options...), rows) {
+			t.Errorf("%v differs from the default", options)
+		}
+	}
+	alphas := translate("--gemm-precision", "int8shiftAlphaAll")
+	if slices.Equal(alphas, rows) {
+		t.Error("int8shiftAlphaAll does not use the alphas")
+	}
+	if !slices.Equal(translate("--gemm-precision", "int8Alpha"), alphas) {
+		t.Error("int8Alpha differs from int8shiftAlphaAll")
+	}
+}

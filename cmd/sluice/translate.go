@@ -190,6 +190,7 @@ func (t *translation) madeWith(parts *engineParts, records recordio.Options) (ma
 	}
 	maps.Copy(made, map[string]string{
 		"format": records.Format.String(), "field": records.Field, "target-field": records.Target,
+		"force-decode": records.Prefix, "tsv-fields": fmt.Sprint(records.Columns), "tsv": fmt.Sprint(t.input.tsv),
 		"header": fmt.Sprint(records.Header), "max-record": fmt.Sprint(records.MaxLine), "n-best": fmt.Sprint(t.search.nBest),
 		"jsonl": fmt.Sprint(t.output.jsonl), "alignment": t.search.alignment, "no-spm-decode": fmt.Sprint(t.search.noSPMDecode),
 	})
@@ -275,7 +276,7 @@ const maxMaxRecord = 1024
 
 // records turns the flags into options of the record format.
 func (f *inputFlags) records(target string) (recordio.Options, error) {
-	options := recordio.Options{Field: f.field, Target: target, Header: f.header, MaxLine: f.maxRecord << 20}
+	options := recordio.Options{Field: f.field, Target: target, Header: f.header, MaxLine: f.maxRecord << 20, Columns: f.tsvFields}
 	if f.maxRecord < 1 || f.maxRecord > maxMaxRecord {
 		return options, usageErrorf("--max-record %d: from 1 to %d MiB", f.maxRecord, maxMaxRecord)
 	}
@@ -290,10 +291,31 @@ func (f *inputFlags) records(target string) (recordio.Options, error) {
 	if options.Format, err = recordio.ParseFormat(name); err != nil {
 		return options, usageErrorf("--format: %v", err)
 	}
+	if f.tsvFields != 0 && options.Format != recordio.TSV {
+		return options, usageErrorf("--tsv-fields is for --tsv and --format tsv")
+	}
+	if options.Prefix, err = f.prefix(options.Format); err != nil {
+		return options, err
+	}
 	if err := options.Check(); err != nil {
 		return options, usageError{err}
 	}
 	return options, nil
+}
+
+// prefix is the field that --force-decode takes the beginnings of translations from, "" for none.
+func (f *inputFlags) prefix(format recordio.Format) (string, error) {
+	switch {
+	case !f.forceDecode && f.prefixField != "":
+		return "", usageErrorf("--prefix-field needs --force-decode")
+	case !f.forceDecode, f.prefixField != "":
+		return f.prefixField, nil
+	case format == recordio.TSV:
+		return recordio.LastColumn, nil
+	case format == recordio.JSONL:
+		return "", usageErrorf("--force-decode needs --prefix-field, the path of the text that the translation begins with")
+	}
+	return "", usageErrorf("--force-decode needs rows of source and prefix: paste source.txt prefixes.txt | sluice translate --tsv --force-decode …")
 }
 
 // formatByName guesses the format from the names of the inputs, compression suffixes left out.

@@ -34,7 +34,7 @@ func (f *modelFlags) group() flagGroup {
 	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
 	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
 	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int8")
-	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian (float32, int16, int8…)")
+	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian; int8shiftAlphaAll uses the model's alphas")
 	s.Float64Var(&f.saturation, "int8-saturation", 0, "cut weights off at this many standard deviations of their column; negative: nowhere")
 	s.Lookup("int8-saturation").Hidden = true // for measurements: see scripts/quality.sh
 	s.BoolVar(&f.ignoreModelConfig, "ignore-model-config", false, "take the architecture from the configuration, not from the model file")
@@ -114,13 +114,15 @@ func (f *batchFlags) group() flagGroup {
 }
 
 type inputFlags struct {
-	inputs    []string
-	format    string
-	field     string
-	header    bool
-	tsv       bool
-	tsvFields int
-	maxRecord int
+	inputs      []string
+	format      string
+	field       string
+	prefixField string
+	forceDecode bool
+	header      bool
+	tsv         bool
+	tsvFields   int
+	maxRecord   int
 }
 
 func (f *inputFlags) group() flagGroup {
@@ -130,8 +132,10 @@ func (f *inputFlags) group() flagGroup {
 	s.StringVar(&f.format, "format", "auto", "text, tsv, jsonl, parquet; auto goes by the file's name")
 	s.StringVar(&f.field, "field", "", "what to translate: TSV column (1, 2, … or a header's name), JSON path (a.b[0]), Parquet column")
 	s.BoolVar(&f.header, "header", false, "the first line of a TSV file names its columns")
-	s.BoolVar(&f.tsv, "tsv", false, "the same as --format tsv")
-	s.IntVar(&f.tsvFields, "tsv-fields", 0, "number of fields a TSV line must have")
+	s.BoolVar(&f.tsv, "tsv", false, "Marian's way with TSV: print translations alone (--format tsv carries the other columns through)")
+	s.IntVar(&f.tsvFields, "tsv-fields", 0, "number of fields a TSV line must have (0: as many as the first)")
+	s.BoolVar(&f.forceDecode, "force-decode", false, "force translations to begin with the text in the last TSV column, or in --prefix-field")
+	s.StringVar(&f.prefixField, "prefix-field", "", "the TSV column or JSON path of that text")
 	s.IntVar(&f.maxRecord, "max-record", 16, "longest record in `MIB`; longer ones are flagged")
 	return g
 }

@@ -15,6 +15,7 @@ import (
 // numbers are written stay as they were. A line of white space is a record with nothing to translate.
 type jsonl struct {
 	field, target []step
+	prefix        []step // nil for none
 	fieldName     string
 	key           string // the member that is added where target is missing
 }
@@ -33,6 +34,9 @@ func newJSON(options Options) (*jsonl, error) {
 	}
 	j.field, _ = parsePath(j.fieldName)
 	j.target, _ = parsePath(target)
+	if options.Prefix != "" {
+		j.prefix, _ = parsePath(options.Prefix)
+	}
 	j.key = string(appendJSONString(nil, j.target[len(j.target)-1].key))
 	return j, nil
 }
@@ -76,7 +80,28 @@ func (j *jsonl) read(text []byte, line string, begin int, record *job.Record) (s
 		return splice{}, err
 	}
 	record.Flags |= flags
+	if err := j.readPrefix(line, begin, record); err != nil {
+		return splice{}, err
+	}
 	return j.place(line, begin)
+}
+
+// readPrefix reads what the translation has to begin with. Where there is nothing, or null, it is free.
+func (j *jsonl) readPrefix(line string, begin int, record *job.Record) error {
+	if j.prefix == nil {
+		return nil
+	}
+	found, ok := follow(line, begin, j.prefix)
+	if !ok || line[found.at] == 'n' {
+		return nil
+	}
+	if line[found.at] != '"' {
+		return fmt.Errorf("the prefix is %s, not a string", kindOf(line[found.at]))
+	}
+	prefix, flags, err := unquote(line[found.at:found.end])
+	record.Prefix = prefix
+	record.Flags |= flags
+	return err
 }
 
 func validate(text []byte) error {

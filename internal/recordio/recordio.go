@@ -73,6 +73,13 @@ type Options struct {
 	// and a column of a Parquet file. "" appends, under the name translation where there are names.
 	Target string
 
+	// Prefix is a text with which the translation is forced to begin, in the notation of Field; "" is none. TSV: LastColumn
+	// is the last one. A record whose prefix is empty, or whose JSON has none, is translated freely.
+	Prefix string
+
+	// Columns is the number of columns that a row of a TSV file must have; 0 means as many as the first row.
+	Columns int
+
 	// Header says that the first row of a TSV file holds the names of the columns. It is a record of its own, with
 	// nothing to translate.
 	Header bool
@@ -81,8 +88,17 @@ type Options struct {
 	MaxLine int
 }
 
+// LastColumn stands for the last column of a TSV file, as Options.Prefix.
+const LastColumn = "-1"
+
 // Check says what is wrong with the options.
 func (o Options) Check() error {
+	if o.Columns != 0 && o.Format != TSV || o.Columns < 0 {
+		return fmt.Errorf("%s cannot have %d columns", o.Format, o.Columns)
+	}
+	if o.Prefix != "" && o.Format != TSV && o.Format != JSONL {
+		return fmt.Errorf("%s has no field for a prefix that a translation is forced to begin with: say --format tsv or jsonl", o.Format)
+	}
 	if o.Header && o.Format != TSV {
 		return fmt.Errorf("only tsv has a header, not %s", o.Format)
 	}
@@ -99,12 +115,17 @@ func (o Options) Check() error {
 			return fmt.Errorf("a column cannot have the name %q", o.Target)
 		}
 		if !o.Header {
-			return errors.Join(checkColumn(o.Field), checkColumn(o.Target))
+			err := errors.Join(checkColumn(o.Field), checkColumn(o.Target))
+			if o.Prefix != LastColumn {
+				err = errors.Join(err, checkColumn(o.Prefix))
+			}
+			return err
 		}
 	case JSONL:
 		_, fieldErr := parsePath(o.Field)
 		_, targetErr := parsePath(o.Target)
-		return errors.Join(fieldErr, targetErr)
+		_, prefixErr := parsePath(o.Prefix)
+		return errors.Join(fieldErr, targetErr, prefixErr)
 	}
 	return nil
 }

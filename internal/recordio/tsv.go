@@ -8,14 +8,18 @@ import (
 	"github.com/sluice-mt/sluice/internal/job"
 )
 
-// tsv is the layout of tab-separated fields, without any quoting. Every row has as many fields as the first.
+// tsv is the layout of tab-separated fields, without any quoting. Every row has as many fields as the options say, or as
+// the first.
 type tsv struct {
 	options Options
 	columns int // fields of the first row; 0 before it
 	field   int
+	prefix  int // noColumn for none
 	target  int    // a column of the input, or columns to append one
 	name    string // of the appended column
 }
+
+const noColumn = -1
 
 func newTSV(options Options) (*tsv, error) {
 	return &tsv{options: options}, options.Check()
@@ -38,7 +42,7 @@ func (t *tsv) decode(row []byte, record *job.Record) error {
 	}
 	if n := strings.Count(line, "\t") + 1; n != t.columns {
 		record.Flags |= job.Unreadable
-		record.Err = fmt.Errorf("the row has %d fields, and the first row %d", n, t.columns)
+		record.Err = fmt.Errorf("the row has %d fields, and should have %d", n, t.columns)
 		record.Carry = unchanged(line)
 		return nil
 	}
@@ -46,6 +50,11 @@ func (t *tsv) decode(row []byte, record *job.Record) error {
 	var flags job.Flags
 	record.Text, flags = repair(line[at:end])
 	record.Flags |= flags
+	if t.prefix != noColumn {
+		at, end := fieldSpan(line, t.prefix)
+		record.Prefix, flags = repair(line[at:end])
+		record.Flags |= flags
+	}
 	carried := splice{line: line, at: len(line), end: len(line), lead: "\t"}
 	if t.target < t.columns {
 		carried.at, carried.end = fieldSpan(line, t.target)
@@ -63,7 +72,16 @@ func (t *tsv) begin(line string) error {
 	if field == "" {
 		field = "1"
 	}
+	if t.options.Columns != 0 && !t.options.Header {
+		names = make([]string, t.options.Columns) // whatever the first row has
+	}
+	if t.options.Columns != 0 && len(names) != t.options.Columns {
+		return fmt.Errorf("the header has %d fields, and should have %d", len(names), t.options.Columns)
+	}
 	if t.field, err = t.find(names, field); err != nil {
+		return err
+	}
+	if t.prefix, err = t.findPrefix(names); err != nil {
 		return err
 	}
 	t.target, t.name = len(names), defaultTarget
@@ -77,6 +95,23 @@ func (t *tsv) begin(line string) error {
 	}
 	t.columns = len(names)
 	return nil
+}
+
+// findPrefix returns the column of the prefix, noColumn if there is none.
+func (t *tsv) findPrefix(names []string) (int, error) {
+	column, err := noColumn, error(nil)
+	switch t.options.Prefix {
+	case "":
+		return noColumn, nil
+	case LastColumn:
+		column = len(names) - 1
+	default:
+		column, err = t.find(names, t.options.Prefix)
+	}
+	if err == nil && column == t.field {
+		err = fmt.Errorf("column %d of %d cannot be translated and be the beginning of its translation", column+1, len(names))
+	}
+	return column, err
 }
 
 // find returns the column of that name or number. The number after the last one is allowed for a target.
