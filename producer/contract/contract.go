@@ -29,6 +29,13 @@ type Config struct {
 	// Forgets says that the sink does not know a complete output again, so that Open does not return
 	// producer.ErrDone.
 	Forgets bool
+
+	// Overlaps says that two writers of a lane may both go on, since they write the same: the first one that finishes
+	// publishes the output, and the other finds it and is content.
+	Overlaps bool
+
+	// Races says that of two writers of a lane the first one that commits has it, and not the one that opened it last.
+	Races bool
 }
 
 // A Place is where outputs go.
@@ -294,7 +301,7 @@ func testDone(t *testing.T, config Config) {
 	expect(t, place, lane, 10)
 }
 
-// testExclusive accepts both ways: the second writer is refused, or the first finds itself fenced.
+// testExclusive accepts all ways: the second writer is refused, or one of them finds itself fenced, or both write the same.
 func testExclusive(t *testing.T, config Config) {
 	place := config.New(t)
 	first, second := begin(t, place), begin(t, place)
@@ -307,6 +314,22 @@ func testExclusive(t *testing.T, config Config) {
 			t.Errorf("Open by a second writer: %v", err)
 		}
 		first.write(w1, 10, 20)
+		first.finish(w1)
+	} else if config.Overlaps {
+		second.write(w2, int(at.Record), 20)
+		first.write(w1, 10, 20)
+		second.finish(w2)
+		first.finish(w1)
+	} else if config.Races {
+		first.write(w1, 10, 15)
+		first.commit(w1)
+		writeErr := w2.Write(second.ctx, outputs(int(at.Record), 20))
+		_, commitErr := w2.Commit(second.ctx)
+		if !errors.Is(errors.Join(writeErr, commitErr), producer.ErrFenced) {
+			t.Errorf("the second writer is not fenced: %v, %v", writeErr, commitErr)
+		}
+		w2.Close()
+		first.write(w1, 15, 20)
 		first.finish(w1)
 	} else {
 		writeErr := w1.Write(first.ctx, outputs(10, 15))

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"slices"
 
 	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/producer"
 )
 
 const checkpointVersion = 1
@@ -77,52 +76,11 @@ func removeCheckpoint(path string) error {
 }
 
 // A ChangedError says that an output cannot be continued, or passed over, because it was begun with something else.
-type ChangedError struct {
-	Output  string
-	Changes []string
-}
-
-// Error names every change.
-func (e *ChangedError) Error() string {
-	text := e.Output + " was begun under other circumstances"
-	for i, change := range e.Changes {
-		if i == 0 {
-			text += ": "
-		} else {
-			text += "; "
-		}
-		text += change
-	}
-	return text + ". Restore them to go on, or begin afresh with --overwrite"
-}
-
-// madeWithChanges says what differs between two sets of options.
-func madeWithChanges(old, now map[string]string) []string {
-	names := slices.Sorted(maps.Keys(now))
-	for _, name := range slices.Sorted(maps.Keys(old)) {
-		if _, both := now[name]; !both {
-			names = append(names, name)
-		}
-	}
-	var changes []string
-	for _, name := range names {
-		if old[name] != now[name] {
-			changes = append(changes, fmt.Sprintf("%s was %s and is now %s", name, shown(old[name]), shown(now[name])))
-		}
-	}
-	return changes
-}
-
-func shown(value string) string {
-	if value == "" {
-		return "not set"
-	}
-	return value
-}
+type ChangedError = producer.ChangedError
 
 // changes compares what was stored with what is there now.
 func (s *Sink) changes(lane, output string, input json.RawMessage, madeWith map[string]string) error {
-	changes := madeWithChanges(madeWith, s.config.MadeWith)
+	changes := producer.MadeWithChanges(madeWith, s.config.MadeWith)
 	if s.config.Input != nil && len(input) > 0 {
 		more, err := s.config.Input.Changes(lane, input)
 		if err != nil {

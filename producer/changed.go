@@ -1,0 +1,51 @@
+package producer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// A ChangedError says that an output cannot be continued, or passed over, because it was begun with something else.
+type ChangedError struct {
+	Output  string
+	Changes []string
+}
+
+// Error names every change.
+func (e *ChangedError) Error() string {
+	text := e.Output + " was begun under other circumstances"
+	for i, change := range e.Changes {
+		if i == 0 {
+			text += ": "
+		} else {
+			text += "; "
+		}
+		text += change
+	}
+	return text + ". Restore them to go on, or begin afresh with --overwrite"
+}
+
+// MadeWithChanges says what differs between two sets of options, by name.
+func MadeWithChanges(old, now map[string]string) []string {
+	names := slices.Sorted(maps.Keys(now))
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		if _, both := now[name]; !both {
+			names = append(names, name)
+		}
+	}
+	var changes []string
+	for _, name := range names {
+		if old[name] != now[name] {
+			changes = append(changes, fmt.Sprintf("%s was %s and is now %s", name, shown(old[name]), shown(now[name])))
+		}
+	}
+	return changes
+}
+
+func shown(value string) string {
+	if value == "" {
+		return "not set"
+	}
+	return value
+}
