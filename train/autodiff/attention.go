@@ -56,7 +56,7 @@ func (o *Attention[T]) place(weights []T, begin, sentence, head int) View[T] {
 // head returns the part of a matrix that belongs to a head and a sentence.
 func (o *Attention[T]) head(data []T, cols int, segments Segments, sentence, head int) View[T] {
 	width := cols / o.heads
-	return View[T]{data[segments[sentence]*cols+head*width:], segments.Len(sentence), width, cols}
+	return View[T]{Data: data[segments[sentence]*cols+head*width:], Rows: segments.Len(sentence), Cols: width, Stride: cols}
 }
 
 func (t *Tape[T]) attend(o *Attention[T]) {

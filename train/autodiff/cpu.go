@@ -9,11 +9,27 @@ import (
 // CPU is the device that runs on package kernels, on the core of its goroutine.
 type CPU struct {
 	Plain[float32]
-	transposed, product []float32 // during a call
+	packed kernels.Float32Matrix
+	kept   []keptMatrix
+}
+
+// A keptMatrix is a right operand that is packed once between two calls of Reset.
+type keptMatrix struct {
+	first  *float32 // its first number, which tells it from others
+	order  Order
+	packed *kernels.Float32Matrix
+	fresh  bool
 }
 
 // smallProduct is below how many multiply-adds a product is not worth packing its operand.
-const smallProduct = 1 << 14
+const smallProduct = 1 << 9
+
+// Reset says that all operands may have changed.
+func (c *CPU) Reset() {
+	for i := range c.kept {
+		c.kept[i].fresh = false
+	}
+}
 
 // Multiply sets y to a product, or adds it.
 func (c *CPU) Multiply(y, a, b View[float32], order Order, add bool) {
@@ -22,50 +38,50 @@ func (c *CPU) Multiply(y, a, b View[float32], order Order, add bool) {
 		c.Plain.Multiply(y, a, b, order, add)
 		return
 	}
-	if order == TransposedA {
-		a = c.transpose(a)
-	}
-	packed := c.pack(b, order == TransposedB)
-	if !add {
-		kernels.MulFloat32(y.Data, y.Stride, a.Data, a.Stride, y.Rows, packed, nil, kernels.None)
-		return
-	}
-	c.product = grow(c.product, y.Rows*y.Cols)
-	kernels.MulFloat32(c.product, y.Cols, a.Data, a.Stride, y.Rows, packed, nil, kernels.None)
-	for i := range y.Rows {
-		row := y.row(i)
-		kernels.Add(row, row, c.product[i*y.Cols:(i+1)*y.Cols])
-	}
-}
-
-// transpose returns the transposed of a, in the device's memory.
-func (c *CPU) transpose(a View[float32]) View[float32] {
-	c.transposed = grow(c.transposed, a.Rows*a.Cols)
-	for i := range a.Rows {
-		for j, v := range a.row(i) {
-			c.transposed[j*a.Rows+i] = v
+	w := c.pack(b, order)
+	switch {
+	case order == TransposedA:
+		if !add {
+			y.clear()
 		}
+		kernels.AccumulateFloat32Transposed(y.Data, y.Stride, a.Data, a.Stride, y.Rows, w)
+	case add:
+		kernels.AccumulateFloat32(y.Data, y.Stride, a.Data, a.Stride, y.Rows, w)
+	default:
+		kernels.MulFloat32(y.Data, y.Stride, a.Data, a.Stride, y.Rows, w, nil, kernels.None)
 	}
-	return view(c.transposed, a.Cols, a.Rows)
 }
 
 // pack readies the right operand of a product.
-func (c *CPU) pack(b View[float32], transposed bool) *kernels.Float32Matrix {
-	rows, cols := b.Rows, b.Cols
-	contiguous := make([]float32, 0, rows*cols)
-	for i := range rows {
-		contiguous = append(contiguous, b.row(i)...)
+func (c *CPU) pack(b View[float32], order Order) *kernels.Float32Matrix {
+	if !b.Kept {
+		fill(&c.packed, b, order)
+		return &c.packed
 	}
-	if !transposed {
-		return kernels.PackFloat32(rows, cols, contiguous)
+	if order == TransposedA {
+		order = Straight // which packs the same
 	}
-	turned := make([]float32, rows*cols)
-	for i := range rows {
-		for j := range cols {
-			turned[j*rows+i] = contiguous[i*cols+j]
+	for i := range c.kept {
+		if k := &c.kept[i]; k.first == &b.Data[0] && k.order == order {
+			if !k.fresh {
+				fill(k.packed, b, order)
+				k.fresh = true
+			}
+			return k.packed
 		}
 	}
-	return kernels.PackFloat32(cols, rows, turned)
+	k := keptMatrix{&b.Data[0], order, new(kernels.Float32Matrix), true}
+	fill(k.packed, b, order)
+	c.kept = append(c.kept, k)
+	return k.packed
+}
+
+func fill(w *kernels.Float32Matrix, b View[float32], order Order) {
+	if order == TransposedB {
+		w.PackTransposed(b.Cols, b.Rows, b.Data, b.Stride)
+		return
+	}
+	w.Pack(b.Rows, b.Cols, b.Data, b.Stride)
 }
 
 // Softmax replaces each row of x by e^x/Σe^x.

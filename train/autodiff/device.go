@@ -6,9 +6,16 @@ import "fmt"
 type View[T Float] struct {
 	Data               []T
 	Rows, Cols, Stride int
+	Kept               bool // the numbers stay as they are until the tape's Reset, and are used in several products
 }
 
-func view[T Float](data []T, rows, cols int) View[T] { return View[T]{data, rows, cols, cols} }
+func view[T Float](data []T, rows, cols int) View[T] { return View[T]{data, rows, cols, cols, false} }
+
+func (v View[T]) clear() {
+	for i := range v.Rows {
+		clear(v.row(i))
+	}
+}
 
 // row returns a row of the view.
 func (v View[T]) row(i int) []T { return v.Data[i*v.Stride : i*v.Stride+v.Cols] }
@@ -41,6 +48,9 @@ const (
 //
 // Sums have an order that depends on the shapes alone, so that the same call gives the same bits.
 type Device[T Float] interface {
+	// Reset says that what was Kept may have changed.
+	Reset()
+
 	// Multiply sets y to the product of a and b, or adds the product to y. The sum of one element goes over ascending
 	// rows or columns.
 	Multiply(y, a, b View[T], order Order, add bool)

@@ -201,7 +201,7 @@ func TestCPUDevice(t *testing.T) {
 		shapes := map[Order][2][2]int{Straight: {{37, 65}, {65, 70}}, TransposedB: {{37, 65}, {70, 65}}, TransposedA: {{65, 37}, {65, 70}}}[order]
 		in := randomMatrices(append(shapes[:], [2]int{37, 70}), 3)
 		wide := func(m *Matrix[float64], pad int) (View[float32], View[float64]) {
-			single := View[float32]{make([]float32, m.Rows*(m.Cols+pad)), m.Rows, m.Cols, m.Cols + pad}
+			single := View[float32]{Data: make([]float32, m.Rows*(m.Cols+pad)), Rows: m.Rows, Cols: m.Cols, Stride: m.Cols + pad}
 			for i := range m.Rows {
 				for j, v := range m.Row(i) {
 					single.Data[i*single.Stride+j] = float32(v)
@@ -231,6 +231,7 @@ func TestCPUDevice(t *testing.T) {
 		big(order, false)
 		big(order, true)
 	}
+	keptOperand(t)
 	x := []float32{-30, -2, -0.5, 0, 0.25, 1, 3, 20}
 	for f := Identity; f <= Tanh; f++ {
 		got, want := make([]float32, len(x)), make([]float32, len(x))
@@ -298,5 +299,30 @@ func TestNoAllocation(t *testing.T) {
 	step()
 	if n := testing.AllocsPerRun(10, step); n > 0 {
 		t.Errorf("%v allocations in a step", n)
+	}
+}
+
+// keptOperand changes an operand that is kept: the device must see it after Reset.
+func keptOperand(t *testing.T) {
+	t.Helper()
+	device := new(CPU)
+	a, b, y := view(make([]float32, 40*40), 40, 40), view(make([]float32, 40*40), 40, 40), view(make([]float32, 40*40), 40, 40)
+	b.Kept = true
+	for i := range a.Data {
+		a.Data[i], b.Data[i] = float32(i%7), float32(i%5)
+	}
+	for range 2 {
+		for _, order := range []Order{Straight, TransposedB, TransposedA} {
+			for range 2 {
+				want := view(make([]float32, 40*40), 40, 40)
+				device.Multiply(y, a, b, order, false)
+				Plain[float32]{}.Multiply(want, a, b, order, false)
+				if !slices.Equal(y.Data, want.Data) {
+					t.Fatalf("order %d of a kept operand differs", order)
+				}
+			}
+		}
+		b.Data[3] = 9
+		device.Reset()
 	}
 }

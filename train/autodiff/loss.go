@@ -46,13 +46,20 @@ func (t *Tape[T]) CrossEntropy(h, w, bias *Matrix[T], targets Targets) float64 {
 	return loss
 }
 
+// kept returns the values of a matrix that is an operand for every tile.
+func kept[T Float](m *Matrix[T]) View[T] {
+	v := view(m.Value, m.Rows, m.Cols)
+	v.Kept = true
+	return v
+}
+
 // rows returns some rows of the values or gradients of a matrix.
 func (m *Matrix[T]) rows(data []T, first, n int) View[T] {
 	return view(data[first*m.Cols:(first+n)*m.Cols], n, m.Cols)
 }
 
 func (t *Tape[T]) logits(logits, h View[T], w, bias *Matrix[T]) {
-	t.device.Multiply(logits, h, view(w.Value, w.Rows, w.Cols), TransposedB, false)
+	t.device.Multiply(logits, h, kept(w), TransposedB, false)
 	if bias != nil {
 		for i := range logits.Rows {
 			addTo(logits.row(i), bias.Value)
@@ -95,7 +102,7 @@ func (t *Tape[T]) rowLoss(logits []T, row int, targets *Targets) float64 {
 // crossEntropyBackward takes the gradients g of the logits of some rows: dh = g·w, dw = gᵀ·h, dbias = Σ g over the rows.
 func (t *Tape[T]) crossEntropyBackward(g View[T], h, w, bias *Matrix[T], first int) {
 	if h.Grad != nil {
-		t.device.Multiply(h.rows(h.Grad, first, g.Rows), g, view(w.Value, w.Rows, w.Cols), Straight, true)
+		t.device.Multiply(h.rows(h.Grad, first, g.Rows), g, kept(w), Straight, true)
 	}
 	if w.Grad != nil {
 		t.device.Multiply(view(w.Grad, w.Rows, w.Cols), g, h.rows(h.Value, first, g.Rows), TransposedA, true)

@@ -5,13 +5,14 @@ import "math"
 // Plain is the reference of all devices, in simple loops.
 type Plain[T Float] struct{}
 
+// Reset does nothing: nothing is kept.
+func (Plain[T]) Reset() {}
+
 // Multiply sets y to a product, or adds it.
 func (Plain[T]) Multiply(y, a, b View[T], order Order, add bool) {
 	productShape(y, a, b, order)
 	if !add {
-		for i := range y.Rows {
-			clear(y.row(i))
-		}
+		y.clear()
 	}
 	switch order {
 	case Straight:

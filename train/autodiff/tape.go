@@ -69,6 +69,7 @@ func NewTape[T Float](device Device[T]) *Tape[T] { return &Tape[T]{device: devic
 // gradients, and dropout does nothing. Random numbers follow from the seed.
 func (t *Tape[T]) Reset(recording bool, seed uint64) {
 	t.recording, t.seed, t.dropouts = recording, seed, 0
+	t.device.Reset()
 	t.arena.reset()
 	clear(t.operations)
 	t.operations = t.operations[:0]

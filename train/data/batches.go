@@ -60,8 +60,14 @@ func (c *Corpus) Batches(b Batching, from Position) (*Batches, error) {
 	return all, nil
 }
 
-// Position is where the next mini-batch comes from.
+// Position is where the next mini-batch comes from. At the end of an epoch it is behind its last one, until Peek or Next.
 func (b *Batches) Position() Position { return b.position }
+
+// Peek returns the position of the next mini-batch, in the next epoch at the end of one.
+func (b *Batches) Peek() (Position, error) {
+	err := b.fill()
+	return b.position, err
+}
 
 // Next reads the next mini-batch into batch.
 func (b *Batches) Next(batch *network.Batch) error {

@@ -267,3 +267,16 @@ func (l *lines) weights(p *Pair) error {
 	}
 	return nil
 }
+
+// Texts returns the lines of source and target as they are.
+func Texts(f Files) (source, target []string, err error) {
+	l, err := f.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.close()
+	for l.next() {
+		source, target = append(source, string(l.source)), append(target, string(l.target))
+	}
+	return source, target, l.err
+}

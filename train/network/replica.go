@@ -139,3 +139,13 @@ func (r *Replica[T]) embed(table *marian.Tensor, ids []int32, sentences autodiff
 	}
 	return r.tape.Embed(r.matrix(table), ids, sentences, math.Sqrt(float64(m.Dim)), r.positions)
 }
+
+// NewEvaluator returns a replica that can evaluate, but not train: it has no gradient.
+func NewEvaluator[T autodiff.Float](n *Network, device autodiff.Device[T], values []T) *Replica[T] {
+	r := &Replica[T]{network: n, tape: autodiff.NewTape(device)}
+	for i := range n.Parameters {
+		p := &n.Parameters[i]
+		r.parameters = append(r.parameters, autodiff.Matrix[T]{Rows: p.Rows, Cols: p.Cols, Value: Values(p, values)})
+	}
+	return r
+}

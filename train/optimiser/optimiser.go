@@ -60,20 +60,19 @@ func (c *Config) Rate(update int) float64 {
 	return rate
 }
 
-// State is what an Optimiser knows beside the parameters. It is all there is to save.
-type State struct {
-	Updates     int       // steps that changed the parameters
-	Mean        []float32 // of gradients, decaying
-	Square      []float32 // mean of squares of gradients, decaying
-	Average     []float32 // of parameters; nil without smoothing
-	RateFactor  float64   // of the learning rate; 1 unless it was lowered
-	NotFinite   int       // steps that were skipped
-	Consecutive int       // of those, the ones since the last step that was not
+// Counts are the numbers that an Optimiser keeps beside its vectors. Together they are all there is to save.
+type Counts struct {
+	Updates     int `json:"updates"`     // steps that changed the parameters
+	NotFinite   int `json:"not_finite"`  // steps that were skipped
+	Consecutive int `json:"consecutive"` // of those, the ones since the last step that was not
 }
 
 // An Optimiser improves a vector of parameters.
 type Optimiser struct {
-	State
+	Counts
+	Mean    []float32 // of gradients, decaying
+	Square  []float32 // mean of squares of gradients, decaying
+	Average []float32 // of parameters; nil without smoothing
 
 	config Config
 	values []float32
@@ -86,7 +85,6 @@ const chunkSize = 1 << 14
 // New returns an optimiser of the values. The average starts from them.
 func New(config Config, values []float32) *Optimiser {
 	o := &Optimiser{config: config, values: values, norms: make([]float64, (len(values)+chunkSize-1)/chunkSize)}
-	o.RateFactor = 1
 	o.Mean, o.Square = make([]float32, len(values)), make([]float32, len(values))
 	if config.Smoothing > 0 {
 		o.Average = append([]float32(nil), values...)
@@ -121,14 +119,12 @@ func (o *Optimiser) Step(gradients [][]float32, scale float64) (Report, error) {
 	}
 	report := Report{Norm: math.Sqrt(square)}
 	if math.IsNaN(square) || math.IsInf(square, 0) {
-		clear(gradient)
-		o.NotFinite++
-		o.Consecutive++
+		o.Skip(gradients)
 		return report, ErrNotFinite
 	}
 	o.Updates++
 	o.Consecutive = 0
-	report.Rate = o.config.Rate(o.Updates) * o.RateFactor
+	report.Rate = o.config.Rate(o.Updates)
 	step := o.adam(report.Rate)
 	if o.config.ClipNorm > 0 && report.Norm > o.config.ClipNorm {
 		step.clip = float32(o.config.ClipNorm / report.Norm)
@@ -140,6 +136,15 @@ func (o *Optimiser) Step(gradients [][]float32, scale float64) (Report, error) {
 		}
 	})
 	return report, nil
+}
+
+// Skip counts a step that cannot be made, because the loss was not finite, and clears the gradients.
+func (o *Optimiser) Skip(gradients [][]float32) {
+	for _, g := range gradients {
+		clear(g)
+	}
+	o.NotFinite++
+	o.Consecutive++
 }
 
 // share calls work for every chunk of the vector, from several goroutines.

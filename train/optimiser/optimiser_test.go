@@ -86,7 +86,7 @@ func TestNotFinite(t *testing.T) {
 		t.Errorf("%d skipped, %d at a time", o.NotFinite, o.Consecutive)
 	}
 	if _, err := o.Step(good(), 1); err != nil || o.Consecutive != 0 || o.NotFinite != 2 {
-		t.Errorf("after that: %v, %+v", err, o.State)
+		t.Errorf("after that: %v, %+v", err, o.Counts)
 	}
 }
 

@@ -1,0 +1,225 @@
+package train
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-mt/sluice/train/optimiser"
+)
+
+// ErrConfig is wrapped by the errors about settings that make no sense.
+var ErrConfig = errors.New("training settings")
+
+// Config is what a run is made of. Keys are those of Marian's training, where Marian has them, and so are their meanings.
+type Config struct {
+	Architecture `yaml:",inline"`
+
+	Model           string `yaml:"model"`            // the file to write
+	PretrainedModel string `yaml:"pretrained-model"` // float32 model to start from; "" for random values
+	Seed            uint64 `yaml:"seed"`
+	CPUThreads      int    `yaml:"cpu-threads"` // workers, each with mini-batches of its own
+
+	TrainSets         []string `yaml:"train-sets"` // source and target; one file with tsv, or for a language model
+	Vocabs            []string `yaml:"vocabs"`     // source and target, or one for both
+	TSV               bool     `yaml:"tsv"`        // training and validation sets are tables: source, tab, target
+	MaxLength         int      `yaml:"max-length"` // in pieces, end of sentence included
+	MaxLengthCrop     bool     `yaml:"max-length-crop"`
+	MaxLengthRatio    float64  `yaml:"max-length-ratio"` // of the longer to the shorter side; 0 for any
+	Shuffle           string   `yaml:"shuffle"`          // data or none
+	ShuffleMemory     int      `yaml:"shuffle-memory"`   // MiB of packed sentence pairs that may be in memory at a time
+	TempDir           string   `yaml:"tempdir"`
+	DataWeighting     string   `yaml:"data-weighting"`
+	DataWeightingType string   `yaml:"data-weighting-type"` // sentence or word
+
+	GuidedAlignment       string  `yaml:"guided-alignment"` // file of alignments; none for no guidance
+	GuidedAlignmentCost   string  `yaml:"guided-alignment-cost"`
+	GuidedAlignmentWeight float64 `yaml:"guided-alignment-weight"`
+
+	MiniBatch      int  `yaml:"mini-batch"`       // pairs
+	MiniBatchWords int  `yaml:"mini-batch-words"` // target pieces; 0 for any number
+	MiniBatchFit   bool `yaml:"mini-batch-fit"`   // as many as fit into workspace
+	MaxiBatch      int  `yaml:"maxi-batch"`       // times mini-batch: pairs that are sorted by length together
+	Workspace      int  `yaml:"workspace"`        // MiB for the activations of each worker
+	OptimizerDelay int  `yaml:"optimizer-delay"`  // mini-batches of each worker for an update
+
+	CostType         string    `yaml:"cost-type"` // ce-mean-words, ce-mean or ce-sum: what the sum of losses is divided by
+	LabelSmoothing   float64   `yaml:"label-smoothing"`
+	Dropout          float64   `yaml:"transformer-dropout"`
+	DropoutAttention float64   `yaml:"transformer-dropout-attention"`
+	DropoutFFN       float64   `yaml:"transformer-dropout-ffn"`
+	DropoutSrc       float64   `yaml:"dropout-src"`
+	DropoutTrg       float64   `yaml:"dropout-trg"`
+	OptimizerParams  []float64 `yaml:"optimizer-params,flow"` // Adam's β₁, β₂ and ε
+	LearnRate        float64   `yaml:"learn-rate"`
+	LRWarmup         int       `yaml:"lr-warmup"`
+	LRDecayInvSqrt   int       `yaml:"lr-decay-inv-sqrt"`
+	ClipNorm         float64   `yaml:"clip-norm"`
+	Smoothing        float64   `yaml:"exponential-smoothing"`
+
+	AfterEpochs  int `yaml:"after-epochs"`  // 0 for no limit
+	AfterBatches int `yaml:"after-batches"` // updates; 0 for no limit
+	DispFreq     int `yaml:"disp-freq"`     // updates
+	SaveFreq     int `yaml:"save-freq"`     // updates; 0 for the end only
+	KeepSaved    int `yaml:"keep-checkpoints"`
+	MaxSkipped   int `yaml:"max-skipped"` // updates without a finite gradient, one after another, that end the run
+
+	ValidSets      []string `yaml:"valid-sets"`
+	ValidMetrics   []string `yaml:"valid-metrics"` // cross-entropy, ce-mean-words, perplexity, bleu, chrf
+	ValidFreq      int      `yaml:"valid-freq"`    // updates; 0 for the end only
+	ValidMaxLength int      `yaml:"valid-max-length"`
+	EarlyStopping  int      `yaml:"early-stopping"` // validations in a row without improvement of the first metric; 0 for never
+	KeepBest       bool     `yaml:"keep-best"`      // of every metric, in NAME.best-METRIC.npz
+	BeamSize       int      `yaml:"beam-size"`
+	Normalize      float64  `yaml:"normalize"`
+}
+
+// DefaultConfig returns the settings that hold if nothing is said.
+func DefaultConfig() Config {
+	return Config{
+		Architecture: defaultArchitecture(),
+		Seed:         1, CPUThreads: runtime.GOMAXPROCS(0),
+		MaxLength: 100, Shuffle: "data", ShuffleMemory: 1024, DataWeightingType: "sentence",
+		GuidedAlignment: "none", GuidedAlignmentCost: "ce", GuidedAlignmentWeight: 0.1,
+		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1,
+		CostType: "ce-mean-words", OptimizerParams: []float64{0.9, 0.98, 1e-9}, LearnRate: 3e-4, ClipNorm: 1,
+		DispFreq: 100, SaveFreq: 1000, KeepSaved: 3, MaxSkipped: 10,
+		ValidMetrics: []string{"ce-mean-words"}, ValidFreq: 1000, ValidMaxLength: 1000, EarlyStopping: 10,
+		BeamSize: 1, Normalize: 1,
+	}
+}
+
+// ReadConfig reads a YAML file over the defaults. A key that does not exist is an error.
+func ReadConfig(path string) (Config, error) {
+	c := DefaultConfig()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("reading the training settings: %w", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&c); err != nil && err != io.EOF {
+		return c, fmt.Errorf("%w: %s: %s", ErrConfig, path, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	return c, c.Validate()
+}
+
+// languageModel says whether there is a target side only.
+func (c *Config) languageModel() bool { return c.Type == "lm-transformer" }
+
+// Validate returns an error that names the first setting that makes no sense. What the architecture allows is checked when
+// the model is made.
+func (c *Config) Validate() error {
+	for _, check := range []func() error{c.validateFiles, c.validateChoices, c.validateRanges} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	o := c.optimiser()
+	if err := o.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
+}
+
+func (c *Config) validateFiles() error {
+	sides := 2
+	if c.languageModel() || c.TSV {
+		sides = 1
+	}
+	switch {
+	case c.Model == "":
+		return fmt.Errorf("%w: model is missing: the file to write", ErrConfig)
+	case !strings.HasSuffix(c.Model, ".npz"):
+		return fmt.Errorf("%w: model is %q, but must be an .npz file; other formats can be made of it later", ErrConfig, c.Model)
+	case len(c.TrainSets) != sides:
+		return fmt.Errorf("%w: train-sets has %d files, but must have %d", ErrConfig, len(c.TrainSets), sides)
+	case len(c.ValidSets) != 0 && len(c.ValidSets) != sides:
+		return fmt.Errorf("%w: valid-sets has %d files, but must have %d", ErrConfig, len(c.ValidSets), sides)
+	case len(c.Vocabs) < 1 || len(c.Vocabs) > 2:
+		return fmt.Errorf("%w: vocabs has %d files, but must have the source's and the target's, or one for both", ErrConfig, len(c.Vocabs))
+	case c.languageModel() && c.TSV:
+		return fmt.Errorf("%w: tsv: a language model has no source side", ErrConfig)
+	}
+	return nil
+}
+
+var costTypes, metrics = []string{"ce-mean-words", "ce-mean", "ce-sum"},
+	[]string{metricCrossEntropy, metricMeanWords, metricPerplexity, metricBLEU, metricCHRF}
+
+func (c *Config) validateChoices() error {
+	choices := []struct {
+		key, value string
+		allowed    []string
+	}{
+		{"cost-type", c.CostType, costTypes}, {"shuffle", c.Shuffle, []string{"data", "none"}},
+		{"guided-alignment-cost", c.GuidedAlignmentCost, []string{"ce", "mse"}},
+		{"data-weighting-type", c.DataWeightingType, []string{"sentence", "word"}},
+	}
+	for _, metric := range c.ValidMetrics {
+		choices = append(choices, struct {
+			key, value string
+			allowed    []string
+		}{"valid-metrics", metric, metrics})
+		if c.languageModel() && translates(metric) {
+			return fmt.Errorf("%w: valid-metrics: a language model does not translate, so it has no %s", ErrConfig, metric)
+		}
+	}
+	for _, choice := range choices {
+		if !slices.Contains(choice.allowed, choice.value) {
+			return fmt.Errorf("%w: %s is %q, but must be one of %s", ErrConfig, choice.key, choice.value, strings.Join(choice.allowed, ", "))
+		}
+	}
+	if len(c.OptimizerParams) != 3 {
+		return fmt.Errorf("%w: optimizer-params has %d numbers, but Adam has 3", ErrConfig, len(c.OptimizerParams))
+	}
+	return nil
+}
+
+func (c *Config) validateRanges() error {
+	for _, share := range []struct {
+		key   string
+		value float64
+	}{
+		{"label-smoothing", c.LabelSmoothing}, {"transformer-dropout", c.Dropout}, {"transformer-dropout-attention", c.DropoutAttention},
+		{"transformer-dropout-ffn", c.DropoutFFN}, {"dropout-src", c.DropoutSrc}, {"dropout-trg", c.DropoutTrg},
+	} {
+		if !(share.value >= 0 && share.value < 1) {
+			return fmt.Errorf("%w: %s is %v, but must be at least 0 and below 1", ErrConfig, share.key, share.value)
+		}
+	}
+	for _, number := range []struct {
+		key        string
+		value, low int
+	}{
+		{"cpu-threads", c.CPUThreads, 1}, {"max-length", c.MaxLength, 2}, {"valid-max-length", c.ValidMaxLength, 2},
+		{"shuffle-memory", c.ShuffleMemory, 1}, {"mini-batch", c.MiniBatch, 1}, {"mini-batch-words", c.MiniBatchWords, 0},
+		{"maxi-batch", c.MaxiBatch, 1}, {"workspace", c.Workspace, 1}, {"optimizer-delay", c.OptimizerDelay, 1},
+		{"after-epochs", c.AfterEpochs, 0}, {"after-batches", c.AfterBatches, 0}, {"disp-freq", c.DispFreq, 1},
+		{"save-freq", c.SaveFreq, 0}, {"keep-checkpoints", c.KeepSaved, 1}, {"max-skipped", c.MaxSkipped, 1},
+		{"valid-freq", c.ValidFreq, 0}, {"early-stopping", c.EarlyStopping, 0}, {"beam-size", c.BeamSize, 1},
+	} {
+		if number.value < number.low {
+			return fmt.Errorf("%w: %s is %d, but must be at least %d", ErrConfig, number.key, number.value, number.low)
+		}
+	}
+	if !(c.GuidedAlignmentWeight >= 0) || !(c.MaxLengthRatio >= 0) || !(c.Normalize >= 0) {
+		return fmt.Errorf("%w: guided-alignment-weight, max-length-ratio and normalize must not be negative", ErrConfig)
+	}
+	return nil
+}
+
+// optimiser returns the settings of the optimiser. There are three optimizer-params, or Validate has said so.
+func (c *Config) optimiser() optimiser.Config {
+	return optimiser.Config{
+		Beta1: c.OptimizerParams[0], Beta2: c.OptimizerParams[1], Epsilon: c.OptimizerParams[2],
+		LearnRate: c.LearnRate, WarmUp: c.LRWarmup, InvSqrt: c.LRDecayInvSqrt, ClipNorm: c.ClipNorm, Smoothing: c.Smoothing,
+	}
+}

@@ -1,0 +1,76 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// A Measurement is a line of the metrics file.
+type Measurement struct {
+	Kind   string `json:"kind"` // train or valid
+	Update int    `json:"update"`
+	Epoch  int    `json:"epoch"` // from 1
+
+	// Of training, since the last one.
+	Loss           float64 `json:"loss,omitempty"` // per word, smoothed as in training, with alignment
+	Rate           float64 `json:"learn_rate,omitempty"`
+	Norm           float64 `json:"gradient_norm,omitempty"` // of the last update
+	WordsPerSecond float64 `json:"words_per_second,omitempty"`
+	Words          int64   `json:"words,omitempty"` // target pieces since the beginning
+	Skipped        int     `json:"skipped,omitempty"`
+
+	// Of validation.
+	Metric  string  `json:"metric,omitempty"`
+	Value   float64 `json:"value,omitempty"`
+	Best    float64 `json:"best,omitempty"`
+	Stalled int     `json:"stalled,omitempty"` // validations in a row without improvement
+}
+
+// A metricsFile is a log of measurements, one JSON object a line.
+type metricsFile struct{ file *os.File }
+
+// openMetrics opens the file for what follows an update. What an interrupted run wrote about later ones is cut off: the run
+// will write it again.
+func openMetrics(path string, update int) (*metricsFile, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("opening the metrics: %w", err)
+	}
+	data, err := os.ReadFile(path)
+	if err == nil {
+		keep := int64(valid(data, update))
+		_, seek := f.Seek(keep, 0)
+		err = errors.Join(f.Truncate(keep), seek)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the metrics: %w", err), f.Close())
+	}
+	return &metricsFile{f}, nil
+}
+
+// valid returns how many bytes of a metrics file are whole lines about updates up to the one given.
+func valid(data []byte, update int) int {
+	size := 0
+	for line := range bytes.Lines(data) {
+		var m Measurement
+		if !bytes.HasSuffix(line, []byte("\n")) || json.Unmarshal(line, &m) != nil || m.Update > update {
+			break
+		}
+		size += len(line)
+	}
+	return size
+}
+
+func (m *metricsFile) add(measurement Measurement) error {
+	line, err := json.Marshal(measurement)
+	if err == nil {
+		_, err = m.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package train
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func unmarshal(t testing.TB, line []byte) Measurement {
+	t.Helper()
+	var m Measurement
+	if err := json.Unmarshal(line, &m); err != nil {
+		t.Fatalf("line %q: %v", line, err)
+	}
+	return m
+}
+
+// TestMetricsAreCut: what an interrupted run wrote about updates after its checkpoint goes.
+func TestMetricsAreCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.jsonl")
+	m, err := openMetrics(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for update := range 5 {
+		if err := m.add(Measurement{Kind: "train", Update: update}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.file.WriteString(`{"kind":"tr`); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = openMetrics(path, 2); err != nil {
+		t.Fatal(err)
+	}
+	defer m.file.Close()
+	if err := m.add(Measurement{Kind: "valid", Update: 3}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"kind":"train","update":0,"epoch":0}
+{"kind":"train","update":1,"epoch":0}
+{"kind":"train","update":2,"epoch":0}
+{"kind":"valid","update":3,"epoch":0}
+`
+	if string(data) != want {
+		t.Errorf("the file holds\n%s\nwant\n%s", data, want)
+	}
+}

@@ -1,0 +1,330 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/sluice-mt/sluice/train/autodiff"
+	"github.com/sluice-mt/sluice/train/data"
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// ErrInterrupted is returned by Run if its context ended. A checkpoint was written: the same configuration continues.
+var ErrInterrupted = errors.New("the training was interrupted; the same command continues it")
+
+// ErrDiverged is returned by Run if update after update gives no finite gradient.
+var ErrDiverged = errors.New("the training has diverged")
+
+// A Result says how a run ended.
+type Result struct {
+	Updates int
+	Epochs  int // begun
+	Words   int64
+	Skipped int  // updates without a finite gradient
+	Early   bool // stopped since validation did not improve any more
+}
+
+// A run is a training in progress.
+type run struct {
+	config         Config
+	logger         *slog.Logger
+	source, target vocab.Vocabulary // source is nil for a language model
+	description    []byte
+	options        network.Options
+
+	network   *network.Network
+	values    []float32
+	optimiser *optimiser.Optimiser
+	replicas  []*network.Replica[float32]
+	gradients [][]float32
+
+	corpus    *data.Corpus
+	batches   *data.Batches
+	validator *validator
+	metrics   *metricsFile
+
+	state  state
+	mini   [][]network.Batch // of a worker: those of the next update
+	losses [][]network.Loss
+	report optimiser.Report
+	since  time.Time // of the words counted for the next display
+	words  int
+}
+
+// Run trains a model, from where it was if there is a checkpoint.
+func Run(ctx context.Context, config Config, logger *slog.Logger) (Result, error) {
+	if err := config.Validate(); err != nil {
+		return Result{}, err
+	}
+	r := &run{config: config, logger: logger}
+	err := r.prepare()
+	if err == nil {
+		err = r.train(ctx)
+	}
+	return r.result(), errors.Join(err, r.close())
+}
+
+func (r *run) close() error {
+	var failures []error
+	if r.corpus != nil {
+		failures = append(failures, r.corpus.Close())
+	}
+	if r.metrics != nil {
+		failures = append(failures, r.metrics.file.Close())
+	}
+	return errors.Join(failures...)
+}
+
+func (r *run) result() Result {
+	return Result{
+		Updates: r.state.Steps, Epochs: r.state.Position.Epoch + 1, Words: r.state.Words,
+		Skipped: r.state.Optimiser.NotFinite, Early: r.state.Early,
+	}
+}
+
+// prepare opens and makes everything.
+func (r *run) prepare() error {
+	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.resume, r.makeReplicas, r.readCorpus, r.openValidation} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	metrics, err := openMetrics(r.config.Model+".metrics.jsonl", r.state.Steps)
+	r.metrics = metrics
+	return err
+}
+
+func (r *run) openVocabularies() error {
+	paths := r.config.Vocabs
+	var err error
+	if r.target, err = vocab.Open(paths[len(paths)-1]); err != nil {
+		return err
+	}
+	if r.config.languageModel() {
+		return nil
+	}
+	r.source, err = vocab.Open(paths[0])
+	return err
+}
+
+// vocabularySizes are the numbers for dim-vocabs.
+func (r *run) vocabularySizes() []int {
+	if r.source == nil {
+		return []int{r.target.Size()}
+	}
+	return []int{r.source.Size(), r.target.Size()}
+}
+
+func (r *run) makeNetwork() error {
+	var err error
+	if r.description, err = r.config.description(r.vocabularySizes()); err != nil {
+		return err
+	}
+	m, err := model.New(r.description)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if r.network, err = network.New(m); err != nil {
+		return err
+	}
+	r.values = make([]float32, r.network.Size())
+	r.network.Initialise(r.values, r.config.Seed)
+	if r.config.PretrainedModel != "" {
+		err = r.loadPretrained()
+	}
+	r.optimiser = optimiser.New(r.config.optimiser(), r.values)
+	return err
+}
+
+// loadPretrained takes the values of another model's parameters. It must have all of them, in the same shapes.
+func (r *run) loadPretrained() error {
+	file, err := marian.Open(r.config.PretrainedModel)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	m, err := model.Load(file, r.description)
+	if err != nil {
+		return fmt.Errorf("the pretrained model is not of this architecture: %w", err)
+	}
+	n, err := network.New(m)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.config.PretrainedModel, err)
+	}
+	return n.Load(r.values)
+}
+
+func (r *run) makeReplicas() error {
+	c := &r.config
+	r.options = network.Options{
+		LabelSmoothing: c.LabelSmoothing, Dropout: c.Dropout, DropoutAttention: c.DropoutAttention, DropoutFFN: c.DropoutFFN,
+		DropoutSource: c.DropoutSrc, DropoutTarget: c.DropoutTrg,
+	}
+	if c.guided() {
+		r.options.AlignmentWeight = c.GuidedAlignmentWeight
+		if c.GuidedAlignmentCost == "mse" {
+			r.options.AlignmentCost = autodiff.AlignmentMSE
+		}
+	}
+	for range c.CPUThreads {
+		replica := network.NewReplica(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.values)
+		r.replicas = append(r.replicas, replica)
+		r.gradients = append(r.gradients, replica.Gradient)
+		r.mini = append(r.mini, make([]network.Batch, c.OptimizerDelay))
+		r.losses = append(r.losses, make([]network.Loss, c.OptimizerDelay))
+	}
+	return nil
+}
+
+func (c *Config) guided() bool { return c.GuidedAlignment != "" && c.GuidedAlignment != "none" }
+
+// files returns the files of a training or validation set.
+func (c *Config) files(sets []string) data.Files {
+	switch {
+	case c.TSV:
+		return data.Files{TSV: sets[0]}
+	case c.languageModel():
+		return data.Files{Target: sets[0]}
+	}
+	return data.Files{Source: sets[0], Target: sets[1]}
+}
+
+func (r *run) readCorpus() error {
+	c := &r.config
+	files := c.files(c.TrainSets)
+	files.Weights, files.WordWeights = c.DataWeighting, c.DataWeightingType == "word"
+	if c.guided() {
+		files.Alignment = c.GuidedAlignment
+	}
+	var err error
+	r.corpus, err = data.Read(data.Config{
+		Source: r.source, Target: r.target, Files: files, RightLeft: c.RightLeft, MaxLength: c.MaxLength, Crop: c.MaxLengthCrop,
+		MaxRatio: c.MaxLengthRatio, Memory: int64(c.ShuffleMemory) << 20, Temporary: c.TempDir,
+	})
+	if err != nil {
+		return err
+	}
+	s := r.corpus.Stats
+	r.logger.Info("corpus read", "pairs", s.Pairs, "source_pieces", s.SourceTokens, "target_pieces", s.TargetTokens,
+		"empty", s.Empty, "too_long", s.TooLong, "unbalanced", s.Unbalanced)
+	budget, err := r.budget()
+	if err != nil {
+		return err
+	}
+	r.batches, err = r.corpus.Batches(data.Batching{
+		Budget: budget, Maxi: c.MaxiBatch * c.MiniBatch, Seed: c.Seed, Ordered: c.Shuffle == "none",
+	}, r.state.Position)
+	return err
+}
+
+// train goes on until the end of the training.
+func (r *run) train(ctx context.Context) error {
+	c := &r.config
+	r.logger.Info("training", "parameters", r.network.Count(), "workers", c.CPUThreads, "from_update", r.state.Steps)
+	r.since = time.Now()
+	if err := r.validateIfDue(ctx); err != nil { // an interruption may have come before the last one
+		return err
+	}
+	for {
+		done, err := r.done()
+		if err != nil {
+			return err
+		}
+		if done {
+			return r.finish(ctx)
+		}
+		if ctx.Err() != nil {
+			return errors.Join(ErrInterrupted, r.checkpoint())
+		}
+		if err := r.update(); err != nil {
+			return err
+		}
+		if err := r.afterUpdate(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// afterUpdate does what is due.
+func (r *run) afterUpdate(ctx context.Context) error {
+	c := &r.config
+	if r.state.Steps%c.DispFreq == 0 {
+		if err := r.display(); err != nil {
+			return err
+		}
+	}
+	if err := r.validateIfDue(ctx); err != nil {
+		return err
+	}
+	if c.SaveFreq > 0 && r.state.Steps%c.SaveFreq == 0 {
+		return r.save()
+	}
+	return nil
+}
+
+// validateIfDue validates after every so many updates. If it is interrupted, the run continues with it.
+func (r *run) validateIfDue(ctx context.Context) error {
+	c := &r.config
+	if c.ValidFreq == 0 || r.state.Steps == 0 || r.state.Steps%c.ValidFreq != 0 || r.state.Validated == r.state.Steps {
+		return nil
+	}
+	err := r.validate(ctx)
+	if errors.Is(err, ErrInterrupted) {
+		return errors.Join(err, r.checkpoint())
+	}
+	return err
+}
+
+// done says whether the training is at its end.
+func (r *run) done() (bool, error) {
+	if r.state.Early || r.config.AfterBatches > 0 && r.state.Steps >= r.config.AfterBatches {
+		return true, nil
+	}
+	return r.lastEpochOver()
+}
+
+func (r *run) lastEpochOver() (bool, error) {
+	position, err := r.batches.Peek()
+	return r.config.AfterEpochs > 0 && position.Epoch >= r.config.AfterEpochs, err
+}
+
+// finish validates and saves once more, unless that was just done.
+func (r *run) finish(ctx context.Context) error {
+	if r.state.Finished {
+		return nil
+	}
+	if r.state.Validated != r.state.Steps {
+		if err := r.validate(ctx); errors.Is(err, ErrInterrupted) {
+			return errors.Join(err, r.checkpoint())
+		} else if err != nil {
+			return err
+		}
+	}
+	r.state.Finished = true
+	return r.save()
+}
+
+// display logs what was learnt since the last time.
+func (r *run) display() error {
+	w := &r.state.Window
+	m := Measurement{
+		Kind: "train", Update: r.state.Steps, Epoch: r.state.Position.Epoch + 1, Loss: w.Loss / math.Max(1, float64(w.Words)),
+		Rate: r.report.Rate, Norm: r.report.Norm, WordsPerSecond: math.Round(float64(r.words) / time.Since(r.since).Seconds()),
+		Words: r.state.Words, Skipped: r.state.Optimiser.NotFinite,
+	}
+	r.logger.Info("trained", "update", m.Update, "epoch", m.Epoch, "loss", fmt.Sprintf("%.4f", m.Loss), "learn_rate", m.Rate,
+		"gradient_norm", fmt.Sprintf("%.3f", m.Norm), "words_per_second", m.WordsPerSecond, "skipped", m.Skipped)
+	*w, r.words, r.since = window{}, 0, time.Now()
+	if math.IsNaN(m.Norm) || math.IsInf(m.Norm, 0) {
+		m.Norm = 0 // JSON has no such numbers; skipped says it
+	}
+	return r.metrics.add(m)
+}

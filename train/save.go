@@ -1,0 +1,161 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/sluice-mt/sluice/train/checkpoint"
+	"github.com/sluice-mt/sluice/train/data"
+	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/marian"
+)
+
+// state is what a run knows beside its vectors. It is saved in checkpoints, so its fields only grow.
+type state struct {
+	Description  string   `json:"description"`  // of the architecture
+	Vocabularies []string `json:"vocabularies"` // their fingerprints
+
+	Steps     int              `json:"steps"` // updates, skipped ones included
+	Position  data.Position    `json:"position"`
+	Words     int64            `json:"words"`
+	Optimiser optimiser.Counts `json:"optimiser"`
+	Window    window           `json:"window"`
+
+	Best      map[string]best `json:"best"`      // by metric
+	Validated int             `json:"validated"` // update after which the last validation was
+	Early     bool            `json:"early"`     // it did not improve any more
+	Finished  bool            `json:"finished"`
+}
+
+// A window is what was learnt since the last display.
+type window struct {
+	Loss  float64 `json:"loss"`
+	Words int     `json:"words"`
+}
+
+// best is the best value of a metric so far.
+type best struct {
+	Value   float64 `json:"value"`
+	Stalled int     `json:"stalled"` // validations since
+}
+
+const (
+	vectorValues  = "values"
+	vectorMean    = "adam mean"
+	vectorSquare  = "adam square"
+	vectorAverage = "average"
+)
+
+// ErrOtherRun is wrapped by the errors about checkpoints that belong to a different training.
+var ErrOtherRun = errors.New("the checkpoint is of another training")
+
+func (r *run) folder() string { return r.config.Model + ".checkpoints" }
+
+func (r *run) fingerprints() []string {
+	prints := []string{r.target.Fingerprint()}
+	if r.source != nil {
+		prints = append(prints, r.source.Fingerprint())
+	}
+	return prints
+}
+
+// resume continues from the latest checkpoint, if there is one.
+func (r *run) resume() error {
+	r.state = state{Description: string(r.description), Vocabularies: r.fingerprints(), Best: map[string]best{}}
+	c, skipped, err := checkpoint.Latest(r.folder())
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if skipped != nil {
+		r.logger.Warn("a damaged checkpoint was passed over", "error", skipped)
+	}
+	var from state
+	if err := json.Unmarshal(c.State, &from); err != nil {
+		return fmt.Errorf("the state in a checkpoint in %s: %w", r.folder(), err)
+	}
+	if err := r.checkSame(&from); err != nil {
+		return err
+	}
+	wanted := map[string][]float32{vectorValues: r.values, vectorMean: r.optimiser.Mean, vectorSquare: r.optimiser.Square}
+	if r.optimiser.Average != nil {
+		wanted[vectorAverage] = r.optimiser.Average
+	}
+	for name, to := range wanted {
+		values := c.Vector(name)
+		if len(values) != len(to) {
+			return fmt.Errorf("%w: in %s, the vector %q has %d numbers, but this training has %d; remove the folder to start anew",
+				ErrOtherRun, r.folder(), name, len(values), len(to))
+		}
+		copy(to, values)
+	}
+	r.state = from
+	r.optimiser.Counts = from.Optimiser
+	if r.state.Best == nil {
+		r.state.Best = map[string]best{}
+	}
+	r.logger.Info("continuing", "update", r.state.Steps, "epoch", r.state.Position.Epoch+1)
+	r.reopen()
+	return nil
+}
+
+// reopen lets a finished training go on if the settings now ask for more.
+func (r *run) reopen() {
+	c := &r.config
+	more := c.AfterBatches == 0 || r.state.Steps < c.AfterBatches
+	more = more && (c.AfterEpochs == 0 || r.state.Position.Epoch+1 < c.AfterEpochs)
+	if r.state.Finished && !r.state.Early && more {
+		r.state.Finished = false
+	}
+}
+
+func (r *run) checkSame(from *state) error {
+	if from.Description != r.state.Description {
+		return fmt.Errorf("%w: in %s, the architecture is different; choose another model file, or remove the folder to start anew",
+			ErrOtherRun, r.folder())
+	}
+	for i, print := range r.state.Vocabularies {
+		if i >= len(from.Vocabularies) || from.Vocabularies[i] != print {
+			return fmt.Errorf("%w: in %s, the vocabularies are different; choose another model file, or remove the folder to start anew",
+				ErrOtherRun, r.folder())
+		}
+	}
+	return nil
+}
+
+// checkpoint writes what is needed to continue.
+func (r *run) checkpoint() error {
+	text, err := json.Marshal(&r.state)
+	if err != nil {
+		return fmt.Errorf("saving the state: %w", err)
+	}
+	c := &checkpoint.Checkpoint{State: text, Vectors: []checkpoint.Vector{
+		{Name: vectorValues, Values: r.values}, {Name: vectorMean, Values: r.optimiser.Mean},
+		{Name: vectorSquare, Values: r.optimiser.Square},
+	}}
+	if r.optimiser.Average != nil {
+		c.Vectors = append(c.Vectors, checkpoint.Vector{Name: vectorAverage, Values: r.optimiser.Average})
+	}
+	return checkpoint.Write(r.folder(), r.state.Steps, c, r.config.KeepSaved)
+}
+
+// save writes the model and a checkpoint.
+func (r *run) save() error {
+	if err := r.writeModel(r.config.Model); err != nil {
+		return err
+	}
+	if err := r.checkpoint(); err != nil {
+		return err
+	}
+	r.logger.Info("saved", "model", r.config.Model, "update", r.state.Steps)
+	return nil
+}
+
+// writeModel writes the parameters to translate with.
+func (r *run) writeModel(path string) error {
+	return marian.WriteNPZ(path, r.network.File(r.optimiser.Best(), bytes.Clone(r.description)))
+}

@@ -1,0 +1,121 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/sluice-mt/sluice/train/optimiser"
+)
+
+// update trains on the next mini-batches of all workers and moves the parameters.
+func (r *run) update() error {
+	if err := r.readBatches(); err != nil {
+		return err
+	}
+	var group sync.WaitGroup
+	for w := range r.replicas {
+		group.Go(func() { r.work(w) })
+	}
+	group.Wait()
+	r.state.Steps++
+	if err := r.step(); err != nil {
+		return err
+	}
+	r.state.Optimiser = r.optimiser.Counts
+	if r.optimiser.Consecutive >= r.config.MaxSkipped {
+		return fmt.Errorf("%w: the last %d updates gave no finite gradient; start again from a checkpoint or from the beginning "+
+			"with a smaller learn-rate, a longer lr-warmup or clip-norm", ErrDiverged, r.optimiser.Consecutive)
+	}
+	return nil
+}
+
+// readBatches reads the mini-batches of an update, those of the first worker first. At the end of the last epoch some stay
+// empty.
+func (r *run) readBatches() error {
+	for w := range r.mini {
+		for i := range r.mini[w] {
+			r.mini[w][i].Reset()
+			over, err := r.lastEpochOver()
+			if err != nil {
+				return err
+			}
+			if over {
+				continue
+			}
+			if err := r.batches.Next(&r.mini[w][i]); err != nil {
+				return err
+			}
+			r.state.Position = r.batches.Position()
+		}
+	}
+	return nil
+}
+
+// work adds up the gradients of a worker's mini-batches.
+func (r *run) work(w int) {
+	for i := range r.mini[w] {
+		r.losses[w][i].Words = 0
+		if b := &r.mini[w][i]; b.Sentences() > 0 {
+			number := uint64(w*len(r.mini[w]) + i)
+			r.losses[w][i] = r.replicas[w].Train(b, r.options, dropoutSeed(r.config.Seed, uint64(r.state.Steps), number))
+		}
+	}
+}
+
+// dropoutSeed returns the seed of a mini-batch: different numbers for every one of a training, mixed well enough that what is
+// made of them does not show it (the constants are SplitMix64's).
+func dropoutSeed(seed, step, number uint64) uint64 {
+	h := seed
+	for _, n := range [2]uint64{step, number} {
+		h += 0x9e3779b97f4a7c15 + n
+		h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+		h = (h ^ h>>27) * 0x94d049bb133111eb
+		h ^= h >> 31
+	}
+	return h
+}
+
+// step adds up the losses, in the order of workers and mini-batches, and moves the parameters.
+func (r *run) step() error {
+	var loss float64
+	var words, sentences int
+	for w := range r.losses {
+		for i := range r.losses[w] {
+			if l := &r.losses[w][i]; l.Words > 0 {
+				loss += l.Total()
+				words += l.Words
+				sentences += l.Sentences
+			}
+		}
+	}
+	r.words += words
+	r.state.Words += int64(words)
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		r.optimiser.Skip(r.gradients)
+		r.report = optimiser.Report{}
+		r.skipped()
+		return nil
+	}
+	r.state.Window.Loss += loss
+	r.state.Window.Words += words
+	scale := 1.0
+	switch r.config.CostType {
+	case "ce-mean-words":
+		scale = 1 / float64(words)
+	case "ce-mean":
+		scale = 1 / float64(sentences)
+	}
+	var err error
+	r.report, err = r.optimiser.Step(r.gradients, scale)
+	if errors.Is(err, optimiser.ErrNotFinite) {
+		r.skipped()
+		return nil
+	}
+	return err
+}
+
+func (r *run) skipped() {
+	r.logger.Warn("an update was skipped: loss or gradient is not finite", "update", r.state.Steps, "in_a_row", r.optimiser.Consecutive)
+}

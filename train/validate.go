@@ -1,0 +1,257 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-mt/sluice/internal/job"
+	"github.com/sluice-mt/sluice/internal/score"
+	"github.com/sluice-mt/sluice/train/autodiff"
+	"github.com/sluice-mt/sluice/train/data"
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// The metrics of validation.
+const (
+	metricCrossEntropy = "cross-entropy" // per sentence
+	metricMeanWords    = "ce-mean-words" // per word
+	metricPerplexity   = "perplexity"    // e to the cross-entropy per word
+	metricBLEU         = "bleu"
+	metricCHRF         = "chrf"
+)
+
+// translates says whether a metric needs translations. Those are better the higher, the others the lower.
+func translates(metric string) bool { return metric == metricBLEU || metric == metricCHRF }
+
+// A validator holds the validation set.
+type validator struct {
+	batches            []network.Batch
+	sources, reference []string // only if a metric translates
+	evaluators         []*network.Replica[float32]
+}
+
+// validationMemory is what a validation set may take, packed: all of it, since there is no set of that size.
+const validationMemory = 1 << 40
+
+// validationWords bounds the mini-batches of the validation set, in target pieces.
+const validationWords = 2000
+
+func (r *run) openValidation() error {
+	c := &r.config
+	if len(c.ValidSets) == 0 {
+		return nil
+	}
+	files := c.files(c.ValidSets)
+	corpus, err := data.Read(data.Config{
+		Source: r.source, Target: r.target, Files: files, RightLeft: c.RightLeft, MaxLength: c.ValidMaxLength, Crop: true,
+		Memory: validationMemory,
+	})
+	if err != nil {
+		return fmt.Errorf("the validation set: %w", err)
+	}
+	v := new(validator)
+	r.validator = v
+	batches, err := corpus.Batches(data.Batching{Budget: data.Budget{Words: validationWords}, Maxi: corpus.Stats.Pairs, Ordered: true}, data.Position{})
+	if err != nil {
+		return err
+	}
+	for {
+		position, err := batches.Peek()
+		if err != nil {
+			return err
+		}
+		if position.Epoch > 0 {
+			break
+		}
+		v.batches = append(v.batches, network.Batch{})
+		if err := batches.Next(&v.batches[len(v.batches)-1]); err != nil {
+			return err
+		}
+	}
+	for range c.CPUThreads {
+		v.evaluators = append(v.evaluators, network.NewEvaluator(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.optimiser.Best()))
+	}
+	if slices.ContainsFunc(c.ValidMetrics, translates) {
+		v.sources, v.reference, err = data.Texts(files)
+	}
+	return err
+}
+
+// validate measures all metrics and decides whether to go on. If it is interrupted, nothing has changed.
+func (r *run) validate(ctx context.Context) error {
+	if r.validator == nil {
+		return nil
+	}
+	values, err := r.measureAll(ctx)
+	if err != nil {
+		return err
+	}
+	for i, metric := range r.config.ValidMetrics {
+		if err := r.judge(metric, values[i], i == 0); err != nil {
+			return err
+		}
+	}
+	r.state.Validated = r.state.Steps
+	return nil
+}
+
+// measureAll returns the values of the metrics.
+func (r *run) measureAll(ctx context.Context) ([]float64, error) {
+	metrics := r.config.ValidMetrics
+	values := make([]float64, len(metrics))
+	var loss network.Loss
+	if slices.ContainsFunc(metrics, func(m string) bool { return !translates(m) }) {
+		loss = r.evaluate()
+	}
+	var translations []string
+	if slices.ContainsFunc(metrics, translates) {
+		var err error
+		if translations, err = r.translate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for i, metric := range metrics {
+		if !translates(metric) {
+			values[i] = lossMetric(metric, loss)
+			continue
+		}
+		var err error
+		if values[i], err = r.quality(metric, translations); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// judge compares a value with the best so far. Only the first metric stops the training.
+func (r *run) judge(metric string, value float64, first bool) error {
+	b, known := r.state.Best[metric]
+	better := !known || value < b.Value
+	if translates(metric) {
+		better = !known || value > b.Value
+	}
+	if b.Stalled++; better {
+		b = best{Value: value}
+	}
+	r.state.Best[metric] = b
+	r.logger.Info("validated", "update", r.state.Steps, "metric", metric, "value", fmt.Sprintf("%.4f", value),
+		"best", fmt.Sprintf("%.4f", b.Value), "stalled", b.Stalled)
+	if first && r.config.EarlyStopping > 0 && b.Stalled >= r.config.EarlyStopping {
+		r.state.Early = true
+	}
+	if better && r.config.KeepBest {
+		if err := r.writeModel(strings.TrimSuffix(r.config.Model, ".npz") + ".best-" + metric + ".npz"); err != nil {
+			return err
+		}
+	}
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return nil // JSON has no such numbers
+	}
+	return r.metrics.add(Measurement{
+		Kind: "valid", Update: r.state.Steps, Epoch: r.state.Position.Epoch + 1, Metric: metric, Value: value, Best: b.Value, Stalled: b.Stalled,
+	})
+}
+
+// evaluate returns the cross-entropy of the validation set.
+func (r *run) evaluate() network.Loss {
+	v := r.validator
+	losses := make([]network.Loss, len(v.batches))
+	var group sync.WaitGroup
+	for w, evaluator := range v.evaluators {
+		group.Go(func() {
+			for i := w; i < len(losses); i += len(v.evaluators) {
+				losses[i] = evaluator.Evaluate(&v.batches[i], nil)
+			}
+		})
+	}
+	group.Wait()
+	var loss network.Loss
+	for _, l := range losses {
+		loss.Add(l)
+	}
+	return loss
+}
+
+func lossMetric(metric string, loss network.Loss) float64 {
+	switch metric {
+	case metricCrossEntropy:
+		return loss.CrossEntropy / float64(loss.Sentences)
+	case metricPerplexity:
+		return math.Exp(loss.CrossEntropy / float64(loss.Words))
+	}
+	return loss.CrossEntropy / float64(loss.Words)
+}
+
+func (r *run) quality(metric string, translations []string) (float64, error) {
+	references := [][]string{r.validator.reference}
+	if metric == metricBLEU {
+		s, err := score.BLEU(translations, references, score.BLEUOptions{})
+		return s.Score, err
+	}
+	s, err := score.CHRF(translations, references, score.CHRFOptions{})
+	return s.Score, err
+}
+
+// steppers are the engine's models.
+type steppers struct{ weights *cpumodel.Weights }
+
+// NewSteppers makes a Stepper.
+func (s steppers) NewSteppers(slots int) []search.Stepper {
+	return []search.Stepper{s.weights.NewStepper(slots)}
+}
+
+// translate translates the validation set with the engine, as the model would be used after training.
+func (r *run) translate(ctx context.Context) ([]string, error) {
+	engine, err := r.engine()
+	if err != nil {
+		return nil, fmt.Errorf("translating the validation set: %w", err)
+	}
+	defer engine.Close()
+	sources := r.validator.sources
+	translations, results := make([]string, len(sources)), make(chan error, len(sources))
+	for i, text := range sources {
+		engine.Submit(job.Segment{Text: text, Done: func(result job.Result) {
+			if result.Err == nil && len(result.Hypotheses) > 0 {
+				translations[i] = result.Hypotheses[0].Text
+			}
+			results <- result.Err
+		}})
+	}
+	engine.Flush()
+	for range sources {
+		select {
+		case err := <-results:
+			if err != nil {
+				return nil, fmt.Errorf("translating the validation set: %w", err)
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ErrInterrupted, ctx.Err())
+		}
+	}
+	return translations, nil
+}
+
+func (r *run) engine() (*translator.Engine, error) {
+	m, err := model.Load(r.network.File(r.optimiser.Best(), r.description), nil)
+	if err != nil {
+		return nil, err
+	}
+	weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: r.target.Suppressed()})
+	if err != nil {
+		return nil, err
+	}
+	return translator.New(translator.Config{
+		Models:   steppers{weights},
+		Text:     translator.Text{Source: r.source, Target: r.target, RightLeft: m.RightLeft, MaxLength: r.config.ValidMaxLength, Crop: true},
+		Search:   search.Options{Beam: r.config.BeamSize, Normalize: float32(r.config.Normalize), MaxLengthFactor: 3},
+		Batching: translator.Batching{Workers: r.config.CPUThreads},
+	})
+}
