@@ -17,9 +17,8 @@ import (
 
 // A device is the models of a recording, ready to run on the CPU. With noise, their log-probabilities are moved a little.
 type device struct {
-	weights   []*cpumodel.Weights
-	rightLeft bool
-	noise     *noise
+	weights []*cpumodel.Weights
+	noise   *noise
 }
 
 // NewSteppers makes one Stepper for each model.

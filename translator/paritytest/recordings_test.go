@@ -46,7 +46,8 @@ func recordings(t *testing.T) []recording {
 	for _, folder := range referenceFolders(t) {
 		for _, line := range sharedLines(t, path.Join(folder, "commands.txt")) {
 			r, ok := parseCommand(t, folder, line)
-			if ok && incomparable[r.output] == "" && !slices.ContainsFunc(r.models, func(model string) bool { return !isTransformer(t, path.Dir(model)) }) {
+			other := func(model string) bool { return !isTransformer(t, path.Dir(model)) }
+			if ok && incomparable[r.output] == "" && !slices.ContainsFunc(r.models, other) {
 				all = append(all, r)
 			}
 		}
