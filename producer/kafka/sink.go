@@ -177,7 +177,7 @@ func (c *Config) check() error {
 // A Sink is a producer.Sink of topics.
 type Sink struct {
 	config     Config
-	madeWith   string // hash of Config.MadeWith
+	madeWith   string         // hash of Config.MadeWith
 	partitions map[string]int // how many each topic has
 	numbers    []int          // of the partitions of Config.Topic
 }
