@@ -52,6 +52,8 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newScoreCommand(),
 		newBenchCommand(),
 		newVersionCommand(),
+		newRunCommand(),
+		newLintCommand(),
 		newManCommand(),
 	)
 	return root

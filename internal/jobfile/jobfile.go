@@ -197,6 +197,7 @@ type KafkaSink struct {
 	Topic        string `yaml:"topic" desc:"Where translations go."`
 	Partition    string `yaml:"partition" desc:"same (as the input's), key (by a hash of the key) or a number. Default same for topics, and a number chosen by the input's name otherwise."`
 	Guarantee    string `yaml:"guarantee" oneof:"exactly-once at-least-once" desc:"at-least-once is for brokers without transactions. Default exactly-once."`
+	Markers      string `yaml:"markers" desc:"A compacted topic that remembers which files or objects were begun and which are complete. Without it brokers forget after offsets.retention.minutes."`
 	Compression  string `yaml:"compression" oneof:"none gzip snappy lz4 zstd" desc:"Codec of batches. Default none."`
 	KafkaCluster `yaml:",inline"`
 }

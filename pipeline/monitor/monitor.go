@@ -8,12 +8,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluice-mt/sluice/pipeline"
 )
 
 // Config says what is served.
@@ -21,6 +24,7 @@ type Config struct {
 	Address  string // to listen at, such as :9090
 	Pprof    bool   // serve profiles
 	Pipeline Pipeline
+	Stall    time.Duration           // a lane whose oldest record is in flight for longer makes the process sick; 0 is for ever
 	Lag      func() map[string]int64 // records that each lane is behind; nil where nothing knows
 	Logger   *slog.Logger
 }
@@ -34,7 +38,6 @@ type Server struct {
 	listener net.Listener
 	server   *http.Server
 	ready    atomic.Bool
-	sick     atomic.Bool
 	ended    chan struct{}
 }
 
@@ -53,7 +56,7 @@ func Listen(config Config) (*Server, error) {
 	s := &Server{listener: listener, ended: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, !s.sick.Load(), "no progress") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, config.healthy(), "no progress") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.ready.Load(), "not ready") })
 	if config.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -72,6 +75,11 @@ func Listen(config Config) (*Server, error) {
 	return s, nil
 }
 
+// healthy says whether every lane makes progress.
+func (c *Config) healthy() bool {
+	return c.Stall <= 0 || !slices.ContainsFunc(c.Pipeline.Lanes(), func(lane pipeline.LaneState) bool { return lane.Age > c.Stall })
+}
+
 func answer(w http.ResponseWriter, well bool, otherwise string) {
 	if !well {
 		http.Error(w, otherwise, http.StatusServiceUnavailable)
@@ -85,9 +93,6 @@ func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Ready sets what /readyz answers.
 func (s *Server) Ready(ready bool) { s.ready.Store(ready) }
-
-// Healthy sets what /healthz answers.
-func (s *Server) Healthy(healthy bool) { s.sick.Store(!healthy) }
 
 // Close ends the server. Requests that are being answered have until ctx ends.
 func (s *Server) Close(ctx context.Context) error {

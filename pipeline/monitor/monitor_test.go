@@ -29,10 +29,10 @@ func (fixed) Lanes() []pipeline.LaneState {
 
 func (fixed) Credits() (used, total int64) { return 5, 100 }
 
-func listen(t *testing.T, pprof bool) *Server {
+func listen(t *testing.T, pprof bool, stall time.Duration) *Server {
 	t.Helper()
 	s, err := Listen(Config{
-		Address: "127.0.0.1:0", Pprof: pprof, Pipeline: fixed{}, Logger: slog.New(slog.DiscardHandler),
+		Stall: stall, Address: "127.0.0.1:0", Pprof: pprof, Pipeline: fixed{}, Logger: slog.New(slog.DiscardHandler),
 		Lag: func() map[string]int64 { return map[string]int64{"x/1": 12} },
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func get(t *testing.T, s *Server, path string) (status int, body string) {
 }
 
 func TestMetrics(t *testing.T) {
-	status, body := get(t, listen(t, false), "/metrics")
+	status, body := get(t, listen(t, false, 0), "/metrics")
 	if status != http.StatusOK {
 		t.Fatal(status, body)
 	}
@@ -82,24 +82,21 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	s := listen(t, true)
-	expect := func(path string, want int) {
+	expect := func(s *Server, path string, want int) {
 		t.Helper()
 		if status, body := get(t, s, path); status != want {
 			t.Errorf("%s: %d %s, want %d", path, status, body, want)
 		}
 	}
-	expect("/readyz", 503)
-	expect("/healthz", 200)
+	s := listen(t, true, time.Minute)
+	expect(s, "/readyz", 503)
+	expect(s, "/healthz", 200)
 	s.Ready(true)
-	expect("/readyz", 200)
+	expect(s, "/readyz", 200)
 	s.Ready(false)
-	s.Healthy(false)
-	expect("/readyz", 503)
-	expect("/healthz", 503)
-	expect("/debug/pprof/cmdline", 200)
-	expect("/nothing", 404)
-	if status, _ := get(t, listen(t, false), "/debug/pprof/cmdline"); status != 404 {
-		t.Error("profiles are served although nobody asked for them")
-	}
+	expect(s, "/readyz", 503)
+	expect(s, "/debug/pprof/cmdline", 200)
+	expect(s, "/nothing", 404)
+	expect(listen(t, false, 0), "/debug/pprof/cmdline", 404)
+	expect(listen(t, false, time.Second), "/healthz", 503) // its lane has made no progress for two seconds
 }

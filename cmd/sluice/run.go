@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-mt/sluice/consumer"
+	"github.com/sluice-mt/sluice/internal/jobfile"
+	"github.com/sluice-mt/sluice/internal/obs"
+	"github.com/sluice-mt/sluice/pipeline"
+	"github.com/sluice-mt/sluice/pipeline/monitor"
+	"github.com/sluice-mt/sluice/producer"
+	"github.com/sluice-mt/sluice/translator"
+)
+
+// A streamingJob is one run of "sluice run".
+type streamingJob struct {
+	path          string
+	dryRun        bool
+	acceptChanges bool
+
+	job    *jobfile.Job
+	logger *slog.Logger
+	stderr io.Writer
+	start  time.Time
+
+	closers []func() // of clients, in the order in which they were opened
+}
+
+func newRunCommand() *cobra.Command {
+	j := new(streamingJob)
+	command := &cobra.Command{
+		Use:   "run [flags] JOB.yml",
+		Short: "Run a streaming job: from Kafka, S3 or files to Kafka, S3 or files",
+		Long: `Run the job that a file describes. Every record of the source gives one record in the sink, in the order of its
+partition, object or file, or a dead letter, exactly once, whatever crashes when: the same command continues.
+
+The file's settings are in docs/job.schema.json, which editors can use, and "sluice lint" checks it.
+
+SIGTERM ends a job: what is in flight is finished and committed within the grace period. A second one stops at once.`,
+		Example: `  sluice run reviews.yml
+  sluice run --dry-run reviews.yml
+  sluice lint reviews.yml`,
+		Args: exactArguments(1, "a job file"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			j.path, j.start, j.stderr = arguments[0], time.Now(), command.ErrOrStderr()
+			return j.run(command.Context(), command.OutOrStdout())
+		},
+	}
+	command.Flags().BoolVar(&j.dryRun, "dry-run", false, "open the model, connect to source and sink, and say what would be done")
+	command.Flags().BoolVar(&j.acceptChanges, "accept-changes", false, "continue work that was begun with another model or other options")
+	return command
+}
+
+// readJob reads and checks a job file. What is wrong with it is a usageError with one line for each problem.
+func readJob(path string) (*jobfile.Job, *jobOptions, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	job, err := jobfile.Parse(content, os.LookupEnv)
+	if err != nil {
+		return nil, nil, jobProblems(path, err)
+	}
+	options, err := newJobOptions(job)
+	if err != nil {
+		return nil, nil, jobProblems(path, err)
+	}
+	return job, options, nil
+}
+
+// jobProblems puts the file's name before each problem, in the form that editors jump to.
+func jobProblems(path string, err error) error {
+	var problems jobfile.Problems
+	if !errors.As(err, &problems) {
+		return usageErrorf("%s: %v", path, err)
+	}
+	var lines []error
+	for _, problem := range problems {
+		lines = append(lines, fmt.Errorf("%s:%w", path, problem))
+	}
+	return usageError{errors.Join(lines...)}
+}
+
+func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
+	job, options, err := readJob(j.path)
+	if err != nil {
+		return err
+	}
+	j.job = job
+	if j.logger, err = obs.NewLogger(j.stderr, job.Observe.LogFormat, job.Observe.LogLevel); err != nil {
+		return usageError{err}
+	}
+	if err := options.model.find(); err != nil {
+		return err
+	}
+	parts, err := buildEngine(&options.model, &options.search, &options.batch, runtime.GOMAXPROCS(0), j.logger)
+	if err != nil {
+		return err
+	}
+	defer parts.models.close()
+	defer j.close()
+	source, sink, err := j.ends(parts)
+	if err != nil {
+		return err
+	}
+	if j.dryRun {
+		return j.rehearse(ctx, out, source, sink, parts)
+	}
+	engine, err := translator.New(parts.config)
+	if err != nil {
+		return usageError{err}
+	}
+	defer engine.Close()
+	return j.stream(ctx, source, sink, engine)
+}
+
+func (j *streamingJob) close() {
+	for i := len(j.closers) - 1; i >= 0; i-- {
+		j.closers[i]()
+	}
+}
+
+// stream runs the pipeline.
+func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink producer.Sink, engine *translator.Engine) error {
+	job := j.job
+	var t pipeline.Translator = engine
+	if job.Sentences {
+		t = translator.NewDocuments(engine)
+	}
+	p := pipeline.New(pipeline.Config{
+		Memory: int64(job.Memory), Lanes: job.Lanes, CommitEvery: job.CommitEvery, Grace: job.Grace, Logger: j.logger,
+		Shared: true, Stall: job.Stall, MaxFailed: job.MaxFailed,
+	}, source, sink, t)
+	if job.Observe.Listen != "" {
+		server, err := monitor.Listen(monitor.Config{
+			Address: job.Observe.Listen, Pprof: job.Observe.Pprof, Pipeline: p, Stall: job.Stall, Lag: source.lag, Logger: j.logger,
+		})
+		if err != nil {
+			return usageErrorf("observe.listen: %v", err)
+		}
+		server.Ready(true)
+		defer closeMonitor(server, j.logger)
+		context.AfterFunc(ctx, func() { server.Ready(false) })
+		j.logger.Info("metrics are served", "address", server.Address())
+	}
+	j.logger.Info("running", "job", job.Name, "source", source.description, "sink", describeSink(&job.Sink),
+		"ready after", time.Since(j.start).Round(time.Millisecond))
+	err := p.Run(ctx)
+	j.summarise(p.Stats())
+	return j.explain(err, source.endless)
+}
+
+// closeMonitor gives whoever reads metrics a moment to finish.
+func closeMonitor(server *monitor.Server, logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := server.Close(ctx); err != nil {
+		logger.Debug("metrics", "error", err)
+	}
+}
+
+func (j *streamingJob) summarise(stats pipeline.Stats) {
+	elapsed := time.Since(j.start).Seconds()
+	attributes := []any{
+		"job", j.job.Name, "records", stats.Records, "words", stats.SourceWords, "seconds", round(elapsed, 0.01),
+		"words/s", round(float64(stats.SourceWords)/max(elapsed, 1e-9), 1), "lanes", stats.Lanes,
+	}
+	if stats.LanesAlreadyDone > 0 {
+		attributes = append(attributes, "lanes done before", stats.LanesAlreadyDone)
+	}
+	if stats.LanesLost > 0 {
+		attributes = append(attributes, "lanes that went to others", stats.LanesLost)
+	}
+	if len(stats.Flags) > 0 {
+		attributes = append(attributes, "flags", flagCounts(stats.Flags))
+	}
+	j.logger.Info("ended", attributes...)
+}
+
+// explain sorts an error by what the user has to look at. To interrupt an endless job is the way to end it; one that has an
+// end was interrupted before it.
+func (j *streamingJob) explain(err error, endless bool) error {
+	var changed *producer.ChangedError
+	var stage *pipeline.StageError
+	switch {
+	case errors.Is(err, pipeline.ErrStalled), errors.Is(err, pipeline.ErrTooManyFailed):
+		return err
+	case errors.Is(err, pipeline.ErrInterrupted) && endless:
+		return nil
+	case errors.Is(err, pipeline.ErrInterrupted):
+		return fmt.Errorf("%w: run the same command again to continue", errInterrupted)
+	case errors.As(err, &changed):
+		return usageError{fmt.Errorf("%w (--accept-changes continues all the same, sink.overwrite starts afresh)", err)}
+	case errors.As(err, &stage) && stage.Stage == "read":
+		return inputError{err}
+	case errors.As(err, &stage) && (stage.Stage == "write" || stage.Stage == "commit"):
+		return outputError{err}
+	}
+	return err
+}
+
+// rehearse connects to both ends and says what would be done.
+func (j *streamingJob) rehearse(ctx context.Context, out io.Writer, source *jobSource, sink producer.Sink, parts *engineParts) error {
+	if err := source.Connect(ctx); err != nil {
+		return inputError{fmt.Errorf("source: %w", err)}
+	}
+	defer source.Close(context.WithoutCancel(ctx))
+	if err := sink.Connect(ctx); err != nil {
+		return outputError{fmt.Errorf("sink: %w", err)}
+	}
+	defer sink.Close(context.WithoutCancel(ctx))
+	fingerprint, err := parts.fingerprint()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "job      %s\nsource   %s\nsink     %s\nmodel    %s, %s\nmade of  %s\nworkers  %d\n", j.job.Name, source.description,
+		describeSink(&j.job.Sink), parts.models.files[0].Path, parts.models.precision, short(fingerprint), parts.config.Batching.Workers)
+	if !source.endless && !source.shared {
+		lanes := 0
+		for ; ; lanes++ {
+			lane, err := source.Next(ctx)
+			if errors.Is(err, consumer.ErrEndOfInput) {
+				break
+			}
+			if err != nil {
+				return inputError{fmt.Errorf("source: %w", err)}
+			}
+			if err := lane.Close(); err != nil {
+				return inputError{fmt.Errorf("source: %w", err)}
+			}
+		}
+		fmt.Fprintf(out, "lanes    %d\n", lanes)
+	}
+	return nil
+}
+
+func newLintCommand() *cobra.Command {
+	var schema bool
+	command := &cobra.Command{
+		Use:   "lint [--schema] JOB.yml...",
+		Short: "Check job files, every mistake with its line and column",
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if schema {
+				text, err := jobfile.Schema()
+				if err != nil {
+					return err
+				}
+				_, err = command.OutOrStdout().Write(text)
+				return err
+			}
+			if len(arguments) == 0 {
+				return usageErrorf("sluice lint takes job files (see sluice lint --help)")
+			}
+			var errs []error
+			for _, path := range arguments {
+				if _, _, err := readJob(path); err != nil {
+					errs = append(errs, err)
+				}
+			}
+			if err := errors.Join(errs...); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of job files")
+	return command
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-mt/sluice/internal/jobfile"
+)
+
+// jobOptions are the options of sluice translate that a job sets under translate.
+type jobOptions struct {
+	model  modelFlags
+	search searchFlags
+	batch  batchFlags
+}
+
+// elsewhere are options that a job says in another place.
+var elsewhere = map[string]string{
+	"input": "source", "output": "sink", "output-dir": "sink", "format": "records.format", "field": "records.field",
+	"target-field": "records.targets", "memory": "memory", "grace-period": "grace-period", "commit-every": "commit-every",
+	"log-level": "observe.log-level", "log-format": "observe.log-format", "n-best": "records.targets",
+}
+
+// newJobOptions sets the options of a job. An error is jobfile.Problems.
+func newJobOptions(job *jobfile.Job) (*jobOptions, error) {
+	o := new(jobOptions)
+	flags := pflag.NewFlagSet("translate", pflag.ContinueOnError)
+	for _, group := range []flagGroup{o.model.group(), o.search.group(), o.batch.group()} {
+		flags.AddFlagSet(group.flags)
+	}
+	var problems jobfile.Problems
+	for _, option := range job.Translate {
+		if err := setJobOption(flags, option); err != nil {
+			problems = append(problems, jobfile.Problem{
+				Line: option.Line, Column: option.Column, Path: "translate." + option.Name, Message: err.Error(),
+			})
+		}
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	if len(o.model.models) == 0 && len(o.model.configs) == 0 {
+		return nil, jobfile.Problems{{Path: "translate.models", Message: "missing: the model's file or folder"}}
+	}
+	if _, err := o.model.applyConfig(flags); err != nil {
+		return nil, err
+	}
+	return o, o.forTargets(len(job.Records.Targets))
+}
+
+func setJobOption(flags *pflag.FlagSet, option jobfile.Option) error {
+	if place, ok := elsewhere[option.Name]; ok {
+		return fmt.Errorf("a job sets this with %s", place)
+	}
+	flag := flags.Lookup(option.Name)
+	if flag == nil || option.Name == "memory" {
+		return fmt.Errorf("no option of sluice translate has this name")
+	}
+	if flag.Value.Type() != "stringArray" && len(option.Values) != 1 {
+		return fmt.Errorf("expected one value, found %d", len(option.Values))
+	}
+	for _, value := range option.Values {
+		if err := flags.Set(option.Name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forTargets asks for as many hypotheses as there are fields to put them into.
+func (o *jobOptions) forTargets(targets int) error {
+	if targets <= 1 {
+		return nil
+	}
+	if o.search.beamSize < targets {
+		return jobfile.Problems{{
+			Path: "translate.beam-size", Message: fmt.Sprintf("%d targets need a beam of at least %d hypotheses", targets, targets),
+		}}
+	}
+	o.search.nBest = true
+	return nil
+}

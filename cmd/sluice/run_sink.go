@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	kafkasource "github.com/sluice-mt/sluice/consumer/kafka"
+	"github.com/sluice-mt/sluice/internal/compress"
+	"github.com/sluice-mt/sluice/internal/jobfile"
+	"github.com/sluice-mt/sluice/internal/kafkaclient"
+	"github.com/sluice-mt/sluice/internal/recordio"
+	"github.com/sluice-mt/sluice/internal/s3client"
+	"github.com/sluice-mt/sluice/producer"
+	filesink "github.com/sluice-mt/sluice/producer/file"
+	kafkasink "github.com/sluice-mt/sluice/producer/kafka"
+	s3sink "github.com/sluice-mt/sluice/producer/s3"
+)
+
+// ends makes the source and the sink of a job.
+func (j *streamingJob) ends(parts *engineParts) (*jobSource, producer.Sink, error) {
+	records, err := j.records()
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := j.source(records)
+	if err != nil {
+		return nil, nil, err
+	}
+	madeWith, err := j.madeWith(parts)
+	if err != nil {
+		return nil, nil, err
+	}
+	var sink producer.Sink
+	switch s := &j.job.Sink; {
+	case s.Files != nil:
+		sink, err = j.fileSink(s.Files, source, records, madeWith)
+	case s.S3 != nil:
+		sink, err = j.s3Sink(s.S3, source, records, madeWith)
+	default:
+		sink, err = j.kafkaSink(s.Kafka, source, records, madeWith)
+	}
+	return source, sink, err
+}
+
+// records are the options of files and objects.
+func (j *streamingJob) records() (recordio.Options, error) {
+	r := &j.job.Records
+	options := recordio.Options{Field: r.Field, Header: r.Header, MaxLine: int(r.MaxSize)}
+	if len(r.Targets) == 1 {
+		options.Target = r.Targets[0]
+	}
+	var err error
+	if options.Format, err = recordio.ParseFormat(r.Format); err != nil {
+		return options, usageErrorf("records.format: %v", err)
+	}
+	if j.job.Source.Kafka != nil {
+		return options, nil // which is checked as the layout of messages
+	}
+	if err := options.Check(); err != nil {
+		return options, usageErrorf("records: %v", err)
+	}
+	return options, nil
+}
+
+// madeWith lists what outputs depend on, by name.
+func (j *streamingJob) madeWith(parts *engineParts) (map[string]string, error) {
+	made, err := parts.ingredients()
+	if err != nil {
+		return nil, err
+	}
+	r := &j.job.Records
+	made["format"], made["field"], made["targets"] = r.Format, r.Field, strings.Join(r.Targets, " ")
+	made["header"], made["sentences"] = fmt.Sprint(r.Header), fmt.Sprint(j.job.Sentences)
+	made["max-record"] = fmt.Sprint(r.MaxSize)
+	return made, nil
+}
+
+// A lineEncoder makes the lines of a file or an object.
+type lineEncoder = filesink.Encoder
+
+func (j *streamingJob) lines(source *jobSource, records recordio.Options) lineEncoder {
+	if source.value != nil {
+		return recordio.NewValueLines(source.value)
+	}
+	return recordio.NewEncoder(records)
+}
+
+func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records recordio.Options, madeWith map[string]string) (producer.Sink, error) {
+	if source.value != nil {
+		return nil, usageErrorf("sink.files: messages cannot be written to files yet: use S3 or a topic")
+	}
+	if j.job.DeadLetters != "" {
+		return nil, usageErrorf("dead-letters: files have none yet: records that fail are flagged and keep their line")
+	}
+	config := filesink.Config{
+		Path: func(lane string) (string, error) {
+			relative, err := source.relative(lane)
+			return filepath.Join(s.Folder, filepath.FromSlash(withSuffix(relative, s.Suffix))), err
+		},
+		Encoder: j.lines(source, records), Input: source.identity, MadeWith: madeWith, Overwrite: s.Overwrite, Folder: s.Folder,
+	}
+	if records.Format == recordio.Parquet {
+		if source.s3 != nil {
+			return nil, usageErrorf("records.format: Parquet objects can be translated to S3 or Parquet files to files, not from one to the other")
+		}
+		config.Assemble = recordio.AssembleParquet(records, func(lane string) string { return lane })
+	}
+	return filesink.New(config), nil
+}
+
+// withSuffix appends a suffix to a name, before that of a compression.
+func withSuffix(name, suffix string) string {
+	compression := compress.BySuffix(name).Suffix()
+	return strings.TrimSuffix(name, compression) + suffix + compression
+}
+
+// chainSuffix is the ending of the files or objects that messages are written to.
+func (j *streamingJob) chainSuffix(suffix string) string {
+	if suffix != "" {
+		return suffix
+	}
+	return map[string]string{"text": ".txt", "tsv": ".tsv", "jsonl": ".jsonl"}[j.job.Records.Format]
+}
+
+func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records recordio.Options, madeWith map[string]string) (producer.Sink, error) {
+	clientConfig, err := s3Config(&s.S3Store)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s3client.New(context.Background(), clientConfig)
+	if err != nil {
+		return nil, usageErrorf("sink.s3: %v", err)
+	}
+	j.closers = append(j.closers, client.Close)
+	config := s3sink.Config{
+		Client: client, Job: j.job.Name, Output: s.Prefix, Encoder: j.lines(source, records), MadeWith: madeWith,
+		Overwrite: s.Overwrite, DeadLetters: j.job.DeadLetters, Logger: j.logger,
+		Key: func(lane string) (string, error) {
+			relative, err := source.relative(lane)
+			return withSuffix(path.Clean(filepath.ToSlash(relative)), s.Suffix), err
+		},
+	}
+	if source.identity != nil {
+		config.Input = source.identity
+	}
+	if source.value != nil {
+		config.Key = source.relative
+		config.Chain = &s3sink.Chain{Suffix: j.chainSuffix(s.Suffix), Bytes: int64(s.RunSize), Continue: j.acceptChanges}
+	}
+	if source.s3 != nil && j.job.Source.S3.Split > 0 {
+		config.Range = func(lane string) (s3sink.Range, error) {
+			r, err := source.s3.Range(lane)
+			return s3sink.Range(r), err
+		}
+	}
+	if records.Format == recordio.Parquet {
+		return nil, usageErrorf("records.format: Parquet cannot be written to S3 yet: translate it with sluice translate")
+	}
+	return s3sink.New(config), nil
+}
+
+func (j *streamingJob) kafkaSink(s *jobfile.KafkaSink, source *jobSource, records recordio.Options, madeWith map[string]string) (producer.Sink, error) {
+	client, err := j.kafkaClient("sink.kafka", &s.KafkaCluster)
+	if err != nil {
+		return nil, err
+	}
+	config := kafkasink.Config{
+		Client: client, Job: j.job.Name, Topic: s.Topic, MadeWith: madeWith, AcceptChanges: j.acceptChanges,
+		DeadLetters: j.job.DeadLetters, Markers: s.Markers, Logger: j.logger,
+	}
+	if source.value != nil {
+		config.Encoder = source.value
+	} else {
+		config.Encoder, config.TrimLineFeed, config.Input = recordio.NewEncoder(records), true, source.identity
+	}
+	if j.sameCluster() {
+		config.Membership = source.kafka
+	}
+	if s.Guarantee == "at-least-once" {
+		config.Delivery = kafkasink.AtLeastOnce
+	}
+	switch s.Partition {
+	case "", "same":
+	case "key":
+		config.Partitioning = kafkasink.ByKey
+	default:
+		config.Partitioning = kafkasink.FixedPartition
+		if config.Partition, err = strconv.Atoi(s.Partition); err != nil {
+			return nil, usageErrorf("sink.kafka.partition: %v", err)
+		}
+	}
+	if s.Compression != "" {
+		if config.Compression, err = kafkaclient.ParseCompression(s.Compression); err != nil {
+			return nil, usageErrorf("sink.kafka.compression: %v", err)
+		}
+	}
+	return kafkasink.New(config), nil
+}
+
+var _ kafkasink.Membership = (*kafkasource.Source)(nil)
+
+// describeSink names a sink for messages.
+func describeSink(s *jobfile.Sink) string {
+	switch {
+	case s.Files != nil:
+		return s.Files.Folder
+	case s.S3 != nil:
+		return s.S3.Prefix
+	}
+	return s.Kafka.Topic
+}

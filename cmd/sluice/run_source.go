@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/sluice-mt/sluice/consumer"
+	filesource "github.com/sluice-mt/sluice/consumer/file"
+	kafkasource "github.com/sluice-mt/sluice/consumer/kafka"
+	s3source "github.com/sluice-mt/sluice/consumer/s3"
+	"github.com/sluice-mt/sluice/internal/jobfile"
+	"github.com/sluice-mt/sluice/internal/kafkaclient"
+	"github.com/sluice-mt/sluice/internal/recordio"
+	"github.com/sluice-mt/sluice/internal/s3client"
+	"github.com/sluice-mt/sluice/internal/shard"
+)
+
+// A jobSource is a source with what the rest of a job has to know of it.
+type jobSource struct {
+	consumer.Source
+	description string
+	endless     bool // it ends when it is told to
+	shared      bool // its lanes are handed out by a group: to take one is to take it from others
+
+	identity identifier                        // nil for topics
+	relative func(lane string) (string, error) // where a lane's output lies, below a folder or prefix
+	lag      func() map[string]int64           // nil where nothing is known
+
+	kafka *kafkasource.Source
+	s3    *s3source.Source
+	value *recordio.Value // of messages
+}
+
+// An identifier recognises the inputs of lanes.
+type identifier interface {
+	Identity(lane string) (json.RawMessage, error)
+	Changes(lane string, stored json.RawMessage) ([]string, error)
+}
+
+// source makes the source of a job.
+func (j *streamingJob) source(records recordio.Options) (*jobSource, error) {
+	switch s := &j.job.Source; {
+	case s.Files != nil:
+		return j.fileSource(s.Files, records)
+	case s.S3 != nil:
+		return j.s3Source(s.S3, records)
+	default:
+		return j.kafkaSource(s.Kafka)
+	}
+}
+
+func (j *streamingJob) fileSource(s *jobfile.FileSource, records recordio.Options) (*jobSource, error) {
+	part, err := j.shard()
+	if err != nil {
+		return nil, err
+	}
+	config := filesource.Config{Paths: s.Paths, Records: records}
+	if folder := j.job.Sink.Files; folder != nil {
+		config.Exclude = []string{folder.Folder}
+	}
+	files := filesource.New(config)
+	return &jobSource{
+		Source: &shardedFiles{files, part}, description: strings.Join(s.Paths, " "), identity: files, relative: files.Relative,
+	}, nil
+}
+
+// shardedFiles gives the lanes of one worker.
+type shardedFiles struct {
+	*filesource.Source
+	shard shard.Shard
+}
+
+// Next returns the next lane that belongs to the worker.
+func (s *shardedFiles) Next(ctx context.Context) (consumer.Lane, error) {
+	for {
+		lane, err := s.Source.Next(ctx)
+		if err != nil || s.shard.Has(lane.Name()) {
+			return lane, err
+		}
+		if err := lane.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// shard finds the part of all lanes that this worker takes.
+func (j *streamingJob) shard() (shard.Shard, error) {
+	if j.job.Shard != "auto" {
+		part, err := shard.Parse(j.job.Shard)
+		if err != nil {
+			return part, usageErrorf("shard: %v", err)
+		}
+		return part, nil
+	}
+	part, where, err := shard.Detect(os.Getenv, 0)
+	if err != nil {
+		return part, usageErrorf("shard: %v", err)
+	}
+	if where != "" {
+		j.logger.Info("part of the lanes", "shard", part.String(), "found in", where)
+	}
+	return part, nil
+}
+
+func (j *streamingJob) s3Source(s *jobfile.S3Source, records recordio.Options) (*jobSource, error) {
+	clientConfig, err := s3Config(&s.S3Store)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s3client.New(context.Background(), clientConfig)
+	if err != nil {
+		return nil, usageErrorf("source.s3: %v", err)
+	}
+	j.closers = append(j.closers, client.Close)
+	config := s3source.Config{
+		Client: client, Inputs: s.Inputs, Manifests: s.Manifests, Exclude: s.Exclude, Poll: s.Poll, Split: int64(s.Split),
+		Records: records, Logger: j.logger,
+	}
+	if s.Queue != "" {
+		if config.Feed, err = s3source.NewQueue(context.Background(), clientConfig, s3source.SQS{URL: s.Queue}); err != nil {
+			return nil, usageErrorf("source.s3.queue: %v", err)
+		}
+	} else if config.Shard, err = j.shard(); err != nil {
+		return nil, err
+	}
+	if sink := j.job.Sink.S3; sink != nil {
+		config.Exclude = append(config.Exclude, sink.Prefix)
+		if j.job.DeadLetters != "" {
+			config.Exclude = append(config.Exclude, j.job.DeadLetters)
+		}
+	}
+	source := s3source.New(config)
+	return &jobSource{
+		Source: source, description: strings.Join(append(s.Inputs, s.Manifests...), " "), endless: s.Poll > 0 || s.Queue != "",
+		identity: source, relative: source.Relative, s3: source,
+	}, nil
+}
+
+// s3Config turns settings into a client's configuration.
+func s3Config(s *jobfile.S3Store) (s3client.Config, error) {
+	secret, err := secret(s.SecretKey, s.SecretKeyFile)
+	config := s3client.Config{
+		Endpoint: s.Endpoint, Region: s.Region, PathStyle: s.PathStyle, AccessKey: s.AccessKey, SecretKey: secret,
+		Profile: s.Profile, Anonymous: s.Anonymous, RequesterPays: s.RequesterPays, Owner: s.Owner, Encryption: s.Encryption,
+		KMSKey: s.KMSKey, Checksums: s.Checksums,
+	}
+	return config, err
+}
+
+// secret returns a secret that is given itself or lies in a file. A line feed at its end, which editors add, does not count.
+func secret(text, path string) (string, error) {
+	if path == "" {
+		return text, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", usageErrorf("secret: %v", err)
+	}
+	return strings.TrimRight(string(content), "\r\n"), nil
+}
+
+func (j *streamingJob) kafkaSource(s *jobfile.KafkaSource) (*jobSource, error) {
+	client, err := j.kafkaClient("source.kafka", &s.KafkaCluster)
+	if err != nil {
+		return nil, err
+	}
+	value, err := j.value()
+	if err != nil {
+		return nil, err
+	}
+	begin := kafkasource.Earliest
+	if s.Begin == "last" {
+		begin = kafkasource.Latest
+	}
+	source := kafkasource.New(kafkasource.Config{
+		Client: client, Topics: s.Topics, Group: s.Group, Values: value, Instance: s.Instance, Begin: begin, SkipLost: s.SkipLost,
+		CommitOffsets: !j.transactional(), StopAtEnd: s.StopAtEnd, Session: s.Session, MaxBatch: int(s.MaxBatch), Logger: j.logger,
+	})
+	return &jobSource{
+		Source: source, description: fmt.Sprintf("%s (group %s)", strings.Join(s.Topics, " "), s.Group), endless: !s.StopAtEnd, shared: true,
+		relative: func(lane string) (string, error) { return lane, nil }, lag: source.Lag, kafka: source, value: value,
+	}, nil
+}
+
+// value is the layout of messages.
+func (j *streamingJob) value() (*recordio.Value, error) {
+	format, err := recordio.ParseFormat(j.job.Records.Format)
+	if err != nil {
+		return nil, usageErrorf("records.format: %v", err)
+	}
+	value, err := recordio.NewValue(recordio.ValueOptions{Format: format, Field: j.job.Records.Field, Targets: j.job.Records.Targets})
+	if err != nil {
+		return nil, usageErrorf("records: %v", err)
+	}
+	return value, nil
+}
+
+// sameCluster says whether source and sink are topics of one cluster.
+func (j *streamingJob) sameCluster() bool {
+	source, sink := j.job.Source.Kafka, j.job.Sink.Kafka
+	return source != nil && sink != nil && reflect.DeepEqual(source.KafkaCluster, sink.KafkaCluster)
+}
+
+// transactional says whether the sink commits the source's offsets.
+func (j *streamingJob) transactional() bool {
+	return j.sameCluster() && j.job.Sink.Kafka.Guarantee == "exactly-once"
+}
+
+// kafkaClient opens the client of a cluster, which source and sink share where it is the same.
+func (j *streamingJob) kafkaClient(path string, c *jobfile.KafkaCluster) (*kafkaclient.Client, error) {
+	config := kafkaclient.Config{Brokers: c.Brokers, ClientID: "sluice-" + j.job.Name, Topics: j.topics(c), Logger: j.logger}
+	var err error
+	if config.TLS, err = kafkaTLS(c.TLS); err != nil {
+		return nil, usageErrorf("%s.tls: %v", path, err)
+	}
+	if s := c.SASL; s != nil {
+		password, err := secret(s.Password, s.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		config.SASL = kafkaclient.SASL{Mechanism: s.Mechanism, User: s.User, Password: password}
+	}
+	client, err := kafkaclient.New(config)
+	if err != nil {
+		return nil, usageErrorf("%s: %v", path, err)
+	}
+	j.closers = append(j.closers, func() { client.Close() })
+	return client, nil
+}
+
+// topics lists the topics of the job in a cluster.
+func (j *streamingJob) topics(c *jobfile.KafkaCluster) []string {
+	var topics []string
+	if source := j.job.Source.Kafka; source != nil && reflect.DeepEqual(&source.KafkaCluster, c) {
+		topics = append(topics, source.Topics...)
+	}
+	if sink := j.job.Sink.Kafka; sink != nil && reflect.DeepEqual(&sink.KafkaCluster, c) {
+		topics = append(topics, sink.Topic)
+		for _, more := range []string{j.job.DeadLetters, sink.Markers} {
+			if more != "" {
+				topics = append(topics, more)
+			}
+		}
+	}
+	return topics
+}
+
+func kafkaTLS(t *jobfile.KafkaTLS) (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	return kafkaclient.TLSFiles{CA: t.CA, Certificate: t.Certificate, Key: t.Key, ServerName: t.ServerName}.Load()
+}
