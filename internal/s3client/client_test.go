@@ -118,8 +118,9 @@ func TestUploadsOfParts(t *testing.T) {
 	})
 }
 
-func TestCopiesOfParts(t *testing.T) {
-	store := s3test.Gateway(t)
+func TestCopiesOfParts(t *testing.T) { stores(t, testCopies) }
+
+func testCopies(t *testing.T, store *s3test.Store) {
 	ctx, client, bucket := withTimeout(t), store.Client(t), store.Bucket(t)
 	data := randomBytes(2*s3client.MinPart + 77)
 	store.Put(t, bucket, "ä + %.txt", data)

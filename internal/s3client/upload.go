@@ -122,6 +122,9 @@ func (c *Client) Uploads(ctx context.Context, bucket, prefix string) ([]Upload, 
 	var list []Upload
 	for {
 		page, err := c.api.ListMultipartUploads(ctx, in)
+		if isCode(err, "NoSuchUpload") { // which some stores say where there is none
+			return list, nil
+		}
 		if err != nil {
 			return nil, wrap("listing the uploads of", bucket, prefix, err, ErrReplaced)
 		}

@@ -90,8 +90,13 @@ func (s *Sink) openRange(ctx context.Context, lane, relative string, r Range) (p
 	return w, job.Position{}, nil
 }
 
-// join makes the output of the ranges' objects, if they are all there, and removes them.
+// join makes the output of the ranges' objects, if they are all there, and removes them. Within a process only one
+// lane does so at a time, since all that end together see that all are there.
 func (j *rangeJoin) join(ctx context.Context) error {
+	if err := j.sink.joining.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer j.sink.joining.Release(1)
 	parts, err := j.parts(ctx)
 	if err != nil {
 		return err
@@ -113,7 +118,7 @@ func (j *rangeJoin) join(ctx context.Context) error {
 	l := j.letters(m.writer)
 	if err := j.assemble(ctx, object, l, parts); err != nil {
 		err = errors.Join(err, object.abort(), l.drop(ctx))
-		if errors.Is(err, s3client.ErrNotFound) { // another worker has joined them meanwhile, and removed them
+		if errors.Is(err, s3client.ErrNotFound) || errors.Is(err, s3client.ErrReplaced) { // another worker has joined them meanwhile, and removed them
 			if _, settledErr := j.sink.settled(ctx, j.lane, j.key, j.identity, j.letters("")); errors.Is(settledErr, producer.ErrDone) {
 				return nil
 			}

@@ -163,8 +163,10 @@ type Sink struct {
 	output  place
 	letters *place // nil without dead letters
 	uploads *semaphore.Weighted
+	joining *semaphore.Weighted
 	buffers chan []byte                 // full-sized ones that are not in use
 	step    func(name string)           // called between any two events that a crash may fall between; for tests
+	least   int64                       // bytes of a part, except the last
 	probe   func(context.Context) error // whether the store keeps the conditions of writes
 	now     func() time.Time            // for the age of a chain's objects
 }
@@ -173,7 +175,8 @@ type Sink struct {
 func New(config Config) *Sink {
 	config = config.withDefaults()
 	s := &Sink{
-		config: config, client: config.Client, step: func(string) {}, now: time.Now,
+		config: config, client: config.Client, least: s3client.MinPart, step: func(string) {}, now: time.Now,
+		joining: semaphore.NewWeighted(1),
 		uploads: semaphore.NewWeighted(int64(max(1, config.Uploads))), buffers: make(chan []byte, max(1, config.Uploads)),
 	}
 	s.probe = func(ctx context.Context) error { return s.client.Probe(ctx, s.output.bucket, s.output.prefix) }
@@ -204,7 +207,7 @@ func (s *Sink) check() error {
 		return errors.New("producer/s3: Client, Key and Encoder must be set")
 	case c.Job == "" || strings.ContainsAny(c.Job, "/\\") || len(c.Job) > 100:
 		return fmt.Errorf("s3: %q cannot be the name of a job: it has up to 100 characters and no slash", c.Job)
-	case c.PartSize < s3client.MinPart || c.PartSize > 1<<30:
+	case c.PartSize < s.least || c.PartSize > 1<<30:
 		return fmt.Errorf("s3: parts of %d bytes: they have between 5 MiB and 1 GiB", c.PartSize)
 	case c.Chain != nil && (c.Range != nil || c.Assemble != nil || c.Overwrite):
 		return errors.New("s3: a chain is neither divided into ranges, nor assembled, nor overwritten")

@@ -166,21 +166,21 @@ func (u *upload) failure() error {
 
 // copy appends the content of an object in the store, as far as possible without reading it.
 func (u *upload) copy(ctx context.Context, source *s3client.Info) error {
-	from := int64(0)
+	from, least := int64(0), u.sink.least
 	if len(u.buffer) > 0 { // what is there must become a part first, which must not be too small
-		if missing := int64(s3client.MinPart - len(u.buffer)); missing > 0 {
+		if missing := least - int64(len(u.buffer)); missing > 0 {
 			from = min(missing, source.Size)
 			if err := u.stream(ctx, source, 0, from); err != nil {
 				return err
 			}
 		}
-		if len(u.buffer) >= s3client.MinPart && source.Size-from >= s3client.MinPart {
+		if int64(len(u.buffer)) >= least && source.Size-from >= least {
 			if err := u.flush(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	if len(u.buffer) > 0 || source.Size-from < s3client.MinPart {
+	if len(u.buffer) > 0 || source.Size-from < least {
 		return u.stream(ctx, source, from, source.Size)
 	}
 	if err := u.begin(ctx); err != nil {
@@ -189,7 +189,7 @@ func (u *upload) copy(ctx context.Context, source *s3client.Info) error {
 	for from < source.Size {
 		length := source.Size - from
 		if length > s3client.MaxPart {
-			length = s3client.MaxPart - s3client.MinPart // so that what is left is not too small
+			length = s3client.MaxPart - least // so that what is left is not too small
 		}
 		if err := u.next(); err != nil {
 			return err
