@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-mt/sluice/translator"
 )
 
 func main() {
@@ -15,10 +17,11 @@ func main() {
 }
 
 // run executes one command line and returns its exit code.
-func run(arguments []string) int {
+func run(arguments []string) int { return runWith(newRootCommand(beginEngine), arguments) }
+
+func runWith(root *cobra.Command, arguments []string) int {
 	ctx, stop := interruptible(context.Background(), os.Stderr, os.Exit)
 	defer stop()
-	root := newRootCommand()
 	root.SetArgs(prepareArguments(root, arguments))
 	err := root.ExecuteContext(ctx)
 	if err != nil && !errors.Is(err, errFlagged) {
@@ -27,7 +30,7 @@ func run(arguments []string) int {
 	return exitCode(err)
 }
 
-func newRootCommand() *cobra.Command {
+func newRootCommand(begin func(translator.Config) (liveTranslator, error)) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Translate streams of text in batches",
@@ -52,7 +55,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newScoreCommand(),
 		newBenchCommand(),
 		newVersionCommand(),
-		newRunCommand(),
+		newRunCommand(begin),
 		newLintCommand(),
 		newManCommand(),
 	)

@@ -327,7 +327,7 @@ func TestRefusesOtherFamilies(t *testing.T) {
 		refused[family] = true
 		t.Run(c.name(), func(t *testing.T) {
 			t.Chdir(c.folder)
-			root := newRootCommand()
+			root := newRootCommand(beginEngine)
 			root.SetArgs(prepareArguments(root, append([]string{"translate"}, c.arguments...)))
 			err := root.Execute()
 			if exitCode(err) != exitModel {

@@ -32,11 +32,20 @@ type streamingJob struct {
 	stderr io.Writer
 	start  time.Time
 
+	begin   func(translator.Config) (liveTranslator, error)
 	closers []func() // of clients, in the order in which they were opened
 }
 
-func newRunCommand() *cobra.Command {
-	j := new(streamingJob)
+// A liveTranslator is an engine, or what tests put in its place.
+type liveTranslator interface {
+	pipeline.Translator
+	Close()
+}
+
+func beginEngine(config translator.Config) (liveTranslator, error) { return translator.New(config) }
+
+func newRunCommand(begin func(translator.Config) (liveTranslator, error)) *cobra.Command {
+	j := &streamingJob{begin: begin}
 	command := &cobra.Command{
 		Use:   "run [flags] JOB.yml",
 		Short: "Run a streaming job: from Kafka, S3 or files to Kafka, S3 or files",
@@ -115,7 +124,7 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 	if j.dryRun {
 		return j.rehearse(ctx, out, source, sink, parts)
 	}
-	engine, err := translator.New(parts.config)
+	engine, err := j.begin(parts.config)
 	if err != nil {
 		return usageError{err}
 	}
@@ -130,7 +139,7 @@ func (j *streamingJob) close() {
 }
 
 // stream runs the pipeline.
-func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink producer.Sink, engine *translator.Engine) error {
+func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink producer.Sink, engine liveTranslator) error {
 	job := j.job
 	var t pipeline.Translator = engine
 	if job.Sentences {

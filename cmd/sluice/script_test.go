@@ -14,6 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"sluice":              func() { os.Exit(run(os.Args[1:])) },
+		"sluice-echo":         func() { os.Exit(runWith(newRootCommand(beginEcho), os.Args[1:])) },
 		"sluice-unprivileged": runUnprivileged,
 	})
 }
