@@ -91,7 +91,15 @@ func isValueOf(flag *pflag.Flag, word string) bool {
 	case "bool":
 		return word == "true" || word == "false"
 	case "string":
-		return isNumber(word) || word == "hard" || word == "soft" // --alignment, the only one
+		switch flag.Name {
+		case "dump-config":
+			return word == "full" || word == "minimal" || word == "expand"
+		case "alignment":
+			return isNumber(word) || word == "hard" || word == "soft"
+		}
+		return false
+	case "stringArray":
+		return word == "true" || word == "false" // one of Marian's options without a value
 	default:
 		return isNumber(word)
 	}

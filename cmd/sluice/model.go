@@ -72,7 +72,7 @@ func fromDecoderConfig(found *bundle.Bundle) error {
 		return errors.New("expected options as \"name: value\"")
 	}
 	root := document.Content[0]
-	folder, err := relativePaths(root, found.Config)
+	folder, err := pathsFolder(root, found.Config)
 	if err != nil {
 		return err
 	}

@@ -233,10 +233,10 @@ func (f *modelFlags) find() error {
 
 // description is the configuration file as a description of the architecture, if the model's own is to be ignored.
 func (f *modelFlags) description() []byte {
-	if !f.ignoreModelConfig || f.config == "" {
+	if !f.ignoreModelConfig || len(f.configs) == 0 {
 		return nil
 	}
-	content, err := os.ReadFile(f.config)
+	content, err := os.ReadFile(f.configs[len(f.configs)-1])
 	if err != nil {
 		return nil // applyConfigFile has read it already
 	}
@@ -471,33 +471,52 @@ func (p *engineParts) fingerprint() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// applyConfig reads the configuration files: the one that is named, and the one that lies with the model. What the first
-// says counts. It returns warnings.
+// applyConfig reads the configuration files: those that are named, the last one first, and the one that lies with the model.
+// What is said first counts. It returns warnings, also about Marian's options that have no effect.
 func (f *modelFlags) applyConfig(flags *pflag.FlagSet) (warnings []string, err error) {
-	named := f.config
-	if named != "" {
-		if warnings, err = applyConfigFile(flags, named); err != nil {
-			return warnings, err
+	outside, files := changedFlags(flags), files{flags: flags, lookup: os.LookupEnv}
+	for _, path := range slices.Backward(slices.Clone(f.configs)) {
+		if err := files.apply(path); err != nil {
+			return files.warnings, err
 		}
 	}
+	if f.interpolate { // the models may be what is named by a variable
+		if err := interpolatePaths(flags, os.LookupEnv); err != nil {
+			return files.warnings, err
+		}
+	}
+	if err := f.applyBeside(flags, &files); err != nil {
+		return files.warnings, err
+	}
+	if f.interpolate {
+		if err := interpolatePaths(flags, os.LookupEnv); err != nil {
+			return files.warnings, err
+		}
+	}
+	notes, err := f.marianNotes(flags, outside)
+	return append(files.warnings, notes...), err
+}
+
+// applyBeside reads the configuration that lies with the only model: in its folder, or, where no other was named, beside
+// its file.
+func (f *modelFlags) applyBeside(flags *pflag.FlagSet, files *files) error {
 	if len(f.models) != 1 {
-		return warnings, nil
+		return nil
 	}
 	found, err := bundle.Find(f.models[0])
 	if err != nil {
-		return warnings, modelError{err}
+		return modelError{err}
 	}
 	isFolder := found.Config != "" && found.Model == "" // whose configuration names the models
-	if found.Config == "" || named != "" && !isFolder {
-		return warnings, nil
+	if found.Config == "" || len(f.configs) > 0 && !isFolder {
+		return nil
 	}
 	if isFolder {
 		f.models = nil
 		flags.Lookup("models").Changed = false
 	}
-	if named == "" {
-		f.config = found.Config
+	if len(f.configs) == 0 {
+		f.configs = []string{found.Config}
 	}
-	more, err := applyConfigFile(flags, found.Config)
-	return append(warnings, more...), err
+	return files.apply(found.Config)
 }

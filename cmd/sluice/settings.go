@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -40,50 +41,87 @@ func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) 
 	return errors.Join(errs...)
 }
 
-// pathOptions are the options whose values are paths, which relative-paths makes relative to the configuration file.
-var pathOptions = map[string]bool{"models": true, "vocabs": true, "shortlist": true, "input": true, "output": true}
+// pathOptions are the options whose values are paths: relative-paths makes them relative to the configuration file, and
+// interpolate-env-vars replaces variables in them.
+var pathOptions = []string{"models", "vocabs", "shortlist", "input", "output", "output-dir", "log", "report"}
 
-// applyConfigFile sets the flags that are still open from a configuration file in the form of Marian's decoder.yml:
-// option names without dashes, lists as YAML lists. Unknown keys are returned with their lines, as warnings.
-func applyConfigFile(flags *pflag.FlagSet, path string) (warnings []string, err error) {
+// files sets flags from configuration files in the form of Marian's decoder.yml: option names without dashes, lists as YAML
+// lists. A flag that is set already keeps its value. Unknown keys become warnings with their lines.
+type files struct {
+	flags    *pflag.FlagSet
+	lookup   func(string) (string, bool) // of an environment variable
+	warnings []string
+}
+
+// apply sets the flags that are still open from a file.
+func (f *files) apply(path string) error {
+	if interpolated, _ := f.flags.GetBool("interpolate-env-vars"); interpolated {
+		var err error
+		if path, err = interpolate(path, f.lookup); err != nil {
+			return err
+		}
+	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, inputError{fmt.Errorf("configuration: %w", err)}
+		return inputError{fmt.Errorf("configuration: %w", err)}
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
-		return nil, usageErrorf("configuration %s: %v", path, err)
+		return usageErrorf("configuration %s: %v", path, err)
 	}
 	if len(document.Content) == 0 {
-		return nil, nil
+		return nil
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, usageErrorf("configuration %s, line %d: expected options as \"name: value\"", path, root.Line)
+		return usageErrorf("configuration %s, line %d: expected options as \"name: value\"", path, root.Line)
 	}
-	relative, err := relativePaths(root, path)
+	folder, err := pathsFolder(root, path)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	return f.applyKeys(root, path, folder)
+}
+
+// applyKeys sets the flags from the keys of a file, whose paths start from folder.
+func (f *files) applyKeys(root *yaml.Node, path, folder string) error {
+	resolve := func(value string) (string, error) { return resolvePath(folder, value), nil }
+	if wanted, _ := f.flags.GetBool("interpolate-env-vars"); wanted || boolKey(root, "interpolate-env-vars") {
+		resolve = func(value string) (string, error) {
+			value, err := interpolate(value, f.lookup)
+			return resolvePath(folder, value), err
+		}
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
-		flag := flags.Lookup(key.Value)
+		flag := f.flags.Lookup(key.Value)
 		switch {
 		case key.Value == "relative-paths" || key.Value == "version":
-		case flag == nil || key.Value == "config" || key.Value == "help":
-			warnings = append(warnings, fmt.Sprintf("%s, line %d: unknown option %q is ignored", path, key.Line, key.Value))
+		case flag == nil || key.Value == "config" || key.Value == "help" || key.Value == "dump-config":
+			f.warnings = append(f.warnings, fmt.Sprintf("%s, line %d: unknown option %q is ignored", path, key.Line, key.Value))
 		case flag.Changed:
 		default:
-			if err := setFromYAML(flags, flag, value, relative); err != nil {
-				return warnings, usageErrorf("configuration %s, line %d: %s: %v", path, value.Line, key.Value, err)
+			if err := setFromYAML(f.flags, flag, value, resolve); err != nil {
+				return usageErrorf("configuration %s, line %d: %s: %v", path, value.Line, key.Value, err)
 			}
 		}
 	}
-	return warnings, nil
+	return nil
 }
 
-// relativePaths returns the folder that paths in the configuration start from, "" for the current one.
-func relativePaths(root *yaml.Node, path string) (string, error) {
+// boolKey says whether a key has the value true.
+func boolKey(root *yaml.Node, name string) bool {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value == name {
+			var value bool
+			return root.Content[i+1].Decode(&value) == nil && value
+		}
+	}
+	return false
+}
+
+// pathsFolder returns the folder that paths in the configuration start from, "" for the current one.
+func pathsFolder(root *yaml.Node, path string) (string, error) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value != "relative-paths" {
 			continue
@@ -99,7 +137,7 @@ func relativePaths(root *yaml.Node, path string) (string, error) {
 	return "", nil
 }
 
-func setFromYAML(flags *pflag.FlagSet, flag *pflag.Flag, value *yaml.Node, folder string) error {
+func setFromYAML(flags *pflag.FlagSet, flag *pflag.Flag, value *yaml.Node, resolve func(string) (string, error)) error {
 	values, err := scalars(value)
 	if err != nil {
 		return err
@@ -109,8 +147,10 @@ func setFromYAML(flags *pflag.FlagSet, flag *pflag.Flag, value *yaml.Node, folde
 		return fmt.Errorf("expected one value, found %d", len(values))
 	}
 	for i, v := range values {
-		if pathOptions[flag.Name] && (flag.Name != "shortlist" || i == 0) {
-			v = resolvePath(folder, v)
+		if isPath(flag.Name, i) {
+			if v, err = resolve(v); err != nil {
+				return err
+			}
 		}
 		if err := flags.Set(flag.Name, v); err != nil {
 			return err
@@ -137,9 +177,79 @@ func scalars(node *yaml.Node) ([]string, error) {
 	return nil, errors.New("expected a value or a list of values")
 }
 
+// isPath says whether the i-th value of an option is a path. Of a shortlist only the first is.
+func isPath(option string, i int) bool {
+	return slices.Contains(pathOptions, option) && (option != "shortlist" || i == 0)
+}
+
+// isStream says whether a path stands for a standard stream, by our name or by Marian's.
+func isStream(path string) bool { return path == "-" || path == "stdin" || path == "stdout" }
+
 func resolvePath(folder, path string) string {
-	if folder == "" || path == "-" || filepath.IsAbs(path) {
+	if folder == "" || path == "" || isStream(path) || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(folder, path)
+}
+
+// interpolatePaths replaces variables in the paths that the flags hold.
+func interpolatePaths(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	for _, name := range pathOptions {
+		flag := flags.Lookup(name)
+		if flag == nil || !strings.Contains(flag.Value.String(), "${") {
+			continue
+		}
+		list, isList := flag.Value.(pflag.SliceValue)
+		if !isList {
+			value, err := interpolate(flag.Value.String(), lookup)
+			if err != nil {
+				return usageErrorf("--%s: %v", name, err)
+			}
+			if err := flags.Set(name, value); err != nil {
+				return usageErrorf("--%s: %v", name, err)
+			}
+			continue
+		}
+		values := list.GetSlice()
+		for i := range values {
+			var err error
+			if !isPath(name, i) {
+				continue
+			}
+			if values[i], err = interpolate(values[i], lookup); err != nil {
+				return usageErrorf("--%s: %v", name, err)
+			}
+		}
+		if err := list.Replace(values); err != nil {
+			return usageErrorf("--%s: %v", name, err)
+		}
+	}
+	return nil
+}
+
+// maxReplacements bounds variables whose values name variables.
+const maxReplacements = 100
+
+// interpolate replaces every ${NAME} by the environment variable, as Marian does: in what a variable holds as well, and one
+// that is not set is an error.
+func interpolate(text string, lookup func(string) (string, bool)) (string, error) {
+	if isStream(text) {
+		return text, nil
+	}
+	for range maxReplacements {
+		before, rest, found := strings.Cut(text, "${")
+		if !found {
+			return text, nil
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return "", usageErrorf("interpolate-env-vars: ${ without } in %q", text)
+		}
+		value, set := lookup(name)
+		if !set {
+			return "", usageErrorf("interpolate-env-vars: the environment variable %q in %q is not set", name, text)
+		}
+		text = before + value + after
+	}
+	return "", usageErrorf("interpolate-env-vars: variables that name each other without end: %q", text)
 }

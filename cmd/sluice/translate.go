@@ -38,12 +38,15 @@ type translation struct {
 	log    logFlags
 
 	logger *slog.Logger
+	groups []flagGroup
 	stderr io.Writer
 	start  time.Time
 }
 
-func newTranslateCommand() *cobra.Command {
-	t := new(translation)
+func newTranslateCommand() *cobra.Command { return new(translation).command() }
+
+// command is the command that sets the translation's flags and runs it.
+func (t *translation) command() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "translate -m MODEL [flags] [FILE...]",
 		Short: "Translate files, folders or standard input",
@@ -63,7 +66,8 @@ command continues where it was, and the result is that of an undisturbed run.`,
 			return t.run(command)
 		},
 	}
-	addGroups(command, t.model.group(), t.search.group(), t.batch.group(), t.input.group(), t.output.group(), t.log.group())
+	t.groups = []flagGroup{t.model.group(), t.search.group(), t.batch.group(), t.input.group(), t.output.group(), t.log.group()}
+	addGroups(command, t.groups...)
 	addMarianFlags(command.Flags())
 	return command
 }
@@ -75,6 +79,9 @@ func (t *translation) run(command *cobra.Command) error {
 		return err
 	}
 	defer closeLog()
+	if t.output.dump != "" {
+		return t.dumpConfig(command)
+	}
 	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write, not the end of the process
 	parts, err := buildEngine(&t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
 	if err != nil {
@@ -104,6 +111,7 @@ func (t *translation) settle(command *cobra.Command) (closeLog func(), err error
 	if err != nil {
 		return nil, err
 	}
+	t.standardStreams()
 	if err := t.output.checkReport(); err != nil {
 		return nil, err
 	}
@@ -121,12 +129,19 @@ func (t *translation) settle(command *cobra.Command) (closeLog func(), err error
 	for _, warning := range warnings {
 		t.logger.Warn(warning)
 	}
-	for name, why := range acceptedForMarian {
-		if flags.Changed(name) && why != "" {
-			t.logger.Debug("option has no effect", "option", "--"+name, "why", why)
+	return closeLog, nil
+}
+
+// standardStreams gives the standard streams our name where they have Marian's.
+func (t *translation) standardStreams() {
+	for i, path := range t.input.inputs {
+		if path == "stdin" {
+			t.input.inputs[i] = "-"
 		}
 	}
-	return closeLog, nil
+	if t.output.output == "stdout" {
+		t.output.output = filesink.Stdout
+	}
 }
 
 // logWriter is where messages go: standard error, and the file of --log as well.

@@ -2,19 +2,20 @@ package main
 
 import (
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/sluice-mt/sluice/internal/obs"
+	"github.com/sluice-mt/sluice/translator/bundle"
 )
 
 // Each group of flags is a struct of its own: who reads inputs does not see how beams are set.
 
 type modelFlags struct {
-	config            string
+	configs           []string
+	interpolate       bool
 	models            []string
 	vocabs            []string
 	shortlist         []string
@@ -28,7 +29,8 @@ type modelFlags struct {
 func (f *modelFlags) group() flagGroup {
 	g := newGroup("Model")
 	s := g.flags
-	s.StringVarP(&f.config, "config", "c", "", "read options from this YAML `FILE` (Marian's decoder.yml)")
+	s.StringArrayVarP(&f.configs, "config", "c", nil, "read options from these YAML `FILES` (Marian's decoder.yml); later ones win")
+	s.BoolVar(&f.interpolate, "interpolate-env-vars", false, "replace ${VARIABLE} in paths by the environment variable")
 	s.StringArrayVarP(&f.models, "models", "m", nil, "model `FILE` (.npz or .bin, plain, gz or zst) or folder; several make an ensemble")
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "source and target vocabulary `FILES` (.spm, .yml, .json, text); found beside the model if left out")
 	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
@@ -148,6 +150,7 @@ type outputFlags struct {
 	jsonl     bool
 	overwrite bool
 	report    string
+	dump      string
 	tolerate  []string
 	grace     time.Duration
 	commit    time.Duration
@@ -163,6 +166,8 @@ func (f *outputFlags) group() flagGroup {
 	s.BoolVar(&f.jsonl, "jsonl", false, "write a JSON record per input: text, scores, alignment, flags")
 	s.BoolVar(&f.overwrite, "overwrite", false, "start afresh where a partial or finished output exists")
 	s.StringVar(&f.report, "report", "", "write counts, flags, timings and fingerprint to this JSON `FILE`")
+	s.StringVar(&f.dump, "dump-config", "", "print the settings in effect as a configuration file and exit: full, or minimal (what differs from the defaults)")
+	s.Lookup("dump-config").NoOptDefVal = "full"
 	s.StringArrayVar(&f.tolerate, "tolerate", nil, "`FLAGS` that do not change the exit status (or all)")
 	s.DurationVar(&f.grace, "grace-period", 10*time.Second, "time to finish what is in flight after SIGINT or SIGTERM")
 	s.DurationVar(&f.commit, "commit-every", 2*time.Second, "time between checkpoints of the output")
@@ -192,46 +197,11 @@ func (f *logFlags) group() flagGroup {
 	return g
 }
 
-// acceptedForMarian are options of marian-decoder that need no setting here. They are accepted so that existing
-// scripts and configurations run, and have no effect.
-var acceptedForMarian = map[string]string{
-	"workspace":         "memory is sized automatically",
-	"data-threads":      "reading needs no threads of its own",
-	"model-mmap":        "models are always mapped",
-	"optimize":          "",
-	"gemm-type":         "see --precision",
-	"quantize-range":    "see sluice model convert",
-	"skip-cost":         "greedy search skips the softmax by itself",
-	"devices":           "this build translates on the CPU",
-	"num-devices":       "this build translates on the CPU",
-	"max-length-break":  "see --max-length",
-	"output-approx-knn": "see --shortlist",
-	"type":              "read from the model",
-	"dim-vocabs":        "read from the model",
-	"right-left":        "read from the model",
-	"int8":              "see --precision",
-	"int8shift":         "see --precision",
-	"int8shiftAll":      "see --precision",
-	"int8Alpha":         "see --precision",
-	"int8shiftAlpha":    "see --precision",
-	"int8shiftAlphaAll": "see --precision",
-	"fp16":              "see --precision",
-}
-
-// addMarianFlags defines the accepted options, hidden from the help text.
-func addMarianFlags(flags *pflag.FlagSet) {
-	for name := range acceptedForMarian {
-		shorthand := map[string]string{"workspace": "w", "devices": "d", "gemm-type": "g"}[name]
-		flags.StringArrayP(name, shorthand, nil, "")
-		flag := flags.Lookup(name)
-		flag.Hidden, flag.NoOptDefVal = true, "true"
-	}
-}
-
 // translateLists says which words belong to a list option, for marianArguments.
 func translateLists() map[string]func(string) bool {
 	always := func(string) bool { return true }
 	lists := map[string]func(string) bool{
+		"config":          looksLikeConfiguration,
 		"models":          looksLikeModel,
 		"vocabs":          looksLikeVocabulary,
 		"input":           always,
@@ -240,31 +210,23 @@ func translateLists() map[string]func(string) bool {
 		"tolerate":        func(word string) bool { _, ok := flagByName(word); return ok || word == "all" },
 		"output-sampling": func(word string) bool { return isNumber(word) || samplingKinds[word] },
 	}
-	for name := range acceptedForMarian {
-		lists[name] = isNumber
+	for _, option := range marianOptions() {
+		if option.syntax == list || option.syntax == maybe {
+			lists[option.name] = isNumber
+		}
 	}
 	return lists
 }
 
 var samplingKinds = map[string]bool{"full": true, "topk": true, "nucleus": true, "gumbel": true, "epsilon": true}
 
-func looksLikeModel(word string) bool {
-	plain := trimCompression(word)
-	return strings.HasSuffix(plain, ".npz") || strings.HasSuffix(plain, ".bin")
-}
+func looksLikeModel(word string) bool { return bundle.IsModel(word) }
 
-func looksLikeVocabulary(word string) bool {
-	plain := trimCompression(word)
-	for _, suffix := range []string{".spm", ".yml", ".yaml", ".json", ".vocab"} {
-		if strings.HasSuffix(plain, suffix) {
-			return true
-		}
-	}
-	return false
-}
+func looksLikeVocabulary(word string) bool { return bundle.IsVocabulary(word) }
 
-func trimCompression(name string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+func looksLikeConfiguration(word string) bool {
+	extension := filepath.Ext(word)
+	return extension == ".yml" || extension == ".yaml"
 }
 
 // threshold reads --log-level, by our names or Marian's, and --quiet. A level that is not one is an error with --quiet too.

@@ -98,6 +98,16 @@ func fromNames(folder string, names []string) Bundle {
 	return b
 }
 
+// IsModel says whether a path has the name of a model file, compressed or not.
+func IsModel(path string) bool { return isModel(uncompressed(filepath.Base(path))) }
+
+// IsVocabulary says whether a path has the name of a vocabulary, compressed or not. A .vocab counts here, though it is never
+// found by itself: the trainer of SentencePiece leaves one beside the .spm that is meant.
+func IsVocabulary(path string) bool {
+	name := uncompressed(filepath.Base(path))
+	return isVocabulary(name) || strings.HasSuffix(name, ".vocab")
+}
+
 func isModel(name string) bool {
 	return hasAnySuffix(name, ".npz", ".bin") && !strings.HasPrefix(name, "lex.") && !strings.Contains(name, ".optimizer.")
 }

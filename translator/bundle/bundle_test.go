@@ -67,3 +67,15 @@ func TestFindRefuses(t *testing.T) {
 		t.Errorf("absent path: %v", err)
 	}
 }
+
+func TestNames(t *testing.T) {
+	for path, want := range map[string][2]bool{
+		"a/model.npz": {true, false}, "model.bin.gz": {true, false}, "m.npz.zst": {true, false}, "lex.s2t.bin": {false, false},
+		"model.npz.optimizer.npz": {false, false}, "lex.d/model.bin": {true, false}, "v.spm": {false, true}, "a/v.yml.gz": {false, true},
+		"v.json": {false, true}, "v.vocab": {false, true}, "corpus.en": {false, false}, "model.npz.yml": {false, true}, "": {false, false},
+	} {
+		if got := [2]bool{IsModel(path), IsVocabulary(path)}; got != want {
+			t.Errorf("%q is a model, a vocabulary: %v, want %v", path, got, want)
+		}
+	}
+}
