@@ -347,6 +347,14 @@ func TestAttentionAgrees(t *testing.T) {
 				s.RunRows(o, guard(g, q), guard(g, k), guard(g, v), guard(g, rows), guard(g, scratch))
 				return o
 			})
+			agree(t, fmt.Sprintf("attention over %d kept, %d heads of %d", nk, heads, headDim), func(g *arena) []float32 {
+				o, kept := guard(g, out[:width]), guard(g, make([]float32, s.KeptLen(nk)))
+				s.Keep(kept, guard(g, k), guard(g, v), nk, guard(g, scratch))
+				s.RunKept(o, guard(g, q), kept, nk, guard(g, scratch))
+				w := make([]float32, nk)
+				s.KeptWeights(w, guard(g, q), kept, nk, heads-1)
+				return slices.Concat(o, kept, w)
+			})
 			agree(t, fmt.Sprintf("weights over %d, head of %d", nk, headDim), func(g *arena) []float32 {
 				w := guard(g, out[:min(nk, len(out))])
 				if len(w) == nk {
@@ -363,6 +371,10 @@ func TestAttentionAgrees(t *testing.T) {
 		}
 		check(3, 8, 32, 40, 40)
 		check(3, 4, 64, 19, 33)
+		for nk := range 35 {
+			check(uint64(nk), nk%9+1, 64, 1, nk)
+			check(uint64(nk), 16, 32, 1, nk)
+		}
 	})
 }
 

@@ -24,7 +24,8 @@ type attentionCall struct {
 	keys                     []float32 // of a head, transposed
 }
 
-// newAttentionCall divides the scratch and notes where the keys and values start: in the rows given, or in rows 0 to nk-1.
+// newAttentionCall divides the scratch and notes where the keys and values start: in the rows given, or in rows 0 to nk-1 if
+// rows is nil; nowhere if it is empty.
 func newAttentionCall(s *Attention, nk int, rows []int32, scratch []float32) attentionCall {
 	c := attentionCall{Attention: s, nk: nk, pitch: roundUp(nk, 16)}
 	skip := -uintptr(unsafe.Pointer(&scratch[0])) & 63 / 4 // to a multiple of 64 bytes
@@ -39,7 +40,9 @@ func newAttentionCall(s *Attention, nk int, rows []int32, scratch []float32) att
 	c.maxima, c.inverses = take(16*n), take(4*n)
 	offsets := unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), 2*c.pitch)
 	c.kOffsets, c.vOffsets = offsets[:c.pitch], offsets[c.pitch:]
-	c.locate(rows)
+	if rows == nil || len(rows) > 0 {
+		c.locate(rows)
+	}
 	return c
 }
 

@@ -41,6 +41,22 @@ func tileScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32,
 //go:noescape
 func tileValues32AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
 
+// keptScores32AVX512 computes the scores of one query with heads of 32 elements, transposed as keptKey says.
+// It stores what headScoresAVX512 stores.
+//
+//go:noescape
+func keptScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32, keys *float32, nk int, heads int, scale float32)
+
+// keptValues32AVX512 computes what headValuesAVX512 does for heads of 32 elements; value j starts vStride·j bytes from v.
+//
+//go:noescape
+func keptValues32AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
+
+// keptDots32AVX2 computes the dot products of a query with nk >= 1 keys of 32 elements, transposed as keptKey says.
+//
+//go:noescape
+func keptDots32AVX2(dots *float32, q *float32, keys *float32, nk int)
+
 // tileScores64AVX512 computes the scores of nq >= 1 queries with one head, of 64 elements, transposed to t.
 // It works like headScoresAVX512, with a row of scores and maxima for each query, rounded up to a multiple of 4. qStride is in bytes.
 //
@@ -52,6 +68,22 @@ func tileScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32,
 //
 //go:noescape
 func tileValues64AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
+
+// keptScores64AVX512 computes the scores of one query with heads of 64 elements, transposed as keptKey says.
+// It stores what headScoresAVX512 stores.
+//
+//go:noescape
+func keptScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32, keys *float32, nk int, heads int, scale float32)
+
+// keptValues64AVX512 computes what headValuesAVX512 does for heads of 64 elements; value j starts vStride·j bytes from v.
+//
+//go:noescape
+func keptValues64AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
+
+// keptDots64AVX2 computes the dot products of a query with nk >= 1 keys of 64 elements, transposed as keptKey says.
+//
+//go:noescape
+func keptDots64AVX2(dots *float32, q *float32, keys *float32, nk int)
 
 // dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.
 // The table has less than 4 GiB.

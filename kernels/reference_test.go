@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/cpu/cputest"
@@ -259,11 +260,21 @@ func TestAttentionAgainstFloat64(t *testing.T) {
 				rows[i] = int32(i)
 			}
 			one, weights := make([]float32, width), make([]float32, nk)
+			kept, keptOne, keptWeights := make([]float32, s.KeptLen(nk)), make([]float32, width), make([]float32, nk)
+			s.Keep(kept, k, v, nk, scratch)
 			for i := range nq {
 				s.RunRows(one, q[i*s.QStride:], k, v, rows, scratch)
+				s.RunKept(keptOne, q[i*s.QStride:], kept, nk, scratch)
+				if !slices.Equal(keptOne, one) {
+					t.Errorf("RunKept gives %v, RunRows %v", keptOne, one)
+				}
 				for h := range heads {
 					wantWeights, want := attention64(s, q[i*s.QStride:], k, v, nk, h)
 					s.Weights(weights, q[i*s.QStride:], k, nk, h)
+					s.KeptWeights(keptWeights, q[i*s.QStride:], kept, nk, h)
+					if !slices.Equal(keptWeights, weights) {
+						t.Errorf("KeptWeights gives %v, Weights %v", keptWeights, weights)
+					}
 					for j := range nk {
 						near(t, "weight", weights[j], wantWeights[j], 1e-6, 1e-5)
 					}

@@ -84,12 +84,11 @@ func (s *Stepper) finish(n int) {
 
 // contextAttention runs the attention to the source on x.
 func (s *Stepper) contextAttention(l *decoderLayer, rows int, align bool) {
-	dim, stride := s.w.dim, s.memory.width
+	dim := s.w.dim
 	input := s.before(l.contextPre, s.normed, s.x, rows)
 	s.operand.set(input, rows, dim)
 	s.mul(s.wide, dim, l.contextQ, kernels.None)
-	attention := s.w.attention
-	attention.KStride, attention.VStride = stride, stride
+	attention := &s.w.attention
 	if align {
 		s.attentions = s.attentions[:0]
 	}
@@ -99,11 +98,11 @@ func (s *Stepper) contextAttention(l *decoderLayer, rows int, align bool) {
 			clear(s.attended[i*dim : (i+1)*dim])
 			continue
 		}
-		query, memory := s.wide[i*dim:(i+1)*dim], s.memory.rows(c.memory)[l.contextFirst:]
+		query, kept := s.wide[i*dim:(i+1)*dim], s.kept(c, l.contextFirst)
 		s.scratch = grow(s.scratch, attention.ScratchLen(c.length))
-		attention.Run(s.attended[i*dim:], query, memory, memory[dim:], 1, c.length, s.scratch)
+		attention.RunKept(s.attended[i*dim:(i+1)*dim], query, kept, c.length, s.scratch)
 		if align {
-			s.align(&attention, i, query, memory, c.length)
+			s.align(attention, i, query, kept, c.length)
 		}
 	}
 	s.project(l.contextO, s.attended, rows)
@@ -112,10 +111,10 @@ func (s *Stepper) contextAttention(l *decoderLayer, rows int, align bool) {
 }
 
 // align keeps the weights of the first head for row i.
-func (s *Stepper) align(attention *kernels.Attention, i int, query, keys []float32, length int) {
+func (s *Stepper) align(attention *kernels.Attention, i int, query, kept []float32, length int) {
 	first := len(s.attentions)
 	s.attentions = slices.Grow(s.attentions, length)[:first+length]
-	attention.Weights(s.attentions[first:], query, keys, length, 0)
+	attention.KeptWeights(s.attentions[first:], query, kept, length, 0)
 	s.rows[i].attention = run{first, length}
 }
 
@@ -204,12 +203,12 @@ func (s *Stepper) selfAttention(l *selfAttention, slots []search.Slot, layer int
 	if l.qkv != nil {
 		s.operand.set(s.x, n, dim)
 		s.mul(s.wide, stride, l.qkv, kernels.None)
-		s.keep(slots, layer, s.wide[dim:], stride)
+		s.keepWords(slots, layer, s.wide[dim:], stride)
 	} else {
 		stride = dim
 		s.operand.set(s.x, n, dim)
 		s.mul(s.wide, 2*dim, l.kv, kernels.None)
-		s.keep(slots, layer, s.wide, 2*dim)
+		s.keepWords(slots, layer, s.wide, 2*dim)
 		input := s.before(l.pre, s.normed, s.x, n)
 		s.operand.set(input, n, dim)
 		s.mul(s.wide, dim, l.q, kernels.None)
@@ -229,8 +228,8 @@ func (s *Stepper) selfAttention(l *selfAttention, slots []search.Slot, layer int
 	s.x, s.y = s.y, s.x
 }
 
-// keep stores the keys and values of the last words in the cache.
-func (s *Stepper) keep(slots []search.Slot, layer int, keysValues []float32, stride int) {
+// keepWords stores the keys and values of the last words in the cache.
+func (s *Stepper) keepWords(slots []search.Slot, layer int, keysValues []float32, stride int) {
 	dim := s.w.dim
 	for i, slot := range slots {
 		words := s.slots[slot].words

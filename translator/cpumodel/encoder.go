@@ -149,19 +149,37 @@ func (s *Stepper) feedForward(f *ffn, rows int) {
 
 // storeContexts computes the keys and values of the sentences and notes those with numbers that are not finite.
 func (s *Stepper) storeContexts(x []float32, contexts []search.Context, tokens int) {
-	dim := s.w.dim
+	dim, width := s.w.dim, s.memory.width
 	all := s.memory.take(tokens)
 	if tokens > 0 {
 		s.operand.set(x, tokens, dim)
-		s.mul(s.memory.rows(all), s.memory.width, s.w.contextKV, kernels.None)
+		s.wide = grow(s.wide, tokens*width)
+		s.mul(s.wide, width, s.w.contextKV, kernels.None)
 	}
 	first := 0
 	for _, handle := range contexts {
 		c := &s.contexts[handle]
 		c.memory = loan{all.segment, run{all.first + first, c.length}}
 		c.broken = !finite(kernels.AbsMax(x[first*dim : (first+c.length)*dim]))
+		s.keep(c, s.wide[first*width:])
 		first += c.length
 	}
+}
+
+// keep stores the keys and values of a sentence, layer after layer, as attention wants them. from has a row for each token.
+func (s *Stepper) keep(c *context, from []float32) {
+	dim, width := s.w.dim, s.memory.width
+	attention := s.w.attention
+	attention.KStride, attention.VStride = width, width
+	s.scratch = grow(s.scratch, attention.ScratchLen(c.length))
+	for first := 0; first < width && c.length > 0; first += 2 * dim {
+		attention.Keep(s.kept(c, first), from[first:], from[first+dim:], c.length, s.scratch)
+	}
+}
+
+// kept returns the keys and values of a sentence in the layer whose keys begin at a column of contextKV.
+func (s *Stepper) kept(c *context, column int) []float32 {
+	return s.memory.rows(c.memory)[column*c.length : (column+2*s.w.dim)*c.length]
 }
 
 // finite says whether a magnitude is that of a number.

@@ -12,6 +12,9 @@ func main() {
 	for _, dim := range []int{32, 64} {
 		tileScoresAVX512(dim)
 		tileValuesAVX512(dim)
+		keptScoresAVX512(dim)
+		keptValuesAVX512(dim)
+		keptDotsAVX2(dim)
 	}
 	dotRowsInt8AVX512()
 	dotRowsFloat32AVX512()

@@ -1,0 +1,11 @@
+//go:build !amd64 || purego
+
+package kernels
+
+func (s *Attention) keepTransposed(keys, k []float32, nk int, _ []float32) {
+	keepTransposedGeneric(s, keys, k, nk)
+}
+
+func attendKept(s *Attention, out, q, keys, values []float32, nk int, scratch []float32) {
+	attendKeptGeneric(s, out, q, keys, values, nk, scratch)
+}
