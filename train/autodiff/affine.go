@@ -11,7 +11,7 @@ func (t *Tape[T]) Affine(x, w, b *Matrix[T]) *Matrix[T] {
 	if b != nil {
 		checkShape(b, 1, w.Cols, "the bias of an affine function")
 		for i := range y.Rows {
-			addTo(y.Row(i), b.Value)
+			t.device.Add(y.Row(i), b.Value)
 		}
 	}
 	o := t.affines.next()
@@ -32,7 +32,7 @@ func (o *affine[T]) backward(t *Tape[T]) {
 	}
 	if o.b != nil && o.b.Grad != nil {
 		for i := range y.Rows {
-			addTo(o.b.Grad, dy.row(i))
+			t.device.Add(o.b.Grad, dy.row(i))
 		}
 	}
 }
@@ -44,9 +44,8 @@ type addition[T Float] struct{ y, a, b *Matrix[T] }
 func (t *Tape[T]) Add(a, b *Matrix[T]) *Matrix[T] {
 	checkShape(b, a.Rows, a.Cols, "a summand")
 	y := t.matrix(a.Rows, a.Cols)
-	for i, v := range a.Value {
-		y.Value[i] = v + b.Value[i]
-	}
+	copy(y.Value, a.Value)
+	t.device.Add(y.Value, b.Value)
 	o := t.additions.next()
 	*o = addition[T]{y, a, b}
 	t.record(o)
@@ -63,12 +62,12 @@ func (t *Tape[T]) Copy(a *Matrix[T]) *Matrix[T] {
 	return y
 }
 
-func (o *addition[T]) backward(*Tape[T]) {
+func (o *addition[T]) backward(t *Tape[T]) {
 	if o.a.Grad != nil {
-		addTo(o.a.Grad, o.y.Grad)
+		t.device.Add(o.a.Grad, o.y.Grad)
 	}
 	if o.b != nil && o.b.Grad != nil {
-		addTo(o.b.Grad, o.y.Grad)
+		t.device.Add(o.b.Grad, o.y.Grad)
 	}
 }
 
@@ -93,66 +92,7 @@ func (t *Tape[T]) Apply(x *Matrix[T], f Function) *Matrix[T] {
 
 // backward does not look at the values of y: dropout may have been there.
 func (o *activation[T]) backward(t *Tape[T]) {
-	x, dx, dy := o.x.Value, o.x.Grad, o.y.Grad
-	if dx == nil {
-		return
-	}
-	switch o.f {
-	case ReLU:
-		for i, v := range x {
-			if v > 0 {
-				dx[i] += dy[i]
-			}
-		}
-	case Swish:
-		t.swishBackward(dx, dy, x, 1)
-	case GELUSigmoid:
-		t.swishBackward(dx, dy, x, geluSlope)
-	case GELU:
-		for i, v := range x {
-			dx[i] += dy[i] * (normalCDF(v) + v*normalDensity(v))
-		}
-	case Sigmoid, Tanh:
-		t.boundedBackward(o)
-	}
-}
-
-// functionChunk is how many elements a function is computed of at a time in gradients.
-const functionChunk = 1024
-
-// swishBackward adds the gradient of x·σ(a·x): σ + a·x·σ·(1-σ).
-func (t *Tape[T]) swishBackward(dx, dy, x []T, a T) {
-	t.chunk = grow(t.chunk, functionChunk)
-	for len(x) > 0 {
-		n := min(functionChunk, len(x))
-		s := t.chunk[:n]
-		for j, v := range x[:n] {
-			s[j] = a * v
-		}
-		t.device.Apply(s, s, Sigmoid)
-		in, up, down := x[:n], dy[:n], dx[:n]
-		for j, g := range s {
-			down[j] += up[j] * (g + a*in[j]*g*(1-g))
-		}
-		x, dy, dx = x[n:], dy[n:], dx[n:]
-	}
-}
-
-// boundedBackward adds the gradients of σ(x), σ·(1-σ), and of tanh(x), 1-tanh².
-func (t *Tape[T]) boundedBackward(o *activation[T]) {
-	x, dx, dy := o.x.Value, o.x.Grad, o.y.Grad
-	t.chunk = grow(t.chunk, functionChunk)
-	for len(x) > 0 {
-		n := min(functionChunk, len(x))
-		s := t.chunk[:n]
-		t.device.Apply(s, x[:n], o.f)
-		for j, g := range s {
-			if o.f == Sigmoid {
-				dx[j] += dy[j] * g * (1 - g)
-			} else {
-				dx[j] += dy[j] * (1 - g*g)
-			}
-		}
-		x, dy, dx = x[n:], dy[n:], dx[n:]
+	if o.x.Grad != nil {
+		t.device.ApplyBackward(o.x.Grad, o.y.Grad, o.x.Value, o.f)
 	}
 }

@@ -163,7 +163,7 @@ func softmaxBackward[T Float](g, p View[T], scale T) {
 
 func grow[T any](s []T, n int) []T {
 	if cap(s) < n {
-		return make([]T, n+n/4)
+		return make([]T, n, n+n/4)
 	}
 	return s[:n]
 }

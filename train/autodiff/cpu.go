@@ -11,7 +11,11 @@ type CPU struct {
 	Plain[float32]
 	packed kernels.Float32Matrix
 	kept   []keptMatrix
+	chunk  [functionChunk]float32 // of ApplyBackward
 }
+
+// functionChunk is how many elements a function is computed of at a time in gradients.
+const functionChunk = 1024
 
 // A keptMatrix is a right operand that is packed once between two calls of Reset.
 type keptMatrix struct {
@@ -115,5 +119,61 @@ func (c *CPU) Apply(y, x []float32, f Function) {
 		kernels.Sigmoid(y)
 	case Tanh:
 		kernels.Tanh(y)
+	}
+}
+
+// Add adds x to y.
+func (c *CPU) Add(y, x []float32) { kernels.Add(y, y, x) }
+
+// ApplyBackward adds dy·f'(x) to dx.
+func (c *CPU) ApplyBackward(dx, dy, x []float32, f Function) {
+	if f == ReLU {
+		reluBackward(dx, dy, x)
+		return
+	}
+	for len(x) > 0 {
+		n := min(functionChunk, len(x))
+		c.chunkBackward(dx[:n], dy[:n], x[:n], f)
+		dx, dy, x = dx[n:], dy[n:], x[n:]
+	}
+}
+
+// reluBackward adds dy where x is positive, without branches, which nothing could predict.
+func reluBackward(dx, dy, x []float32) {
+	dx, dy = dx[:len(x)], dy[:len(x)]
+	for i, v := range x {
+		bits := int32(math.Float32bits(v))
+		negative := (bits | (bits - 1)) >> 31 // all ones for a negative number and for zeros
+		dx[i] += math.Float32frombits(math.Float32bits(dy[i]) &^ uint32(negative))
+	}
+}
+
+// chunkBackward adds the gradients of a chunk. The exact GELU is left to the reference.
+func (c *CPU) chunkBackward(dx, dy, x []float32, f Function) {
+	s := c.chunk[:len(x)]
+	switch f {
+	case Swish:
+		c.Apply(s, x, Sigmoid)
+		for i, v := range x {
+			dx[i] += dy[i] * swishDerivative(v, s[i], 1)
+		}
+	case GELUSigmoid:
+		kernels.Scale(s, x, geluSlope)
+		kernels.Sigmoid(s)
+		for i, v := range x {
+			dx[i] += dy[i] * swishDerivative(v, s[i], geluSlope)
+		}
+	case Sigmoid:
+		c.Apply(s, x, Sigmoid)
+		for i, g := range s {
+			dx[i] += dy[i] * g * (1 - g)
+		}
+	case Tanh:
+		c.Apply(s, x, Tanh)
+		for i, h := range s {
+			dx[i] += dy[i] * (1 - h*h)
+		}
+	default:
+		c.Plain.ApplyBackward(dx, dy, x, f)
 	}
 }

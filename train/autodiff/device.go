@@ -63,6 +63,12 @@ type Device[T Float] interface {
 
 	// Apply sets y to f(x), element by element. y may be x.
 	Apply(y, x []T, f Function)
+
+	// ApplyBackward adds dy·f'(x) to dx, element by element. The derivative of ReLU at 0 is 0.
+	ApplyBackward(dx, dy, x []T, f Function)
+
+	// Add adds x to y, element by element.
+	Add(y, x []T)
 }
 
 // productShape checks the shapes of a product and returns the length of its sums.

@@ -242,6 +242,14 @@ func TestCPUDevice(t *testing.T) {
 				t.Errorf("function %d of %v is %v, want %v", f, x[i], got[i], want[i])
 			}
 		}
+		dy := []float32{1, 2, -1, 3, 0.5, 1, 1, -2}
+		new(CPU).ApplyBackward(got, dy, x, f)
+		Plain[float32]{}.ApplyBackward(want, dy, x, f)
+		for i := range got {
+			if math.Abs(float64(got[i]-want[i])) > 2e-6*(1+math.Abs(float64(want[i]))) {
+				t.Errorf("function %d: gradient at %v is %v, want %v", f, x[i], got[i], want[i])
+			}
+		}
 	}
 }
 

@@ -31,19 +31,44 @@ func (t *Tape[T]) CrossEntropy(h, w, bias *Matrix[T], targets Targets) float64 {
 	}
 	tile := max(1, min(h.Rows, tileNumbers/w.Rows))
 	t.tile = grow(t.tile, tile*w.Rows)
+	biasMean := 0.0
+	if targets.Smoothing > 0 {
+		biasMean = t.meanOutput(w, bias)
+	}
 	loss := 0.0
 	for first := 0; first < h.Rows; first += tile {
 		n := min(tile, h.Rows-first)
 		logits := view(t.tile[:n*w.Rows], n, w.Rows)
 		t.logits(logits, h.rows(h.Value, first, n), w, bias)
 		for i := range n {
-			loss += t.rowLoss(logits.row(i), first+i, &targets)
+			mean := 0.0
+			if targets.Smoothing > 0 {
+				mean = float64(dot(h.Row(first+i), t.columnMean)) + biasMean
+			}
+			loss += t.rowLoss(logits.row(i), first+i, mean, &targets)
 		}
 		if t.recording {
 			t.crossEntropyBackward(logits, h, w, bias, first)
 		}
 	}
 	return loss
+}
+
+// meanOutput finds what gives the mean of a row's logits without going through them: h times the mean of the rows of w, which
+// it leaves in columnMean, plus the mean of the bias, which it returns.
+func (t *Tape[T]) meanOutput(w, bias *Matrix[T]) float64 {
+	t.columnMean = grow(t.columnMean, w.Cols)
+	clear(t.columnMean)
+	for i := range w.Rows {
+		t.device.Add(t.columnMean, w.Row(i))
+	}
+	for i := range t.columnMean {
+		t.columnMean[i] /= T(w.Rows)
+	}
+	if bias == nil {
+		return 0
+	}
+	return float64(sum(bias.Value)) / float64(w.Rows)
 }
 
 // kept returns the values of a matrix that is an operand for every tile.
@@ -62,7 +87,7 @@ func (t *Tape[T]) logits(logits, h View[T], w, bias *Matrix[T]) {
 	t.device.Multiply(logits, h, kept(w), TransposedB, false)
 	if bias != nil {
 		for i := range logits.Rows {
-			addTo(logits.row(i), bias.Value)
+			t.device.Add(logits.row(i), bias.Value)
 		}
 	}
 }
@@ -75,13 +100,11 @@ func (t *Tape[T]) Logits(h, w, bias *Matrix[T]) *Matrix[T] {
 	return m
 }
 
-// rowLoss returns the loss of a row, and replaces its logits by their gradients: p - q, times the row's weight.
-func (t *Tape[T]) rowLoss(logits []T, row int, targets *Targets) float64 {
+// rowLoss returns the loss of a row whose logits have that mean, and replaces the logits by their gradients: p - q, times the
+// row's weight.
+func (t *Tape[T]) rowLoss(logits []T, row int, mean float64, targets *Targets) float64 {
 	word, weight, smoothing := targets.Words[row], targets.weight(row), targets.Smoothing
-	target, mean := float64(logits[word]), 0.0
-	if smoothing > 0 {
-		mean = float64(sum(logits)) / float64(len(logits))
-	}
+	target := float64(logits[word])
 	logSum := t.device.SoftmaxRow(logits)
 	if targets.LogProbs != nil {
 		targets.LogProbs[row] = target - logSum
@@ -109,7 +132,7 @@ func (t *Tape[T]) crossEntropyBackward(g View[T], h, w, bias *Matrix[T], first i
 	}
 	if bias != nil && bias.Grad != nil {
 		for i := range g.Rows {
-			addTo(bias.Grad, g.row(i))
+			t.device.Add(bias.Grad, g.row(i))
 		}
 	}
 }

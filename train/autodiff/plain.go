@@ -83,6 +83,42 @@ func apply[T Float](f Function, v T) T {
 	return v
 }
 
+// ApplyBackward adds dy·f'(x) to dx.
+func (Plain[T]) ApplyBackward(dx, dy, x []T, f Function) {
+	for i, v := range x {
+		dx[i] += dy[i] * derivative(f, v)
+	}
+}
+
+func derivative[T Float](f Function, v T) T {
+	switch f {
+	case ReLU:
+		if v > 0 {
+			return 1
+		}
+		return 0
+	case Swish:
+		return swishDerivative(v, sigmoid(v), 1)
+	case GELUSigmoid:
+		return swishDerivative(v, sigmoid(geluSlope*v), geluSlope)
+	case GELU:
+		return normalCDF(v) + v*normalDensity(v)
+	case Sigmoid:
+		s := sigmoid(v)
+		return s * (1 - s)
+	case Tanh:
+		h := T(math.Tanh(float64(v)))
+		return 1 - h*h
+	}
+	return 1
+}
+
+// swishDerivative returns the derivative of v·σ(a·v), where s is σ(a·v).
+func swishDerivative[T Float](v, s, a T) T { return s + a*v*s*(1-s) }
+
+// Add adds x to y.
+func (Plain[T]) Add(y, x []T) { addTo(y, x) }
+
 // geluSlope is the slope in Marian's approximation of GELU by a sigmoid.
 const geluSlope = 1.702
 

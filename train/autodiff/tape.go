@@ -59,7 +59,7 @@ type Tape[T Float] struct {
 
 	scores, dropping []T // weights of one head, during a call
 	tile             []T // logits of some rows, during a call
-	chunk            []T // of gradients of functions, during a call
+	columnMean       []T // of the output matrix, during a call
 }
 
 // NewTape returns a tape whose operations run on the device.

@@ -1,0 +1,19 @@
+//go:build unix
+
+package network
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// processorTime returns what the process has used of the processors in user mode.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano())
+}
