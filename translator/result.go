@@ -33,6 +33,7 @@ func (x *Text) hypothesis(h *search.Hypothesis) job.Hypothesis {
 	}
 	out := job.Hypothesis{
 		Text:        x.Target.Decode(tokens),
+		Finished:    h.Finished,
 		Score:       h.Score,
 		ModelScores: h.ModelScores,
 		WordScores:  h.WordScores,

@@ -16,6 +16,7 @@ type task struct {
 	flags   job.Flags // found before the search
 
 	parts     []split.Segment // as they were divided; nil for a task of one unit
+	backwards bool            // the model writes from right to left
 	results   []job.Result    // of the parts; one without pieces has no hypotheses
 	remaining atomic.Int32    // units without a result
 }
@@ -79,31 +80,6 @@ func (t *task) join() job.Result {
 	return joined
 }
 
-// joinHypotheses joins the i-th hypothesis of every part. Scores are sums over the parts. There is no alignment: it
-// would take memory with the square of the length.
-func (t *task) joinHypotheses(i int) job.Hypothesis {
-	var joined job.Hypothesis
-	texts := make([]string, len(t.results))
-	for part, result := range t.results {
-		if len(result.Hypotheses) == 0 {
-			continue
-		}
-		h := result.Hypotheses[i]
-		texts[part] = h.Text
-		joined.Pieces = append(joined.Pieces, h.Pieces...)
-		joined.Score += h.Score
-		joined.WordScores = append(joined.WordScores, h.WordScores...)
-		if joined.ModelScores == nil {
-			joined.ModelScores = make([]float32, len(h.ModelScores))
-		}
-		for model, score := range h.ModelScores {
-			joined.ModelScores[model] += score
-		}
-	}
-	joined.Text = split.Join(t.parts, texts)
-	return joined
-}
-
 // bytesPerPiece is about the most bytes that a piece of ordinary text stands for. A text with more for each piece that
 // the model takes is divided before its pieces are counted, so that no long line is encoded as a whole.
 const bytesPerPiece = 16
@@ -138,7 +114,7 @@ func (x *Text) units(t *task) []*unit {
 // divide makes a unit of each part of a text that is too long. Parts without pieces have their empty result at once.
 func (x *Text) divide(t *task, limit int) []*unit {
 	t.parts = split.Split(t.segment.Text, limit, func(part string) int { return len(x.encode(part)) })
-	t.results = make([]job.Result, len(t.parts))
+	t.results, t.backwards = make([]job.Result, len(t.parts)), x.RightLeft
 	if len(t.parts) > 1 {
 		t.flags |= job.Split
 	}

@@ -81,6 +81,7 @@ func (r *Result) Text() string {
 // A Hypothesis is one candidate translation.
 type Hypothesis struct {
 	Text        string
+	Finished    bool        // the model ended it; false where the length cap did, or where the model was not asked
 	Pieces      []string    // the target pieces in reading order, end of sentence included when it was generated; only if asked for
 	Score       float32     // total: weighted, word penalty and length normalisation applied
 	ModelScores []float32   // sum of log-probabilities of each model, unweighted (Marian's F0=, F1=)
