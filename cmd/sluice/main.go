@@ -51,6 +51,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 	root.AddCommand(
 		newTranslateCommand(),
 		newModelCommand(),
+		newTrainCommand(),
 		newShortlistCommand(),
 		newScoreCommand(),
 		newBenchCommand(),

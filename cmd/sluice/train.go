@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-mt/sluice/internal/obs"
+	"github.com/sluice-mt/sluice/train"
+	"github.com/sluice-mt/sluice/train/data"
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// training is one run of "sluice train".
+type training struct {
+	config           string
+	quiet            bool
+	level, logFormat string
+}
+
+func newTrainCommand() *cobra.Command {
+	t := new(training)
+	command := &cobra.Command{
+		Use:   "train --config FILE",
+		Short: "Train a model",
+		Long: `Train a model from sentence pairs. The configuration is YAML, with the keys of Marian's training.
+
+Beside the model NAME, the run writes NAME.checkpoints, with which the same command continues a run that was
+stopped, even by force, and NAME.metrics.jsonl, its course. The result depends on the configuration, the data
+and cpu-threads, to the last bit, not on how often the run was stopped.`,
+		Example: `  sluice train --config student.yml
+  sluice translate -m student.npz -v vocab.spm vocab.spm < test.en`,
+		Args: exactArguments(0, "no arguments: everything is in the configuration"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := applyEnvironment(command.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
+			return sortTrainingError(t.run(command))
+		},
+	}
+	group := newGroup("Options")
+	group.flags.StringVarP(&t.config, "config", "c", "", "`FILE` with the settings")
+	group.flags.BoolVar(&t.quiet, "quiet", false, "print warnings and errors only")
+	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
+	group.flags.StringVar(&t.logFormat, "log-format", "text", "text or json")
+	addGroups(command, group)
+	return command
+}
+
+func (t *training) run(command *cobra.Command) error {
+	if t.config == "" {
+		return usageErrorf("train needs --config FILE (see sluice train --help)")
+	}
+	level := t.level
+	if t.quiet && !strings.EqualFold(level, "error") {
+		level = "warn"
+	}
+	logger, err := obs.NewLogger(command.ErrOrStderr(), t.logFormat, level)
+	if err != nil {
+		return usageError{err}
+	}
+	config, err := train.ReadConfig(t.config)
+	if err != nil {
+		return err
+	}
+	result, err := train.Run(command.Context(), config, logger)
+	if err == nil {
+		logger.Info("done", slog.String("model", config.Model), slog.Int("updates", result.Updates), slog.Int("epochs", result.Epochs),
+			slog.Int64("words", result.Words), slog.Int("skipped", result.Skipped), slog.Bool("early", result.Early))
+	}
+	return err
+}
+
+// sortTrainingError sorts an error by what the user has to look at.
+func sortTrainingError(err error) error {
+	var vocabulary *vocab.Error
+	var parameter *model.ParameterError
+	var file *marian.Error
+	var usage usageError
+	switch {
+	case err == nil || errors.As(err, &usage):
+		return err
+	case errors.Is(err, train.ErrInterrupted):
+		return fmt.Errorf("%w: %w", errInterrupted, err)
+	case errors.Is(err, train.ErrConfig), errors.Is(err, train.ErrOtherRun):
+		return usageError{err}
+	case errors.Is(err, data.ErrEmpty), errors.Is(err, data.ErrFormat):
+		return inputError{err}
+	case errors.As(err, &vocabulary), errors.As(err, &parameter), errors.As(err, &file), errors.Is(err, model.ErrUnsupported):
+		return modelError{err}
+	case errors.Is(err, os.ErrNotExist):
+		return inputError{err}
+	}
+	return err
+}
