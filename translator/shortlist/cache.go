@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/sluice-mt/sluice/internal/binread"
 	"github.com/sluice-mt/sluice/internal/compress"
@@ -53,7 +54,11 @@ func openCached(path string, options Options) (*Shortlist, error) {
 	if list, ok := readCached(cacheName(path, content.Sum(nil), options), options); ok {
 		return list, nil
 	}
-	return readAndCache(file, path, options)
+	list, err := readAndCache(file, path, options)
+	if err == nil {
+		removeStale(path, info.ModTime())
+	}
+	return list, err
 }
 
 // readAndCache hashes once more, what it really reads: the file may have changed since.
@@ -94,6 +99,33 @@ func cacheName(path string, content []byte, options Options) string {
 	}, "\n")))
 	folder, name := filepath.Split(path)
 	return filepath.Join(folder, fmt.Sprintf(".%s.%x.shortlist", name, key[:12]))
+}
+
+// removeStale removes what was kept of the text file as it was before it was changed: nothing will ever look for it again.
+// What is younger than the text was made from it, with other parameters or for other vocabularies, and stays.
+func removeStale(path string, changed time.Time) {
+	folder, name := filepath.Split(path)
+	entries, err := os.ReadDir(filepath.Clean(folder))
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && info.Mode().IsRegular() && isCacheOf(entry.Name(), name) && info.ModTime().Before(changed) {
+			os.Remove(filepath.Join(folder, entry.Name()))
+		}
+	}
+}
+
+// isCacheOf says whether cacheName gives such a name for a text file of that name, or writeCached one for its beginnings.
+func isCacheOf(entry, name string) bool {
+	key, ok := strings.CutPrefix(entry, "."+name+".")
+	if !ok || len(key) < 24 {
+		return false
+	}
+	_, err := hex.DecodeString(key[:24])
+	rest := key[24:]
+	return err == nil && (rest == ".shortlist" || strings.HasPrefix(rest, ".shortlist.") && strings.HasSuffix(rest, ".tmp"))
 }
 
 func readCached(path string, options Options) (*Shortlist, bool) {

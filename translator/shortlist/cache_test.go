@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/sluice-mt/sluice/internal/sharedtest"
 	"github.com/sluice-mt/sluice/translator/shortlist"
@@ -65,6 +66,44 @@ func TestCacheIsNeverStale(t *testing.T) {
 	options.Target = append(words{"new"}, numbered("t", 99)...)
 	if changed := openBoth(t, path, options); !slices.Contains(changed, 91) { // all ids move by one
 		t.Errorf("after a change of the vocabulary: %v", changed)
+	}
+}
+
+// What was kept of an earlier text goes away, and nothing else does.
+func TestStaleCachesAreRemoved(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "lex.s2t")
+	writeText(t, path, "t90 s1 .5\nt91 s1 .4\n")
+	options := smallOptions()
+	openBoth(t, path, options)
+	old := cachedFiles(t, folder)
+	others := []string{".lex.s2t", ".lex.s2t.notes", ".lex.s2t.0123456789abcdef01234567.txt", ".lex.s2t.xyz3456789abcdef01234567.shortlist",
+		".lex.s2t.gz.0123456789abcdef01234567.shortlist", "lex.s2t.0123456789abcdef01234567.shortlist"}
+	for _, name := range append(others, filepath.Base(old[0])+".17.tmp") {
+		writeText(t, filepath.Join(folder, name), "x")
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if hourAgo := time.Now().Add(-time.Hour); os.Chtimes(filepath.Join(folder, entry.Name()), hourAgo, hourAgo) != nil {
+			t.Fatal("cannot set times")
+		}
+	}
+	writeText(t, path, "t90 s1 .5\nt92 s1 .4\n")
+	openBoth(t, path, options)
+	for _, name := range append([]string{old[0], old[0] + ".17.tmp"}, others...) {
+		_, err := os.Stat(filepath.Join(folder, filepath.Base(name)))
+		if isOther := slices.Contains(others, name); isOther != (err == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	options.Threshold = 0.45
+	before := len(cachedFiles(t, folder))
+	openBoth(t, path, options)
+	if after := len(cachedFiles(t, folder)); after != before+1 {
+		t.Errorf("another threshold turns %d files into %d", before, after)
 	}
 }
 
