@@ -48,3 +48,9 @@ type Sizer interface {
 	// Progress returns bytes read from the input so far and in total, before decompression; total is 0 if unknown.
 	Progress() (done, total int64)
 }
+
+// A Passer is a Lane that wants to know when the sink has its complete output already: one that was told of by a message,
+// say, which is then settled. PassedOver is called before Close, and Start is not.
+type Passer interface {
+	PassedOver()
+}

@@ -28,6 +28,7 @@ type memorySource struct {
 	mutex     sync.Mutex
 	committed map[string]int64
 	closed    map[string]bool
+	passed    int // lanes that the sink had already
 }
 
 func (s *memorySource) Connect(context.Context) error {
@@ -54,6 +55,12 @@ type memoryLane struct {
 }
 
 func (l *memoryLane) Name() string { return l.name }
+func (l *memoryLane) PassedOver() {
+	l.source.mutex.Lock()
+	defer l.source.mutex.Unlock()
+	l.source.passed++
+}
+
 func (l *memoryLane) Start(_ context.Context, at job.Position) error {
 	l.at = at.Record
 	return nil

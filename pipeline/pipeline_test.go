@@ -262,6 +262,9 @@ func TestSourceHearsOfCommits(t *testing.T) {
 			if n := p.Stats().LanesAlreadyDone; n != 3 {
 				t.Errorf("%d lanes of 3 were passed over", n)
 			}
+			if source.passed != 3 {
+				t.Errorf("%d lanes of 3 were told that they are passed over", source.passed)
+			}
 			continue
 		}
 		for lane, record := range source.committed {

@@ -273,6 +273,9 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 	switch {
 	case errors.Is(err, producer.ErrDone):
 		p.count(func(s *Stats) { s.LanesAlreadyDone++ })
+		if passer, ok := lane.(consumer.Passer); ok {
+			passer.PassedOver()
+		}
 		return nil
 	case err != nil:
 		return &StageError{"write", name, err}
