@@ -98,3 +98,10 @@ func TestContract(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { kafkatest.Main(m) }
+
+func TestContractOfRealKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Kafka")
+	}
+	runContract(t, kafkatest.StartReal(t, 1).Cluster)
+}

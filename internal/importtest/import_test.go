@@ -42,7 +42,7 @@ const table = `
 	internal/s3client:
 	internal/shard:
 	internal/sharedtest:
-	internal/kafkatest: internal/sharedtest
+	internal/kafkatest: internal/kafkaclient internal/sharedtest
 	internal/s3test: internal/s3client internal/sharedtest
 
 	kernels: internal/cpu

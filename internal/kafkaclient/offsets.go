@@ -1,8 +1,8 @@
 package kafkaclient
 
 import (
-	"errors"
 	"context"
+	"errors"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"

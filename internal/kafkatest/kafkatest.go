@@ -155,10 +155,15 @@ func Numbers(topic string, partition, from, to int) []*kgo.Record {
 	return records
 }
 
-// Committed returns the committed records of a partition from its beginning to its present end.
+// Committed returns the committed records of a partition from its beginning to its present end. It waits a while for
+// transactions that are being ended: brokers say that one is before readers see it.
 func (c *Cluster) Committed(t testing.TB, topic string, partition int) []*kgo.Record {
 	t.Helper()
-	end, first := c.offset(t, topic, partition, -1), c.offset(t, topic, partition, -2)
+	first, high := c.offset(t, topic, partition, atBeginning, 1), c.offset(t, topic, partition, atEnd, 0)
+	end := c.End(t, topic, partition)
+	for begin := time.Now(); end < high && time.Since(begin) < 3*time.Second; end = c.End(t, topic, partition) {
+		time.Sleep(10 * time.Millisecond)
+	}
 	var records []*kgo.Record
 	if first == end {
 		return nil
@@ -184,13 +189,20 @@ func (c *Cluster) Committed(t testing.TB, topic string, partition int) []*kgo.Re
 // End returns the offset behind the last committed record of a partition.
 func (c *Cluster) End(t testing.TB, topic string, partition int) int64 {
 	t.Helper()
-	return c.offset(t, topic, partition, -1)
+	return c.offset(t, topic, partition, atEnd, 1)
 }
 
-func (c *Cluster) offset(t testing.TB, topic string, partition int, where int64) int64 {
+// Where to look in a log.
+const (
+	atBeginning = -2
+	atEnd       = -1
+)
+
+// offset looks up an offset; with isolation 1 the end is before every transaction that is not decided.
+func (c *Cluster) offset(t testing.TB, topic string, partition int, where int64, isolation int8) int64 {
 	t.Helper()
 	request := kmsg.NewPtrListOffsetsRequest()
-	request.ReplicaID, request.IsolationLevel = -1, 1
+	request.ReplicaID, request.IsolationLevel = -1, isolation
 	wanted := kmsg.NewListOffsetsRequestTopic()
 	wanted.Topic = topic
 	p := kmsg.NewListOffsetsRequestTopicPartition()

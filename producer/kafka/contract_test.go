@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -102,4 +103,14 @@ func TestContract(t *testing.T) {
 	t.Run("Markers", func(t *testing.T) {
 		runContract(t, cluster, Config{Markers: "yes", Compression: kafkaclient.Zstd, BatchBytes: 10_000})
 	})
+}
+
+func TestContractOfRealKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Kafka")
+	}
+	checks := flag.Lookup("rapid.checks").Value
+	defer checks.Set(checks.String())
+	checks.Set("20")
+	runContract(t, kafkatest.StartReal(t, 1).Cluster, Config{Markers: "yes"})
 }
