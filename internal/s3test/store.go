@@ -235,10 +235,14 @@ func freeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// Put stores an object.
+// Put stores an object. One that is there is removed first, since the fake store keeps its metadata otherwise.
 func (s *Store) Put(t testing.TB, bucket, key string, data []byte) {
 	t.Helper()
-	if _, err := s.Client(t).Put(context.Background(), bucket, key, data, s3client.Condition{}, nil); err != nil {
+	client := s.Client(t)
+	if err := client.Delete(context.Background(), bucket, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(context.Background(), bucket, key, data, s3client.Condition{}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
