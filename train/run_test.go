@@ -374,6 +374,52 @@ func TestMiniBatchFit(t *testing.T) {
 	}
 }
 
+// TestLanguageModel learns the target side alone.
+func TestLanguageModel(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 50)
+	c := toyConfig(folder)
+	c.Type, c.TrainSets = "lm-transformer", c.TrainSets[1:]
+	c.TiedEmbeddingsAll, c.TiedEmbeddings, c.MiniBatchWords, c.MiniBatchFit = false, true, 0, true
+	c.ValidSets, c.AfterBatches = c.TrainSets, 200
+	mustRun(t, c)
+	// The first word of a sentence can only be guessed, and often the second.
+	if m := readMetrics(t, c, "valid")[0]; m.Value > 1.5 {
+		t.Errorf("%s is %v", m.Metric, m.Value)
+	}
+}
+
+// TestWeights trains on two halves that contradict each other: the one with weight wins.
+func TestWeights(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 1)
+	c := toyConfig(folder)
+	var table, weights, words strings.Builder
+	for i := range 40 {
+		a, b := i%toyWords, (i+1)%toyWords
+		fmt.Fprintf(&table, "s%d s%d\tt%d\ns%d s%d\tt%d\n", a, b, a, a, b, b)
+		weights.WriteString("0\n1\n")
+		words.WriteString("1 1\n0 0\n")
+	}
+	files := map[string]string{"t.tsv": table.String(), "weights": weights.String(), "words": words.String()}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for kind, name := range map[string]string{"sentence": "weights", "word": "words"} {
+		c.Model = filepath.Join(folder, kind+".npz")
+		c.TSV, c.TrainSets, c.AfterBatches = true, []string{filepath.Join(folder, "t.tsv")}, 150
+		c.DataWeighting, c.DataWeightingType = filepath.Join(folder, name), kind
+		mustRun(t, c)
+		// Without weights the halves would leave a loss of ln(2) for every first word.
+		m := readMetrics(t, c, "train")
+		if loss := m[len(m)-1].Loss; loss > 0.05 {
+			t.Errorf("%s: the loss is %v", kind, loss)
+		}
+	}
+}
+
 func TestPretrained(t *testing.T) {
 	folder := t.TempDir()
 	toy(t, folder, 100)

@@ -90,7 +90,7 @@ func (c *Corpus) read(config *Config) error {
 		return err
 	}
 	defer lines.close()
-	var out *bufio.Writer
+	keeper := recordKeeper{corpus: c, folder: config.Temporary}
 	var pair Pair
 	for lines.next() {
 		if !config.encode(&pair, lines, &c.Stats) {
@@ -102,30 +102,52 @@ func (c *Corpus) read(config *Config) error {
 		c.Stats.Pairs++
 		c.Stats.SourceTokens += int64(len(pair.Source))
 		c.Stats.TargetTokens += int64(len(pair.Target))
-		before := len(c.records)
-		c.records = appendRecord(c.records, &pair)
-		c.size += int64(len(c.records) - before)
-		if out == nil && c.size > c.memory {
-			if c.file, err = os.CreateTemp(config.Temporary, "sluice-corpus-*"); err != nil {
-				return fmt.Errorf("keeping the corpus: %w", err)
-			}
-			out = bufio.NewWriterSize(c.file, 1<<20)
-		}
-		if out != nil {
-			if _, err := out.Write(c.records); err != nil {
-				return fmt.Errorf("keeping the corpus: %w", err)
-			}
-			c.records = c.records[:0]
+		if err := keeper.add(&pair); err != nil {
+			return fmt.Errorf("keeping the corpus: %w", err)
 		}
 	}
-	if err := lines.err; err != nil || out == nil {
-		return err
+	if lines.err != nil {
+		return lines.err
 	}
-	c.records = nil
-	if err := out.Flush(); err != nil {
+	if err := keeper.finish(); err != nil {
 		return fmt.Errorf("keeping the corpus: %w", err)
 	}
 	return nil
+}
+
+// A recordKeeper puts records into memory, and from the moment on that they are too many into a file.
+type recordKeeper struct {
+	corpus *Corpus
+	folder string
+	out    *bufio.Writer // of the file; nil while there is none
+}
+
+func (k *recordKeeper) add(p *Pair) error {
+	c := k.corpus
+	before := len(c.records)
+	c.records = appendRecord(c.records, p)
+	c.size += int64(len(c.records) - before)
+	if k.out == nil && c.size > c.memory {
+		var err error
+		if c.file, err = os.CreateTemp(k.folder, "sluice-corpus-*"); err != nil {
+			return err
+		}
+		k.out = bufio.NewWriterSize(c.file, 1<<20)
+	}
+	if k.out == nil {
+		return nil
+	}
+	_, err := k.out.Write(c.records)
+	c.records = c.records[:0]
+	return err
+}
+
+func (k *recordKeeper) finish() error {
+	if k.out == nil {
+		return nil
+	}
+	k.corpus.records = nil
+	return k.out.Flush()
 }
 
 // encode turns the texts of the current lines into pieces. It reports whether the pair is to be kept.
