@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -25,8 +26,11 @@ func TestScript(t *testing.T) {
 		Dir:  "testdata/script",
 		Cmds: scriptCommands(),
 		Condition: func(name string) (bool, error) {
-			if name == "permissions" {
+			switch name {
+			case "permissions":
 				return permissionsCount(), nil
+			case "mounts":
+				return exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).Run() == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
