@@ -1,0 +1,154 @@
+package kafka_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-mt/sluice/internal/kafkatest"
+)
+
+const (
+	chaosPartitions = 4
+	chaosRecords    = 1500 // of each partition
+	chaosTime       = 4 * time.Second
+)
+
+// Whatever happens to workers and brokers, the output is every record once and in order. A seed says what happens;
+// when, depends on the machine.
+func TestChaos(t *testing.T) {
+	seeds := 20
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			c := newChaos(t, uint64(seed))
+			for begin := time.Now(); time.Since(begin) < chaosTime; {
+				time.Sleep(time.Duration(50+c.random.IntN(200)) * time.Millisecond)
+				c.something(t)
+			}
+			c.settle(t)
+		})
+	}
+}
+
+// chaos is a job whose workers and brokers have a hard time.
+type chaos struct {
+	*setup
+	cluster *kafkatest.Cluster
+	random  *rand.Rand
+	workers []*worker
+	killed  []*worker
+	counts  map[string]int
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	cluster := kafkatest.StartFake(t, kfake.NumBrokers(3))
+	c := &chaos{
+		setup: newSetup(t, cluster, chaosPartitions), cluster: cluster,
+		random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{},
+	}
+	c.source.Session = 1500 * time.Millisecond
+	c.source.Rebalance = 1500 * time.Millisecond
+	c.source.FetchBytes = 2000
+	c.pipeline.Grace = 2 * time.Second
+	c.pipeline.Memory = 200 << 10 // so that work goes on all the time
+	c.sink.BatchBytes = 1000
+	c.translator = restless{60 * time.Millisecond}
+	for p := range chaosPartitions {
+		for i := 0; i < chaosRecords; i += 25 { // in small batches, so that a fetch does not give everything
+			cluster.Write(t, kafkatest.Numbers(c.in(), p, i, i+25)...)
+		}
+	}
+	for range 3 {
+		c.workers = append(c.workers, c.start(t))
+	}
+	return c
+}
+
+// something happens.
+func (c *chaos) something(t *testing.T) {
+	i := c.random.IntN(len(c.workers))
+	w := c.workers[i]
+	switch c.random.IntN(8) {
+	case 0:
+		c.counts["killed"]++
+		w.kill()
+		c.killed = append(c.killed, w)
+		c.workers[i] = c.start(t)
+	case 1: // its session ends, and it does not know: it goes on writing
+		c.counts["zombie"]++
+		w.sourceNet.stalled.Store(true)
+		time.AfterFunc(time.Duration(1500+c.random.IntN(2000))*time.Millisecond, func() { w.sourceNet.stalled.Store(false) })
+	case 2: // it stands still as a whole, as with SIGSTOP
+		c.counts["stopped"]++
+		w.sourceNet.stalled.Store(true)
+		w.sinkNet.stalled.Store(true)
+		time.AfterFunc(time.Duration(1000+c.random.IntN(2000))*time.Millisecond, func() {
+			w.sinkNet.stalled.Store(false)
+			w.sourceNet.stalled.Store(false)
+		})
+	case 3:
+		c.counts["leaders moved"]++
+		c.cluster.Fake.ShufflePartitionLeaders()
+	case 4:
+		c.counts["coordinators moved"]++
+		c.cluster.Fake.RehashCoordinators()
+	default:
+		c.counts["faults"]++
+		c.fault()
+	}
+}
+
+// fault makes a call fail. A request that timed out was carried out all the same.
+func (c *chaos) fault() {
+	keys := []kmsg.Key{
+		kmsg.Produce, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID,
+		kmsg.Fetch, kmsg.OffsetFetch, kmsg.FindCoordinator, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup,
+	}
+	key := keys[c.random.IntN(len(keys))]
+	errors := []*kerr.Error{kerr.RequestTimedOut, kerr.NotLeaderForPartition}
+	whole := false
+	switch key {
+	case kmsg.AddOffsetsToTxn, kmsg.EndTxn, kmsg.InitProducerID:
+		errors = []*kerr.Error{kerr.RequestTimedOut, kerr.ConcurrentTransactions, kerr.NotCoordinator, kerr.CoordinatorLoadInProgress}
+		whole = true
+	case kmsg.AddPartitionsToTxn, kmsg.TxnOffsetCommit, kmsg.OffsetFetch:
+		errors = []*kerr.Error{kerr.ConcurrentTransactions, kerr.NotCoordinator, kerr.CoordinatorLoadInProgress}
+	case kmsg.FindCoordinator, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup:
+		errors = []*kerr.Error{kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.RebalanceInProgress}
+		whole = true
+	}
+	c.cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: errors[c.random.IntN(len(errors))], Count: 1 + c.random.IntN(3), TopLevel: whole})
+}
+
+// settle lets the job finish in peace, and consults the oracle.
+func (c *chaos) settle(t *testing.T) {
+	for _, w := range c.workers {
+		w.sourceNet.stalled.Store(false)
+		w.sinkNet.stalled.Store(false)
+	}
+	finished := false
+	for attempt := 0; attempt < 6 && !finished; attempt++ {
+		if attempt > 0 { // fake brokers keep a member that has died between joining and learning its share; a newcomer makes them notice
+			c.counts["newcomers"]++
+			c.workers = append(c.workers, c.start(t))
+		}
+		finished = c.awaitOffsets(t, c.cluster, chaosPartitions, chaosRecords, 10*time.Second)
+	}
+	for _, w := range append(c.workers, c.killed...) {
+		w.end(t)
+	}
+	t.Log(c.counts)
+	if !finished {
+		t.Errorf("the job does not finish; the group is %v", c.cluster.Fake.GroupInfo(c.source.Group).State)
+	}
+	c.oracle(t, c.cluster, chaosPartitions, chaosRecords)
+}
