@@ -34,6 +34,9 @@ func Main(m *testing.M) {
 // StartProcess starts fake brokers in a process of their own, for tests that count goroutines.
 func StartProcess(t testing.TB) *Cluster {
 	t.Helper()
+	if os.Getenv(serve) != "" {
+		t.Fatal("this package's TestMain does not call kafkatest.Main") // or each process would start another
+	}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
