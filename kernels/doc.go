@@ -8,7 +8,9 @@
 // # Every implementation gives the same bits
 //
 // Each kernel exists in plain Go (the reference, xGeneric, compiled everywhere), and the heavy ones in assembly for
-// AVX-512 and for AVX2; products of int8 also for the two with and without VNNI (see internal/cpu for the levels). All of them give bit-identical results (except for the payload and sign of a NaN), and
+// AVX-512, for AVX2 and for NEON; products of int8 also for the first two with and without VNNI, and for the dot products and
+// matrix products of bytes of ARM (see internal/cpu for the levels). All of them give bit-identical results (except for the
+// payload and sign of a NaN), and
 // the result of a row never depends on how many rows are in the call. Translations are therefore the same on every
 // machine and for every batch. That needs the arithmetic to be defined to the last rounding:
 //
@@ -30,8 +32,8 @@
 //
 // # Assembly
 //
-// The files *_amd64.s and *_asm_amd64.go are written by go generate. Their generators, in _asm, are a module of their own,
-// so that avo is no dependency of anything else, and start with the mathematics of each kernel. "go test -C _asm ."
+// The assembly and its declarations, *_asm_*.go, are written by go generate. The generators, in _asm, are a module of their
+// own, so that avo is no dependency of anything else, and start with the mathematics of each kernel. "go test -C _asm ."
 // checks that what is committed is what they write. The build tag purego leaves the assembly out.
 //
 // A call of assembly is bounded to some tens of microseconds, and starts from a function that is not inlined: the

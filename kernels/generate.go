@@ -7,3 +7,6 @@ package kernels
 //go:generate go run -C _asm ./peak -pkg kernels -out ../peak_amd64.s -stubs ../peak_asm_amd64.go
 //go:generate go run -C _asm ./float32 -pkg kernels -out ../float32_amd64.s -stubs ../float32_asm_amd64.go
 //go:generate go run -C _asm ./accumulate -pkg kernels -out ../accumulate_amd64.s -stubs ../accumulate_asm_amd64.go
+//go:generate go run -C _asm ./int8neon -pkg kernels -out ../int8neon_arm64.s -stubs ../int8neon_asm_arm64.go
+//go:generate go run -C _asm ./rowsneon -pkg kernels -out ../rowsneon_arm64.s -stubs ../rowsneon_asm_arm64.go
+//go:generate go run -C _asm ./float32neon -pkg kernels -out ../float32neon_arm64.s -stubs ../float32neon_asm_arm64.go

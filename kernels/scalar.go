@@ -87,7 +87,7 @@ func polynomial(z float32, c ...float32) float32 {
 func scale2(p float32, n int32) float32 {
 	half := n >> 1
 	p *= math.Float32frombits(uint32(half+127) << 23)
-	return p * math.Float32frombits(uint32(n-half+127)<<23)
+	return float32(p * math.Float32frombits(uint32(n-half+127)<<23)) // not to be fused where a caller adds to it
 }
 
 // sigmoid32 returns 1/(1 + e^-x).
@@ -130,7 +130,7 @@ func phi32(x float32) float32 {
 	a := abs32(x)
 	t := 1 / (1 + float32(phiT*a))
 	p := polynomial(t, phiA5, phiA4, phiA3, phiA2, phiA1)
-	tail := float32(p*t) * exp32(float32(float32(-0.5*a)*a))
+	tail := float32(float32(p*t) * exp32(float32(float32(-0.5*a)*a)))
 	if x < 0 {
 		return tail
 	}

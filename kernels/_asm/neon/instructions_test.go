@@ -1,0 +1,93 @@
+package neon
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// everything is a file with each instruction once or more.
+func everything() *File {
+	file := &File{}
+	f := file.Func("f", "x *float32", "")
+	for name := range three {
+		f.Op(name, 1, 22, 13)
+		f.Op(name, 31, 0, 30)
+	}
+	for name := range two {
+		f.Op2(name, 17, 30)
+	}
+	for name := range across {
+		f.Across(name, 17, 30)
+	}
+	for i := range 4 {
+		f.DupLane(1, 22, i)
+		f.MulLane(1, 22, 13, i)
+		f.FMLALane(1, 22, 13, i)
+		f.SDOTLane(31, 22, 29, i)
+	}
+	for _, upper := range []bool{false, true} {
+		f.SMULL(3, 29, 7, upper)
+		f.ZipHalves(3, 29, 7, upper)
+		f.NarrowWords(3, 29, upper)
+		f.NarrowBytes(29, 3, upper)
+	}
+	f.Move(5, 26)
+	f.Zero(21)
+	f.SignBits(10)
+	f.Dup(9, 16)
+	f.SDOT(1, 22, 13)
+	f.SMMLA(1, 22, 13)
+	f.SADALP(1, 22)
+	f.AddPair(1, 22)
+	f.ShiftLeft(2, 28, 23)
+	f.ShiftRight(2, 28, 1)
+	f.Load(2, 19, 0)
+	f.Load(2, 19, 4080)
+	f.Store(30, 1, 48)
+	f.LoadNext(2, 19)
+	f.StoreNext(30, 1)
+	f.LoadLane(2, 19)
+	f.StoreLane(30, 1)
+	f.LoadLaneNext(2, 19)
+	return file
+}
+
+func TestWordsSayWhatIsWrittenBesideThem(t *testing.T) {
+	assembler, err := exec.LookPath("llvm-mc")
+	if err != nil {
+		if os.Getenv("SLUICE_REQUIRE_TOOLS") != "" {
+			t.Fatal("llvm-mc is not installed, and SLUICE_REQUIRE_TOOLS is set")
+		}
+		t.Skip("needs llvm-mc")
+	}
+	lines := regexp.MustCompile(`WORD \$0x(\w+) // (.*)`).FindAllStringSubmatch(everything().code.String(), -1)
+	var source strings.Builder
+	for _, l := range lines {
+		source.WriteString(l[2] + "\n")
+	}
+	command := exec.Command(assembler, "-triple=aarch64", "-mattr=+dotprod,+i8mm", "-show-encoding")
+	command.Stdin = strings.NewReader(source.String())
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	encodings := regexp.MustCompile(`encoding: \[0x(..),0x(..),0x(..),0x(..)\]`).FindAllStringSubmatch(string(output), -1)
+	if len(encodings) != len(lines) || len(lines) == 0 {
+		t.Fatalf("%d of %d instructions were assembled", len(encodings), len(lines))
+	}
+	for i, l := range lines {
+		word, err := hex.DecodeString(strings.Join(encodings[i][1:], ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := binary.LittleEndian.Uint32(word)
+		if got, err := hex.DecodeString(l[1]); err != nil || binary.BigEndian.Uint32(got) != want {
+			t.Errorf("%s is %08x, not %s", l[2], want, l[1])
+		}
+	}
+}

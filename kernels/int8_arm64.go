@@ -1,0 +1,189 @@
+//go:build !purego
+
+package kernels
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/cpu"
+)
+
+const (
+	// mulInt8Rows are the most rows of a block in registers.
+	mulInt8RowsNEON, mulInt8RowsSDOT, mulInt8RowsSMMLA = 2, 4, 8
+	// mulInt8Chunk is about how many bytes of activations stay in the second-level cache while all panels pass.
+	mulInt8Chunk = 128 << 10
+	// callWork bounds the multiply-accumulates of one call of assembly to some 10 to 100 µs: the garbage collector cannot
+	// interrupt assembly, it waits for it.
+	callWork, callWorkNEON = 2 << 20, 1 << 19
+)
+
+// mulInt8Call is what the calls of assembly for one product have in common.
+type mulInt8Call struct {
+	y       []float32
+	yStride int
+	a       []uint8
+	aStride int
+	aScales []float32
+	w       *Int8Matrix
+	bias    []float32
+	floor   float32
+}
+
+func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
+	level := cpu.Integer()
+	if level == cpu.Generic || w.K == 0 {
+		mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
+		return
+	}
+	c := mulInt8Call{y, yStride, a, Int8Stride(w.K), aScales, w, bias, floorOf(act)}
+	chunk := max(mulInt8Chunk/c.aStride, 2*mulInt8RowsSMMLA) &^ 1
+	for first := 0; first < rows; {
+		n := evenPart(rows-first, chunk)
+		c.chunk(level, first, n)
+		first += n
+	}
+}
+
+// chunk multiplies rows with all panels. SMMLA does pairs of rows, and leaves the last of an odd number to SDOT.
+func (c *mulInt8Call) chunk(level cpu.Level, first, rows int) {
+	switch level {
+	case cpu.NEON:
+		c.blocks(level, first, cutBlocks(rows, mulInt8RowsNEON), 1)
+	case cpu.SDOT:
+		c.blocks(level, first, cutBlocks(rows, mulInt8RowsSDOT), 1)
+	default:
+		if pairs := rows / 2; pairs > 0 {
+			c.blocks(cpu.SMMLA, first, cutBlocks(pairs, mulInt8RowsSMMLA/2), 2)
+		}
+		if rows%2 == 1 {
+			c.blocks(cpu.SDOT, first+rows-1, cutBlocks(1, 1), 1)
+		}
+	}
+}
+
+// blocks multiplies blocks of nearly equal height with all panels. unit is how many rows the heights count.
+func (c *mulInt8Call) blocks(level cpu.Level, first int, b blocks, unit int) {
+	work := callWork
+	if level == cpu.NEON {
+		work = callWorkNEON
+	}
+	rows := unit * (b.split + b.height*b.lower)
+	perCall := max(1, work/(rows*c.w.K*int8Panel))
+	for p := 0; p*int8Panel < c.w.N; {
+		n, mask := nextPanels(p, perCall, c.w.N)
+		if b.higher > 0 {
+			c.call(level, unit*(b.height+1), b.higher, first, p, n, mask)
+		}
+		c.call(level, unit*b.height, b.lower, first+unit*b.split, p, n, mask)
+		p += n
+	}
+}
+
+// call multiplies blocks of one height, from a row on, with some panels: whole ones, or an incomplete one. It is not
+// inlined, so that its prologue lets the garbage collector in between two calls of assembly.
+//
+//go:noinline
+func (c *mulInt8Call) call(level cpu.Level, height, blocks, row, panel, panels int, mask uint32) {
+	if mask != ^uint32(0) {
+		c.incomplete(level, height, blocks, row, panel)
+		return
+	}
+	column := panel * int8Panel
+	bias, biasStep := panelBias(c.bias, column)
+	c.assembly(level, height, blocks, row, panel, panels, bias, biasStep, &c.y[row*c.yStride+column], 4*c.yStride)
+}
+
+// incomplete multiplies with the last panel, of which some columns do not exist: block by block, by way of a whole tile.
+func (c *mulInt8Call) incomplete(level cpu.Level, height, blocks, row, panel int) {
+	var tile [mulInt8RowsSMMLA * int8Panel]float32
+	var bias [int8Panel]float32
+	column := panel * int8Panel
+	if c.bias != nil {
+		copy(bias[:], c.bias[column:c.w.N])
+	}
+	for range blocks {
+		c.assembly(level, height, 1, row, panel, 1, &bias[0], 0, &tile[0], 4*int8Panel)
+		for r := range height {
+			copy(c.y[row*c.yStride+column:][:c.w.N-column], tile[r*int8Panel:])
+			row++
+		}
+	}
+}
+
+func (c *mulInt8Call) assembly(level cpu.Level, height, blocks, row, panel, panels int, bias *float32, biasStep int, y *float32, yStride int) {
+	column := panel * int8Panel
+	a, s, w, scales := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4], &c.w.scales[column]
+	switch level {
+	case cpu.NEON:
+		mulInt8NEON(height, a, c.aStride, s, blocks, w, c.w.steps, scales, bias, biasStep, y, yStride, panels, c.floor)
+	case cpu.SDOT:
+		mulInt8SDOT(height, a, c.aStride, s, blocks, w, c.w.steps, scales, bias, biasStep, y, yStride, panels, c.floor)
+	default:
+		mulInt8SMMLA(height, a, c.aStride, s, blocks, w, c.w.steps, scales, bias, biasStep, y, yStride, panels, c.floor)
+	}
+}
+
+// noBias is the bias of every panel of a matrix without one.
+var noBias [panelColumns]float32
+
+// panelBias returns the bias from a column on, and the bytes from a panel to the next.
+func panelBias(bias []float32, column int) (first *float32, step int) {
+	if bias == nil {
+		return &noBias[0], 0
+	}
+	return &bias[column], 4 * panelColumns
+}
+
+// floorOf returns what the results of a product are at least.
+func floorOf(act Activation) float32 {
+	if act == Rectified {
+		return 0
+	}
+	return float32(math.Inf(-1))
+}
+
+func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
+	level := cpu.Integer()
+	if level == cpu.Generic || t.K == 0 {
+		dotRowsInt8Generic(y, a, aScale, t, ids, bias)
+		return
+	}
+	for len(ids) > 0 {
+		n := min(len(ids), max(16, callWorkNEON/t.stride))
+		dotRowsInt8Call(level, y, a, aScale, t, ids[:n], bias)
+		y, ids = y[n:], ids[n:]
+	}
+}
+
+//go:noinline
+func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
+	sums := unsafe.Slice((*int32)(unsafe.Pointer(&y[0])), len(ids))
+	if level == cpu.NEON {
+		dotsInt8NEON(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+	} else {
+		dotsInt8SDOT(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+	}
+	for i, id := range ids {
+		y[i] = float32(float32(sums[i])*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
+	}
+}
+
+// int8Burst does about n int8 multiply-accumulates on registers and returns how many.
+func int8Burst(n int) int {
+	perTurn, burst := 0, (func(int))(nil) // multiply-accumulates in a turn of the loop
+	switch cpu.Integer() {
+	case cpu.SMMLA:
+		perTurn, burst = 24*32, int8BurstSMMLA
+	case cpu.SDOT:
+		perTurn, burst = 24*16, int8BurstSDOT
+	case cpu.NEON:
+		perTurn, burst = 24*8, int8BurstNEON
+	default:
+		return int8BurstGeneric(n)
+	}
+	turns := n/perTurn + 1
+	burst(turns)
+	return turns * perTurn
+}
