@@ -65,9 +65,10 @@ const table = `
 	consumer/s3: consumer internal/compress internal/job internal/readahead internal/recordio internal/s3client internal/shard
 	consumer/kafka: consumer internal/job internal/kafkaclient
 	producer: internal/job
+	internal/chain: internal/compress internal/deadletter internal/job producer
 	producer/contract: producer internal/job
 	producer/file: producer internal/compress internal/job
-	producer/s3: producer internal/compress internal/deadletter internal/job internal/s3client
+	producer/s3: producer internal/chain internal/compress internal/deadletter internal/job internal/s3client
 	producer/kafka: producer internal/deadletter internal/job internal/kafkaclient
 
 	train/autodiff: kernels

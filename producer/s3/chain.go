@@ -5,19 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
-	"time"
 
+	"github.com/sluice-mt/sluice/internal/chain"
 	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/s3client"
 	"github.com/sluice-mt/sluice/producer"
 )
 
-// chain is the objects of a lane that does not end: FOLDER/00000000000000001042.jsonl has the outputs of the records
-// from offset 1042 on, up to the position in its metadata, at which the next one begins.
-type chain struct {
+// objects is the chain of objects of a lane that does not end: FOLDER/00000000000000001042.jsonl has the outputs of the
+// records from offset 1042 on, up to the position in its metadata, at which the next one begins. It is a chain.Store.
+type objects struct {
 	sink   *Sink
 	lane   string
 	bucket string
@@ -26,26 +25,18 @@ type chain struct {
 	suffix string
 }
 
-const chainDigits = 20 // of an int64, with one to spare, so that names sort as numbers do
-
-func chainName(offset int64) string { return fmt.Sprintf("%0*d", chainDigits, offset) }
-
-func (c *chain) key(offset int64) string { return c.folder + chainName(offset) + c.suffix }
+func (c *objects) key(offset int64) string { return c.folder + chain.Name(offset) + c.suffix }
 
 // start reads the offset in a key. Objects that others have put into the folder have none.
-func (c *chain) start(key string) (int64, bool) {
-	name := strings.TrimPrefix(key, c.folder)
-	if len(name) < chainDigits || strings.Trim(name[:chainDigits], "0123456789") != "" || len(name) > chainDigits && name[chainDigits] >= '0' && name[chainDigits] <= '9' {
-		return 0, false
-	}
-	offset, err := strconv.ParseInt(name[:chainDigits], 10, 64)
-	return offset, err == nil
+func (c *objects) start(key string) (int64, bool) {
+	offset, _, ok := chain.ParseName(strings.TrimPrefix(key, c.folder))
+	return offset, ok
 }
 
 // openChain goes to the end of a lane's chain.
 func (s *Sink) openChain(ctx context.Context, lane, relative string) (producer.Writer, job.Position, error) {
 	below := strings.TrimSuffix(relative, "/") + "/"
-	c := &chain{sink: s, lane: lane, bucket: s.output.bucket, folder: s.output.prefix + below, below: below, suffix: s.config.Chain.Suffix}
+	c := &objects{sink: s, lane: lane, bucket: s.output.bucket, folder: s.output.prefix + below, below: below, suffix: s.config.Chain.Suffix}
 	end, last, err := c.end(ctx)
 	if err != nil {
 		return nil, job.Position{}, err
@@ -55,11 +46,15 @@ func (s *Sink) openChain(ctx context.Context, lane, relative string) (producer.W
 			return nil, job.Position{}, err
 		}
 	}
-	return &chainWriter{chain: c, durable: end, at: end}, end, nil
+	config := chain.Config{
+		Lane: lane, Encoder: s.config.Encoder, Format: compress.BySuffix(c.suffix), Bytes: s.config.Chain.Bytes, Age: s.config.Chain.Age,
+		Letters: s.letters != nil, Now: s.now,
+	}
+	return chain.NewWriter(config, c, end), end, nil
 }
 
 // settleLast checks what the last object was made with, and tidies up after its writer.
-func (c *chain) settleLast(ctx context.Context, last *s3client.Info) error {
+func (c *objects) settleLast(ctx context.Context, last *s3client.Info) error {
 	found, err := parseMade(last)
 	if err != nil {
 		return err
@@ -73,15 +68,15 @@ func (c *chain) settleLast(ctx context.Context, last *s3client.Info) error {
 	return c.letters(start, found.writer).clean(ctx, found.writer)
 }
 
-func (c *chain) letters(offset int64, writer string) *letters {
+func (c *objects) letters(offset int64, writer string) *letters {
 	if c.sink.letters == nil {
 		return nil
 	}
-	return c.sink.newLetters(c.lane, c.sink.letters.bucket, c.sink.letters.prefix+c.below+chainName(offset), writer)
+	return c.sink.newLetters(c.lane, c.sink.letters.bucket, c.sink.letters.prefix+c.below+chain.Name(offset), writer)
 }
 
 // end walks to the end of the chain. A listing says where to begin to walk, and is not relied on further.
-func (c *chain) end(ctx context.Context) (job.Position, *s3client.Info, error) {
+func (c *objects) end(ctx context.Context) (job.Position, *s3client.Info, error) {
 	at, err := c.hint(ctx)
 	if err != nil {
 		return job.Position{}, nil, err
@@ -108,7 +103,7 @@ func (c *chain) end(ctx context.Context) (job.Position, *s3client.Info, error) {
 }
 
 // next reads where an object of the chain ends.
-func (c *chain) next(info *s3client.Info, start int64) (job.Position, error) {
+func (c *objects) next(info *s3client.Info, start int64) (job.Position, error) {
 	found, err := parseMade(info)
 	if err != nil {
 		return job.Position{}, err
@@ -123,7 +118,7 @@ func (c *chain) next(info *s3client.Info, start int64) (job.Position, error) {
 const mostListed = 1000
 
 // hint returns the offset at which the last object begins that listings show, 0 if there is none.
-func (c *chain) hint(ctx context.Context) (int64, error) {
+func (c *objects) hint(ctx context.Context) (int64, error) {
 	last, n := int64(0), 0
 	err := c.sink.client.List(ctx, c.bucket, c.folder, "", func(info *s3client.Info) (bool, error) {
 		n++
@@ -143,9 +138,9 @@ func (c *chain) hint(ctx context.Context) (int64, error) {
 }
 
 // search finds the last object behind a known one: first in steps that double, then by halving.
-func (c *chain) search(ctx context.Context, low int64) (int64, error) {
+func (c *objects) search(ctx context.Context, low int64) (int64, error) {
 	from := func(offset int64) (int64, bool, error) {
-		key, err := c.sink.client.FirstAfter(ctx, c.bucket, c.folder, c.folder+chainName(offset))
+		key, err := c.sink.client.FirstAfter(ctx, c.bucket, c.folder, c.folder+chain.Name(offset))
 		found, ok := c.start(key)
 		return found, ok, err
 	}
@@ -176,161 +171,29 @@ func (c *chain) search(ctx context.Context, low int64) (int64, error) {
 	return low, nil
 }
 
-// chainWriter writes the objects of a chain, one after the other. The one that is open is in memory, since where it
-// ends must be known when it is begun.
-type chainWriter struct {
-	chain   *chain
-	durable job.Position // where the open object begins
-	at      job.Position // behind the last output written
-	asked   job.Position // where a commit was asked for that has not created an object
-
-	made    *made // of the open object; nil if there is none
-	began   time.Time
-	data    memory
-	packed  *compress.Writer
-	letters *letters
-	record  []byte
-	records int64
-	err     error // the first failure; nothing is written after it
-}
-
-// memory is an object that is open.
-type memory struct{ data []byte }
-
-func (m *memory) Write(p []byte) (int, error) {
-	m.data = append(m.data, p...)
-	return len(p), nil
-}
-
-// Write encodes a run. An object that would become too large is created at once.
-func (w *chainWriter) Write(ctx context.Context, run []job.Output) error {
-	if w.err != nil {
-		return w.err
-	}
-	for i := range run {
-		if err := w.writeOne(ctx, &run[i]); err != nil {
-			return w.fail(err)
+// Create makes a piece an object, which must be the first that begins there.
+func (c *objects) Create(ctx context.Context, piece *chain.Piece) error {
+	m := c.sink.describe(nil)
+	m.records, m.end = piece.Records, &piece.End
+	object := c.sink.newUpload(c.bucket, c.key(piece.Start.Offset), m, s3client.Condition{Absent: true})
+	object.buffer = piece.Data // which is written in one request, however large it is
+	l := c.letters(piece.Start.Offset, m.writer)
+	if len(piece.Letters) > 0 {
+		if err := l.add(ctx, piece.Letters); err != nil {
+			return errors.Join(err, l.drop(ctx, object))
 		}
 	}
-	return nil
-}
-
-func (w *chainWriter) writeOne(ctx context.Context, output *job.Output) error {
-	end := output.Record.End
-	if end.Input != 0 || end.Offset <= w.at.Offset {
-		return fmt.Errorf("a chain cannot hold a lane that goes on at %+v after %+v", end, w.at)
+	if err := l.put(ctx); err != nil {
+		return errors.Join(err, l.drop(ctx, object))
 	}
-	if w.made == nil {
-		if err := w.begin(); err != nil {
-			return err
-		}
-	}
-	dead, err := w.letters.take(ctx, output)
-	if err != nil {
-		return err
-	}
-	if !dead {
-		if err := w.encode(output); err != nil {
-			return err
-		}
-	}
-	w.at = end
-	if int64(len(w.data.data)) >= w.chain.sink.config.Chain.Bytes {
-		return w.create(ctx)
-	}
-	return nil
-}
-
-func (w *chainWriter) begin() error {
-	c := w.chain
-	w.made, w.began, w.records = c.sink.describe(nil), c.sink.now(), 0
-	w.letters = c.letters(w.durable.Offset, w.made.writer)
-	w.data.data = w.data.data[:0]
-	var err error
-	w.packed, err = compress.NewWriter(&w.data, compress.BySuffix(c.suffix))
-	return err
-}
-
-func (w *chainWriter) encode(output *job.Output) error {
-	var err error
-	if w.record, err = w.chain.sink.config.Encoder.Append(w.record[:0], output); err != nil {
-		return err
-	}
-	w.records++
-	if _, err := w.packed.Write(w.record); err != nil {
-		return err
-	}
-	_, err = w.packed.Cut()
-	return err
-}
-
-func (w *chainWriter) fail(err error) error {
-	w.err = fmt.Errorf("writing %s: %w", s3client.URI(w.chain.bucket, w.chain.key(w.durable.Offset)), err)
-	return w.err
-}
-
-// Commit creates the open object if it is old enough.
-func (w *chainWriter) Commit(ctx context.Context) (job.Position, error) {
-	if w.err != nil {
-		return w.durable, w.err
-	}
-	w.asked = w.at
-	if w.made != nil && w.chain.sink.now().Sub(w.began) >= w.chain.sink.config.Chain.Age {
-		if err := w.create(ctx); err != nil {
-			return w.durable, w.fail(err)
-		}
-	}
-	return w.durable, nil
-}
-
-// create makes the open object appear. If there is one that begins at the same position, another writer has the lane.
-func (w *chainWriter) create(ctx context.Context) error {
-	c := w.chain
-	if err := w.packed.Finish(true); err != nil {
-		return err
-	}
-	end := w.at
-	w.made.records, w.made.end = w.records, &end
-	if err := w.letters.put(ctx); err != nil {
-		return err
-	}
-	object := c.sink.newUpload(c.bucket, c.key(w.durable.Offset), w.made, s3client.Condition{Absent: true})
-	object.buffer = w.data.data
 	if _, err := object.finish(ctx); err != nil {
 		if errors.Is(err, errLost) {
-			err = fmt.Errorf("%w: %w", producer.ErrFenced, err)
+			err = fmt.Errorf("%s: %w: %w", s3client.URI(c.bucket, object.key), producer.ErrFenced, err)
 		}
-		return err
+		return errors.Join(err, l.drop(ctx, object))
 	}
-	written := w.letters
-	w.durable, w.made, w.letters = w.at, nil, nil
-	return written.clean(ctx, object.made.writer)
+	return l.clean(ctx, m.writer)
 }
 
-// Finish creates what is open. There is nothing that says that the lane has ended.
-func (w *chainWriter) Finish(ctx context.Context) error {
-	if w.err != nil || w.made == nil {
-		return w.err
-	}
-	if err := w.create(ctx); err != nil {
-		return w.fail(err)
-	}
-	return nil
-}
-
-// Close creates the object of a commit that was put off, and drops what no commit was asked for.
-func (w *chainWriter) Close() error {
-	if w.made == nil {
-		return nil
-	}
-	ctx, cancel := afterwards(context.Background())
-	defer cancel()
-	if w.err == nil && w.asked == w.at {
-		err := w.create(ctx)
-		if err == nil || errors.Is(err, producer.ErrFenced) {
-			return w.letters.drop(ctx) // if it is another's; what is missing is done again
-		}
-		return errors.Join(err, w.letters.drop(ctx))
-	}
-	return w.letters.drop(ctx)
-}
+// Close has nothing to let go of.
+func (c *objects) Close() error { return nil }

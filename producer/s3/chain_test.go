@@ -132,7 +132,7 @@ func TestTheEndOfALongChain(t *testing.T) {
 	if _, at := openChain(t, sink); at.Record != n {
 		t.Errorf("the lane continues at %+v", at)
 	}
-	c := &chain{sink: sink, bucket: f.bucket, folder: "out/topic/3/", suffix: ".txt"}
+	c := &objects{sink: sink, bucket: f.bucket, folder: "out/topic/3/", suffix: ".txt"}
 	for _, from := range []int64{0, 1, 500, n - 2} {
 		if at, err := c.search(withTimeout(t), from); err != nil || at != n-1 {
 			t.Errorf("the search from %d finds %d, %v", from, at, err)

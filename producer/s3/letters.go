@@ -68,13 +68,14 @@ func (l *letters) put(ctx context.Context) error {
 	return err
 }
 
-// drop removes the letters of an output that did not appear, or was another's.
-func (l *letters) drop(ctx context.Context) error {
+// drop removes the letters of an output that did not appear, or was another's. Those of an output that may still appear
+// stay; who writes it next removes them.
+func (l *letters) drop(ctx context.Context, of *upload) error {
 	if l == nil || l.object == nil {
 		return nil
 	}
 	err := l.object.abort()
-	if l.stored {
+	if l.stored && !of.uncertain {
 		err = errors.Join(err, l.sink.client.Delete(ctx, l.bucket, l.key()))
 	}
 	l.object, l.stored = nil, false

@@ -199,7 +199,7 @@ func (w *objectWriter) finish(ctx context.Context) error {
 
 // lost deals with an object that another worker was the first to create.
 func (w *objectWriter) lost(ctx context.Context, found *s3client.Info) error {
-	if err := errors.Join(w.letters.drop(ctx), w.object.abort()); err != nil {
+	if err := errors.Join(w.letters.drop(ctx, w.object), w.object.abort()); err != nil {
 		return err
 	}
 	if err := w.sink.adopt(ctx, w.lane, found, w.identity, w.letters); !errors.Is(err, producer.ErrDone) {
@@ -232,5 +232,5 @@ func (w *objectWriter) Close() error {
 	}
 	ctx, cancel := afterwards(context.Background())
 	defer cancel()
-	return errors.Join(err, w.object.abort(), w.letters.drop(ctx))
+	return errors.Join(err, w.object.abort(), w.letters.drop(ctx, w.object))
 }

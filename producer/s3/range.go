@@ -117,7 +117,7 @@ func (j *rangeJoin) join(ctx context.Context) error {
 	object.prefix = "join: "
 	l := j.letters(m.writer)
 	if err := j.assemble(ctx, object, l, parts); err != nil {
-		err = errors.Join(err, object.abort(), l.drop(ctx))
+		err = errors.Join(err, object.abort(), l.drop(ctx, object))
 		if errors.Is(err, s3client.ErrNotFound) || errors.Is(err, s3client.ErrReplaced) { // another worker has joined them meanwhile, and removed them
 			if _, settledErr := j.sink.settled(ctx, j.lane, j.key, j.identity, j.letters("")); errors.Is(settledErr, producer.ErrDone) {
 				return nil
@@ -147,7 +147,7 @@ func (j *rangeJoin) assemble(ctx context.Context, object *upload, l *letters, pa
 	}
 	found, err := object.finish(ctx)
 	if errors.Is(err, errLost) {
-		if err := errors.Join(l.drop(ctx), object.abort()); err != nil {
+		if err := errors.Join(l.drop(ctx, object), object.abort()); err != nil {
 			return err
 		}
 		if err := j.sink.adopt(ctx, j.lane, found, j.identity, l); !errors.Is(err, producer.ErrDone) {

@@ -31,6 +31,10 @@ type upload struct {
 	entry  *entry
 	number int32 // of the last part
 
+	// uncertain is true after a request that was to create the object failed without saying that another was first. It may
+	// still be on its way, and create the object although nobody waits for it.
+	uncertain bool
+
 	flying sync.WaitGroup
 	mutex  sync.Mutex
 	parts  []s3client.Part
@@ -280,6 +284,7 @@ func (u *upload) outcome(ctx context.Context, err error) (*s3client.Info, error)
 	case errors.Is(err, s3client.ErrConflict), errors.Is(err, s3client.ErrExists) && errors.Is(headErr, s3client.ErrNotFound):
 		return nil, fmt.Errorf("%w: %w", producer.ErrFenced, err) // the other may have failed: begin again
 	default:
+		u.uncertain = true
 		return nil, err
 	}
 }
