@@ -58,6 +58,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newVersionCommand(),
 		newRunCommand(begin),
 		newLintCommand(),
+		newLettersCommand(),
 		newManCommand(),
 	)
 	return root

@@ -10,6 +10,7 @@ import (
 
 	kafkasource "github.com/sluice-mt/sluice/consumer/kafka"
 	"github.com/sluice-mt/sluice/internal/compress"
+	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/jobfile"
 	"github.com/sluice-mt/sluice/internal/kafkaclient"
 	"github.com/sluice-mt/sluice/internal/recordio"
@@ -26,7 +27,11 @@ func (j *streamingJob) ends(parts *engineParts) (*jobSource, producer.Sink, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	source, err := j.source(records)
+	value, err := j.value()
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := j.source(records, value)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,16 +39,29 @@ func (j *streamingJob) ends(parts *engineParts) (*jobSource, producer.Sink, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	var sink producer.Sink
+	var lines, messages encoder = recordio.NewEncoder(records), value
+	if value != nil {
+		lines = recordio.NewValueLines(value)
+	}
+	sink, err := j.sink(source, records, lines, messages, madeWith)
+	return source, sink, err
+}
+
+// An encoder makes the bytes of an output: a line, or the value of a message.
+type encoder interface {
+	Append(dst []byte, output *job.Output) ([]byte, error)
+}
+
+// sink makes the sink of a job, with encoders for lines and, where the source has messages, for these.
+func (j *streamingJob) sink(source *jobSource, records recordio.Options, lines, messages encoder, madeWith map[string]string) (producer.Sink, error) {
 	switch s := &j.job.Sink; {
 	case s.Files != nil:
-		sink, err = j.fileSink(s.Files, source, records, madeWith)
+		return j.fileSink(s.Files, source, records, lines, madeWith)
 	case s.S3 != nil:
-		sink, err = j.s3Sink(s.S3, source, records, madeWith)
+		return j.s3Sink(s.S3, source, records, lines, madeWith)
 	default:
-		sink, err = j.kafkaSink(s.Kafka, source, records, madeWith)
+		return j.kafkaSink(s.Kafka, source, lines, messages, madeWith)
 	}
-	return source, sink, err
 }
 
 // records are the options of files and objects.
@@ -79,18 +97,8 @@ func (j *streamingJob) madeWith(parts *engineParts) (map[string]string, error) {
 	return made, nil
 }
 
-// A lineEncoder makes the lines of a file or an object.
-type lineEncoder = filesink.Encoder
-
-func (j *streamingJob) lines(source *jobSource, records recordio.Options) lineEncoder {
-	if source.value != nil {
-		return recordio.NewValueLines(source.value)
-	}
-	return recordio.NewEncoder(records)
-}
-
-func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records recordio.Options, madeWith map[string]string) (producer.Sink, error) {
-	if source.value != nil {
+func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records recordio.Options, lines encoder, madeWith map[string]string) (producer.Sink, error) {
+	if source.kafka != nil {
 		return nil, usageErrorf("sink.files: messages cannot be written to files yet: use S3 or a topic")
 	}
 	if j.job.DeadLetters != "" {
@@ -101,7 +109,7 @@ func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records 
 			relative, err := source.relative(lane)
 			return filepath.Join(s.Folder, filepath.FromSlash(withSuffix(relative, s.Suffix))), err
 		},
-		Encoder: j.lines(source, records), Input: source.identity, MadeWith: madeWith, Overwrite: s.Overwrite, Folder: s.Folder,
+		Encoder: lines, Input: source.identity, MadeWith: madeWith, Overwrite: s.Overwrite, Folder: s.Folder,
 	}
 	if records.Format == recordio.Parquet {
 		if source.s3 != nil {
@@ -126,7 +134,7 @@ func (j *streamingJob) chainSuffix(suffix string) string {
 	return map[string]string{"text": ".txt", "tsv": ".tsv", "jsonl": ".jsonl"}[j.job.Records.Format]
 }
 
-func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records recordio.Options, madeWith map[string]string) (producer.Sink, error) {
+func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records recordio.Options, lines encoder, madeWith map[string]string) (producer.Sink, error) {
 	clientConfig, err := s3Config(&s.S3Store)
 	if err != nil {
 		return nil, err
@@ -137,7 +145,7 @@ func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records reco
 	}
 	j.closers = append(j.closers, client.Close)
 	config := s3sink.Config{
-		Client: client, Job: j.job.Name, Output: s.Prefix, Encoder: j.lines(source, records), MadeWith: madeWith,
+		Client: client, Job: j.job.Name, Output: s.Prefix, Encoder: lines, MadeWith: madeWith,
 		Overwrite: s.Overwrite, DeadLetters: j.job.DeadLetters, Logger: j.logger,
 		Key: func(lane string) (string, error) {
 			relative, err := source.relative(lane)
@@ -147,7 +155,7 @@ func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records reco
 	if source.identity != nil {
 		config.Input = source.identity
 	}
-	if source.value != nil {
+	if source.kafka != nil {
 		config.Key = source.relative
 		config.Chain = &s3sink.Chain{Suffix: j.chainSuffix(s.Suffix), Bytes: int64(s.RunSize), Continue: j.acceptChanges}
 	}
@@ -163,7 +171,7 @@ func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records reco
 	return s3sink.New(config), nil
 }
 
-func (j *streamingJob) kafkaSink(s *jobfile.KafkaSink, source *jobSource, records recordio.Options, madeWith map[string]string) (producer.Sink, error) {
+func (j *streamingJob) kafkaSink(s *jobfile.KafkaSink, source *jobSource, lines, messages encoder, madeWith map[string]string) (producer.Sink, error) {
 	client, err := j.kafkaClient("sink.kafka", &s.KafkaCluster)
 	if err != nil {
 		return nil, err
@@ -172,10 +180,10 @@ func (j *streamingJob) kafkaSink(s *jobfile.KafkaSink, source *jobSource, record
 		Client: client, Job: j.job.Name, Topic: s.Topic, MadeWith: madeWith, AcceptChanges: j.acceptChanges,
 		DeadLetters: j.job.DeadLetters, Markers: s.Markers, Logger: j.logger,
 	}
-	if source.value != nil {
-		config.Encoder = source.value
+	if source.kafka != nil {
+		config.Encoder = messages
 	} else {
-		config.Encoder, config.TrimLineFeed, config.Input = recordio.NewEncoder(records), true, source.identity
+		config.Encoder, config.TrimLineFeed, config.Input = lines, true, source.identity
 	}
 	if j.sameCluster() {
 		config.Membership = source.kafka

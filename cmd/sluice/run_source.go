@@ -33,7 +33,6 @@ type jobSource struct {
 
 	kafka *kafkasource.Source
 	s3    *s3source.Source
-	value *recordio.Value // of messages
 }
 
 // An identifier recognises the inputs of lanes.
@@ -42,15 +41,15 @@ type identifier interface {
 	Changes(lane string, stored json.RawMessage) ([]string, error)
 }
 
-// source makes the source of a job.
-func (j *streamingJob) source(records recordio.Options) (*jobSource, error) {
+// source makes the source of a job. Messages are read with codec.
+func (j *streamingJob) source(records recordio.Options, codec kafkasource.Codec) (*jobSource, error) {
 	switch s := &j.job.Source; {
 	case s.Files != nil:
 		return j.fileSource(s.Files, records)
 	case s.S3 != nil:
 		return j.s3Source(s.S3, records)
 	default:
-		return j.kafkaSource(s.Kafka)
+		return j.kafkaSource(s.Kafka, codec)
 	}
 }
 
@@ -164,12 +163,8 @@ func secret(text, path string) (string, error) {
 	return strings.TrimRight(string(content), "\r\n"), nil
 }
 
-func (j *streamingJob) kafkaSource(s *jobfile.KafkaSource) (*jobSource, error) {
+func (j *streamingJob) kafkaSource(s *jobfile.KafkaSource, codec kafkasource.Codec) (*jobSource, error) {
 	client, err := j.kafkaClient("source.kafka", &s.KafkaCluster)
-	if err != nil {
-		return nil, err
-	}
-	value, err := j.value()
 	if err != nil {
 		return nil, err
 	}
@@ -178,17 +173,20 @@ func (j *streamingJob) kafkaSource(s *jobfile.KafkaSource) (*jobSource, error) {
 		begin = kafkasource.Latest
 	}
 	source := kafkasource.New(kafkasource.Config{
-		Client: client, Topics: s.Topics, Group: s.Group, Values: value, Instance: s.Instance, Begin: begin, SkipLost: s.SkipLost,
-		CommitOffsets: !j.transactional(), StopAtEnd: s.StopAtEnd, Session: s.Session, MaxBatch: int(s.MaxBatch), Logger: j.logger,
+		Client: client, Topics: s.Topics, Group: s.Group, Values: codec, Instance: s.Instance, Begin: begin, SkipLost: s.SkipLost,
+		CommitOffsets: !j.transactional(), StopAtEnd: s.StopAtEnd, Session: s.Session, Rebalance: s.Rebalance, MaxBatch: int(s.MaxBatch), Logger: j.logger,
 	})
 	return &jobSource{
 		Source: source, description: fmt.Sprintf("%s (group %s)", strings.Join(s.Topics, " "), s.Group), endless: !s.StopAtEnd, shared: true,
-		relative: func(lane string) (string, error) { return lane, nil }, lag: source.Lag, kafka: source, value: value,
+		relative: func(lane string) (string, error) { return lane, nil }, lag: source.Lag, kafka: source,
 	}, nil
 }
 
-// value is the layout of messages.
+// value is the layout of messages; nil where the source has none.
 func (j *streamingJob) value() (*recordio.Value, error) {
+	if j.job.Source.Kafka == nil {
+		return nil, nil
+	}
 	format, err := recordio.ParseFormat(j.job.Records.Format)
 	if err != nil {
 		return nil, usageErrorf("records.format: %v", err)

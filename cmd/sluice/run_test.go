@@ -53,7 +53,7 @@ type topic struct {
 func (p *topic) settings(t *testing.T, source bool) string {
 	which := "topic: " + p.name
 	if source {
-		which = "topics: " + p.name + ", stop-at-end: true, session: 6s"
+		which = "topics: " + p.name + ", stop-at-end: true, session: 6s, rebalance: 6s"
 	}
 	return fmt.Sprintf("{kafka: {brokers: [%s], %s}}", strings.Join(p.cluster.Brokers, ", "), which)
 }

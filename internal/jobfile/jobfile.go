@@ -188,6 +188,7 @@ type KafkaSource struct {
 	SkipLost     bool          `yaml:"skip-lost" desc:"Go on where messages were deleted before they were read, instead of ending with an error."`
 	StopAtEnd    bool          `yaml:"stop-at-end" desc:"End when everything has been read that is there at the start."`
 	Session      time.Duration `yaml:"session" desc:"Time without a heartbeat after which a member counts as dead. Default 30s."`
+	Rebalance    time.Duration `yaml:"rebalance" desc:"How long the group waits for its members when it is divided anew; one that died meanwhile delays the others by as much. Default 60s."`
 	MaxBatch     Size          `yaml:"max-batch" desc:"Largest batch of messages, inflated. Default 64MiB."`
 	KafkaCluster `yaml:",inline"`
 }
