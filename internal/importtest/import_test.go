@@ -83,6 +83,8 @@ const table = `
 
 	cmd/sluice: *
 	scripts/notices:
+
+	infra:
 `
 
 // vague are package names that say nothing about what is inside.
