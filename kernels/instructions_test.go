@@ -14,8 +14,8 @@ import (
 // beyondFamily names, for each level that is not a family of its own, the functions of assembly that need it: their
 // callers must have asked cpu.Integer. All others run on every processor of their family.
 var beyondFamily = map[cpu.Level][]string{
-	cpu.AVXVNNI:    {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt8AVXVNNI"},
-	cpu.AVX512VNNI: {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt8AVX512"},
+	cpu.AVXVNNI:    {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
+	cpu.AVX512VNNI: {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt8AVX512"},
 }
 
 // A kernel for AVX-512 that uses an instruction of VNNI by mistake would pass every test on the machines that have both.

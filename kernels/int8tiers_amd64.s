@@ -61,14 +61,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD (CX)(AX*1), Y15
+	VPBROADCASTD (CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD (CX)(AX*2), Y14
 
@@ -79,14 +79,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD (DX), Y15
+	VPBROADCASTD (DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD (DX)(AX*1), Y14
 
@@ -97,14 +97,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y9
 	LONG         $0x500d42c4
 	BYTE         $0xcd
-	VPBROADCASTD (DX)(AX*2), Y15
+	VPBROADCASTD (DX)(AX*2), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y10
-	LONG $0x500542c4
+	// VEX 66 0F38 50: Y12, Y14, Y10
+	LONG $0x500d42c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y11
-	LONG         $0x500542c4
+	// VEX 66 0F38 50: Y13, Y14, Y11
+	LONG         $0x500d42c4
 	BYTE         $0xdd
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
@@ -118,14 +118,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 4(CX)(AX*1), Y15
+	VPBROADCASTD 4(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 4(CX)(AX*2), Y14
 
@@ -136,14 +136,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 4(DX), Y15
+	VPBROADCASTD 4(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD 4(DX)(AX*1), Y14
 
@@ -154,14 +154,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y9
 	LONG         $0x500d42c4
 	BYTE         $0xcd
-	VPBROADCASTD 4(DX)(AX*2), Y15
+	VPBROADCASTD 4(DX)(AX*2), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y10
-	LONG $0x500542c4
+	// VEX 66 0F38 50: Y12, Y14, Y10
+	LONG $0x500d42c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y11
-	LONG         $0x500542c4
+	// VEX 66 0F38 50: Y13, Y14, Y11
+	LONG         $0x500d42c4
 	BYTE         $0xdd
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
@@ -175,14 +175,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 8(CX)(AX*1), Y15
+	VPBROADCASTD 8(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 8(CX)(AX*2), Y14
 
@@ -193,14 +193,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 8(DX), Y15
+	VPBROADCASTD 8(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD 8(DX)(AX*1), Y14
 
@@ -211,14 +211,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y9
 	LONG         $0x500d42c4
 	BYTE         $0xcd
-	VPBROADCASTD 8(DX)(AX*2), Y15
+	VPBROADCASTD 8(DX)(AX*2), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y10
-	LONG $0x500542c4
+	// VEX 66 0F38 50: Y12, Y14, Y10
+	LONG $0x500d42c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y11
-	LONG         $0x500542c4
+	// VEX 66 0F38 50: Y13, Y14, Y11
+	LONG         $0x500d42c4
 	BYTE         $0xdd
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
@@ -232,14 +232,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 12(CX)(AX*1), Y15
+	VPBROADCASTD 12(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 12(CX)(AX*2), Y14
 
@@ -250,14 +250,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 12(DX), Y15
+	VPBROADCASTD 12(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD 12(DX)(AX*1), Y14
 
@@ -268,14 +268,14 @@ steps6:
 	// VEX 66 0F38 50: Y13, Y14, Y9
 	LONG         $0x500d42c4
 	BYTE         $0xcd
-	VPBROADCASTD 12(DX)(AX*2), Y15
+	VPBROADCASTD 12(DX)(AX*2), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y10
-	LONG $0x500542c4
+	// VEX 66 0F38 50: Y12, Y14, Y10
+	LONG $0x500d42c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y11
-	LONG         $0x500542c4
+	// VEX 66 0F38 50: Y13, Y14, Y11
+	LONG         $0x500d42c4
 	BYTE         $0xdd
 	ADDQ         $0x00000200, R9
 	ADDQ         $0x10, CX
@@ -404,9 +404,9 @@ steps6:
 	DECQ         R8
 	JNZ          block6
 	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
 	ADDQ         $0x00000040, scales+64(FP)
 	ADDQ         $0x00000040, y+88(FP)
+	ADDQ         $0x00000040, corrections+56(FP)
 	CMPQ         biasStep+80(FP), $0x00000000
 	JEQ          noBias1
 	ADDQ         $0x00000040, bias+72(FP)
@@ -466,14 +466,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD (CX)(AX*1), Y15
+	VPBROADCASTD (CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD (CX)(AX*2), Y14
 
@@ -484,14 +484,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD (DX), Y15
+	VPBROADCASTD (DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD (DX)(AX*1), Y14
 
@@ -514,14 +514,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 4(CX)(AX*1), Y15
+	VPBROADCASTD 4(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 4(CX)(AX*2), Y14
 
@@ -532,14 +532,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 4(DX), Y15
+	VPBROADCASTD 4(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD 4(DX)(AX*1), Y14
 
@@ -562,14 +562,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 8(CX)(AX*1), Y15
+	VPBROADCASTD 8(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 8(CX)(AX*2), Y14
 
@@ -580,14 +580,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 8(DX), Y15
+	VPBROADCASTD 8(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD 8(DX)(AX*1), Y14
 
@@ -610,14 +610,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 12(CX)(AX*1), Y15
+	VPBROADCASTD 12(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 12(CX)(AX*2), Y14
 
@@ -628,14 +628,14 @@ steps5:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 12(DX), Y15
+	VPBROADCASTD 12(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VPBROADCASTD 12(DX)(AX*1), Y14
 
@@ -756,9 +756,9 @@ steps5:
 	DECQ         R8
 	JNZ          block5
 	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
 	ADDQ         $0x00000040, scales+64(FP)
 	ADDQ         $0x00000040, y+88(FP)
+	ADDQ         $0x00000040, corrections+56(FP)
 	CMPQ         biasStep+80(FP), $0x00000000
 	JEQ          noBias2
 	ADDQ         $0x00000040, bias+72(FP)
@@ -816,14 +816,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD (CX)(AX*1), Y15
+	VPBROADCASTD (CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD (CX)(AX*2), Y14
 
@@ -834,14 +834,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD (DX), Y15
+	VPBROADCASTD (DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
@@ -855,14 +855,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 4(CX)(AX*1), Y15
+	VPBROADCASTD 4(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 4(CX)(AX*2), Y14
 
@@ -873,14 +873,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 4(DX), Y15
+	VPBROADCASTD 4(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
@@ -894,14 +894,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 8(CX)(AX*1), Y15
+	VPBROADCASTD 8(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 8(CX)(AX*2), Y14
 
@@ -912,14 +912,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 8(DX), Y15
+	VPBROADCASTD 8(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
@@ -933,14 +933,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 12(CX)(AX*1), Y15
+	VPBROADCASTD 12(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 12(CX)(AX*2), Y14
 
@@ -951,14 +951,14 @@ steps4:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 12(DX), Y15
+	VPBROADCASTD 12(DX), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	ADDQ         $0x00000200, R9
 	ADDQ         $0x10, CX
@@ -1053,9 +1053,9 @@ steps4:
 	DECQ         R8
 	JNZ          block4
 	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
 	ADDQ         $0x00000040, scales+64(FP)
 	ADDQ         $0x00000040, y+88(FP)
+	ADDQ         $0x00000040, corrections+56(FP)
 	CMPQ         biasStep+80(FP), $0x00000000
 	JEQ          noBias3
 	ADDQ         $0x00000040, bias+72(FP)
@@ -1115,14 +1115,14 @@ steps3:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD (CX)(AX*1), Y15
+	VPBROADCASTD (CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD (CX)(AX*2), Y14
 
@@ -1145,14 +1145,14 @@ steps3:
 	// VEX 66 0F38 50: Y13, Y14, Y7
 	LONG         $0x500dc2c4
 	BYTE         $0xfd
-	VPBROADCASTD 4(CX)(AX*1), Y15
+	VPBROADCASTD 4(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y8
-	LONG $0x500542c4
+	// VEX 66 0F38 50: Y12, Y14, Y8
+	LONG $0x500d42c4
 	BYTE $0xc4
 
-	// VEX 66 0F38 50: Y13, Y15, Y9
-	LONG         $0x500542c4
+	// VEX 66 0F38 50: Y13, Y14, Y9
+	LONG         $0x500d42c4
 	BYTE         $0xcd
 	VPBROADCASTD 4(CX)(AX*2), Y14
 
@@ -1175,14 +1175,14 @@ steps3:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 8(CX)(AX*1), Y15
+	VPBROADCASTD 8(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VPBROADCASTD 8(CX)(AX*2), Y14
 
@@ -1205,14 +1205,14 @@ steps3:
 	// VEX 66 0F38 50: Y13, Y14, Y7
 	LONG         $0x500dc2c4
 	BYTE         $0xfd
-	VPBROADCASTD 12(CX)(AX*1), Y15
+	VPBROADCASTD 12(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y8
-	LONG $0x500542c4
+	// VEX 66 0F38 50: Y12, Y14, Y8
+	LONG $0x500d42c4
 	BYTE $0xc4
 
-	// VEX 66 0F38 50: Y13, Y15, Y9
-	LONG         $0x500542c4
+	// VEX 66 0F38 50: Y13, Y14, Y9
+	LONG         $0x500d42c4
 	BYTE         $0xcd
 	VPBROADCASTD 12(CX)(AX*2), Y14
 
@@ -1306,9 +1306,9 @@ steps3:
 	DECQ         DI
 	JNZ          block3
 	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
 	ADDQ         $0x00000040, scales+64(FP)
 	ADDQ         $0x00000040, y+88(FP)
+	ADDQ         $0x00000040, corrections+56(FP)
 	CMPQ         biasStep+80(FP), $0x00000000
 	JEQ          noBias4
 	ADDQ         $0x00000040, bias+72(FP)
@@ -1364,14 +1364,14 @@ steps2:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD (CX)(AX*1), Y15
+	VPBROADCASTD (CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VMOVDQU      128(R8), Y12
 	VMOVDQU      160(R8), Y13
@@ -1385,14 +1385,14 @@ steps2:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 4(CX)(AX*1), Y15
+	VPBROADCASTD 4(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	VMOVDQU      256(R8), Y12
 	VMOVDQU      288(R8), Y13
@@ -1406,14 +1406,14 @@ steps2:
 	// VEX 66 0F38 50: Y13, Y14, Y1
 	LONG         $0x500dc2c4
 	BYTE         $0xcd
-	VPBROADCASTD 8(CX)(AX*1), Y15
+	VPBROADCASTD 8(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y2
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y2
+	LONG $0x500dc2c4
 	BYTE $0xd4
 
-	// VEX 66 0F38 50: Y13, Y15, Y3
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y3
+	LONG         $0x500dc2c4
 	BYTE         $0xdd
 	VMOVDQU      384(R8), Y12
 	VMOVDQU      416(R8), Y13
@@ -1427,14 +1427,14 @@ steps2:
 	// VEX 66 0F38 50: Y13, Y14, Y5
 	LONG         $0x500dc2c4
 	BYTE         $0xed
-	VPBROADCASTD 12(CX)(AX*1), Y15
+	VPBROADCASTD 12(CX)(AX*1), Y14
 
-	// VEX 66 0F38 50: Y12, Y15, Y6
-	LONG $0x5005c2c4
+	// VEX 66 0F38 50: Y12, Y14, Y6
+	LONG $0x500dc2c4
 	BYTE $0xf4
 
-	// VEX 66 0F38 50: Y13, Y15, Y7
-	LONG         $0x5005c2c4
+	// VEX 66 0F38 50: Y13, Y14, Y7
+	LONG         $0x500dc2c4
 	BYTE         $0xfd
 	ADDQ         $0x00000200, R8
 	ADDQ         $0x10, CX
@@ -1500,9 +1500,9 @@ steps2:
 	DECQ         DI
 	JNZ          block2
 	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
 	ADDQ         $0x00000040, scales+64(FP)
 	ADDQ         $0x00000040, y+88(FP)
+	ADDQ         $0x00000040, corrections+56(FP)
 	CMPQ         biasStep+80(FP), $0x00000000
 	JEQ          noBias5
 	ADDQ         $0x00000040, bias+72(FP)
@@ -1643,9 +1643,9 @@ steps1:
 	DECQ         DI
 	JNZ          block1
 	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
 	ADDQ         $0x00000040, scales+64(FP)
 	ADDQ         $0x00000040, y+88(FP)
+	ADDQ         $0x00000040, corrections+56(FP)
 	CMPQ         biasStep+80(FP), $0x00000000
 	JEQ          noBias6
 	ADDQ         $0x00000040, bias+72(FP)
@@ -1899,13 +1899,13 @@ block12:
 	MOVQ         steps+48(FP), R11
 
 steps12:
-	VMOVDQU32    (DI), Z26
 	PREFETCHT0   4096(DI)
+	PREFETCHT0   4160(DI)
+	VMOVDQU32    (DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(DI), Z27
-	PREFETCHT0   4160(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -2041,13 +2041,13 @@ steps12:
 	VPADDD       Z30, Z23, Z23
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z23, Z23
-	VMOVDQU32    128(DI), Z26
 	PREFETCHT0   4224(DI)
+	PREFETCHT0   4288(DI)
+	VMOVDQU32    128(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(DI), Z27
-	PREFETCHT0   4288(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -2183,13 +2183,13 @@ steps12:
 	VPADDD       Z30, Z23, Z23
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z23, Z23
-	VMOVDQU32    256(DI), Z26
 	PREFETCHT0   4352(DI)
+	PREFETCHT0   4416(DI)
+	VMOVDQU32    256(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(DI), Z27
-	PREFETCHT0   4416(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -2325,13 +2325,13 @@ steps12:
 	VPADDD       Z30, Z23, Z23
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z23, Z23
-	VMOVDQU32    384(DI), Z26
 	PREFETCHT0   4480(DI)
+	PREFETCHT0   4544(DI)
+	VMOVDQU32    384(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(DI), Z27
-	PREFETCHT0   4544(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -2661,9 +2661,9 @@ steps12:
 	DECQ         R10
 	JNZ          block12
 	MOVQ         DI, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -2719,13 +2719,13 @@ block11:
 	MOVQ         steps+48(FP), R11
 
 steps11:
-	VMOVDQU32    (DI), Z26
 	PREFETCHT0   4096(DI)
+	PREFETCHT0   4160(DI)
+	VMOVDQU32    (DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(DI), Z27
-	PREFETCHT0   4160(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -2850,13 +2850,13 @@ steps11:
 	VPADDD       Z30, Z21, Z21
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z21, Z21
-	VMOVDQU32    128(DI), Z26
 	PREFETCHT0   4224(DI)
+	PREFETCHT0   4288(DI)
+	VMOVDQU32    128(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(DI), Z27
-	PREFETCHT0   4288(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -2981,13 +2981,13 @@ steps11:
 	VPADDD       Z30, Z21, Z21
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z21, Z21
-	VMOVDQU32    256(DI), Z26
 	PREFETCHT0   4352(DI)
+	PREFETCHT0   4416(DI)
+	VMOVDQU32    256(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(DI), Z27
-	PREFETCHT0   4416(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -3112,13 +3112,13 @@ steps11:
 	VPADDD       Z30, Z21, Z21
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z21, Z21
-	VMOVDQU32    384(DI), Z26
 	PREFETCHT0   4480(DI)
+	PREFETCHT0   4544(DI)
+	VMOVDQU32    384(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(DI), Z27
-	PREFETCHT0   4544(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -3422,9 +3422,9 @@ steps11:
 	DECQ         R10
 	JNZ          block11
 	MOVQ         DI, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -3478,13 +3478,13 @@ block10:
 	MOVQ         steps+48(FP), R11
 
 steps10:
-	VMOVDQU32    (DI), Z26
 	PREFETCHT0   4096(DI)
+	PREFETCHT0   4160(DI)
+	VMOVDQU32    (DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(DI), Z27
-	PREFETCHT0   4160(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -3598,13 +3598,13 @@ steps10:
 	VPADDD       Z30, Z19, Z19
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z19, Z19
-	VMOVDQU32    128(DI), Z26
 	PREFETCHT0   4224(DI)
+	PREFETCHT0   4288(DI)
+	VMOVDQU32    128(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(DI), Z27
-	PREFETCHT0   4288(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -3718,13 +3718,13 @@ steps10:
 	VPADDD       Z30, Z19, Z19
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z19, Z19
-	VMOVDQU32    256(DI), Z26
 	PREFETCHT0   4352(DI)
+	PREFETCHT0   4416(DI)
+	VMOVDQU32    256(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(DI), Z27
-	PREFETCHT0   4416(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -3838,13 +3838,13 @@ steps10:
 	VPADDD       Z30, Z19, Z19
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z19, Z19
-	VMOVDQU32    384(DI), Z26
 	PREFETCHT0   4480(DI)
+	PREFETCHT0   4544(DI)
+	VMOVDQU32    384(DI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(DI), Z27
-	PREFETCHT0   4544(DI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -4122,9 +4122,9 @@ steps10:
 	DECQ         R10
 	JNZ          block10
 	MOVQ         DI, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -4174,13 +4174,13 @@ block9:
 	MOVQ         steps+48(FP), R10
 
 steps9:
-	VMOVDQU32    (SI), Z26
 	PREFETCHT0   4096(SI)
+	PREFETCHT0   4160(SI)
+	VMOVDQU32    (SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(SI), Z27
-	PREFETCHT0   4160(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -4283,13 +4283,13 @@ steps9:
 	VPADDD       Z30, Z17, Z17
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z17, Z17
-	VMOVDQU32    128(SI), Z26
 	PREFETCHT0   4224(SI)
+	PREFETCHT0   4288(SI)
+	VMOVDQU32    128(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(SI), Z27
-	PREFETCHT0   4288(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -4392,13 +4392,13 @@ steps9:
 	VPADDD       Z30, Z17, Z17
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z17, Z17
-	VMOVDQU32    256(SI), Z26
 	PREFETCHT0   4352(SI)
+	PREFETCHT0   4416(SI)
+	VMOVDQU32    256(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(SI), Z27
-	PREFETCHT0   4416(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -4501,13 +4501,13 @@ steps9:
 	VPADDD       Z30, Z17, Z17
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z17, Z17
-	VMOVDQU32    384(SI), Z26
 	PREFETCHT0   4480(SI)
+	PREFETCHT0   4544(SI)
+	VMOVDQU32    384(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(SI), Z27
-	PREFETCHT0   4544(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -4761,9 +4761,9 @@ steps9:
 	DECQ         R9
 	JNZ          block9
 	MOVQ         SI, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -4811,13 +4811,13 @@ block8:
 	MOVQ         steps+48(FP), R10
 
 steps8:
-	VMOVDQU32    (SI), Z26
 	PREFETCHT0   4096(SI)
+	PREFETCHT0   4160(SI)
+	VMOVDQU32    (SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(SI), Z27
-	PREFETCHT0   4160(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -4909,13 +4909,13 @@ steps8:
 	VPADDD       Z30, Z15, Z15
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z15, Z15
-	VMOVDQU32    128(SI), Z26
 	PREFETCHT0   4224(SI)
+	PREFETCHT0   4288(SI)
+	VMOVDQU32    128(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(SI), Z27
-	PREFETCHT0   4288(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5007,13 +5007,13 @@ steps8:
 	VPADDD       Z30, Z15, Z15
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z15, Z15
-	VMOVDQU32    256(SI), Z26
 	PREFETCHT0   4352(SI)
+	PREFETCHT0   4416(SI)
+	VMOVDQU32    256(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(SI), Z27
-	PREFETCHT0   4416(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5105,13 +5105,13 @@ steps8:
 	VPADDD       Z30, Z15, Z15
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z15, Z15
-	VMOVDQU32    384(SI), Z26
 	PREFETCHT0   4480(SI)
+	PREFETCHT0   4544(SI)
+	VMOVDQU32    384(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(SI), Z27
-	PREFETCHT0   4544(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5339,9 +5339,9 @@ steps8:
 	DECQ         R9
 	JNZ          block8
 	MOVQ         SI, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -5387,13 +5387,13 @@ block7:
 	MOVQ         steps+48(FP), R10
 
 steps7:
-	VMOVDQU32    (SI), Z26
 	PREFETCHT0   4096(SI)
+	PREFETCHT0   4160(SI)
+	VMOVDQU32    (SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(SI), Z27
-	PREFETCHT0   4160(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5474,13 +5474,13 @@ steps7:
 	VPADDD       Z30, Z13, Z13
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z13, Z13
-	VMOVDQU32    128(SI), Z26
 	PREFETCHT0   4224(SI)
+	PREFETCHT0   4288(SI)
+	VMOVDQU32    128(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(SI), Z27
-	PREFETCHT0   4288(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5561,13 +5561,13 @@ steps7:
 	VPADDD       Z30, Z13, Z13
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z13, Z13
-	VMOVDQU32    256(SI), Z26
 	PREFETCHT0   4352(SI)
+	PREFETCHT0   4416(SI)
+	VMOVDQU32    256(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(SI), Z27
-	PREFETCHT0   4416(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5648,13 +5648,13 @@ steps7:
 	VPADDD       Z30, Z13, Z13
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z13, Z13
-	VMOVDQU32    384(SI), Z26
 	PREFETCHT0   4480(SI)
+	PREFETCHT0   4544(SI)
+	VMOVDQU32    384(SI), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(SI), Z27
-	PREFETCHT0   4544(SI)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5856,9 +5856,9 @@ steps7:
 	DECQ         R9
 	JNZ          block7
 	MOVQ         SI, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -5900,13 +5900,13 @@ block6:
 	MOVQ         steps+48(FP), R9
 
 steps6:
-	VMOVDQU32    (BX), Z26
 	PREFETCHT0   4096(BX)
+	PREFETCHT0   4160(BX)
+	VMOVDQU32    (BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(BX), Z27
-	PREFETCHT0   4160(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -5976,13 +5976,13 @@ steps6:
 	VPADDD       Z30, Z11, Z11
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z11, Z11
-	VMOVDQU32    128(BX), Z26
 	PREFETCHT0   4224(BX)
+	PREFETCHT0   4288(BX)
+	VMOVDQU32    128(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(BX), Z27
-	PREFETCHT0   4288(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6052,13 +6052,13 @@ steps6:
 	VPADDD       Z30, Z11, Z11
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z11, Z11
-	VMOVDQU32    256(BX), Z26
 	PREFETCHT0   4352(BX)
+	PREFETCHT0   4416(BX)
+	VMOVDQU32    256(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(BX), Z27
-	PREFETCHT0   4416(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6128,13 +6128,13 @@ steps6:
 	VPADDD       Z30, Z11, Z11
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z11, Z11
-	VMOVDQU32    384(BX), Z26
 	PREFETCHT0   4480(BX)
+	PREFETCHT0   4544(BX)
+	VMOVDQU32    384(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(BX), Z27
-	PREFETCHT0   4544(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6312,9 +6312,9 @@ steps6:
 	DECQ         R8
 	JNZ          block6
 	MOVQ         BX, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -6354,13 +6354,13 @@ block5:
 	MOVQ         steps+48(FP), R9
 
 steps5:
-	VMOVDQU32    (BX), Z26
 	PREFETCHT0   4096(BX)
+	PREFETCHT0   4160(BX)
+	VMOVDQU32    (BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(BX), Z27
-	PREFETCHT0   4160(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6419,13 +6419,13 @@ steps5:
 	VPADDD       Z30, Z9, Z9
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z9, Z9
-	VMOVDQU32    128(BX), Z26
 	PREFETCHT0   4224(BX)
+	PREFETCHT0   4288(BX)
+	VMOVDQU32    128(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(BX), Z27
-	PREFETCHT0   4288(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6484,13 +6484,13 @@ steps5:
 	VPADDD       Z30, Z9, Z9
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z9, Z9
-	VMOVDQU32    256(BX), Z26
 	PREFETCHT0   4352(BX)
+	PREFETCHT0   4416(BX)
+	VMOVDQU32    256(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(BX), Z27
-	PREFETCHT0   4416(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6549,13 +6549,13 @@ steps5:
 	VPADDD       Z30, Z9, Z9
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z9, Z9
-	VMOVDQU32    384(BX), Z26
 	PREFETCHT0   4480(BX)
+	PREFETCHT0   4544(BX)
+	VMOVDQU32    384(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(BX), Z27
-	PREFETCHT0   4544(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6707,9 +6707,9 @@ steps5:
 	DECQ         R8
 	JNZ          block5
 	MOVQ         BX, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -6747,13 +6747,13 @@ block4:
 	MOVQ         steps+48(FP), R9
 
 steps4:
-	VMOVDQU32    (BX), Z26
 	PREFETCHT0   4096(BX)
+	PREFETCHT0   4160(BX)
+	VMOVDQU32    (BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(BX), Z27
-	PREFETCHT0   4160(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6801,13 +6801,13 @@ steps4:
 	VPADDD       Z30, Z7, Z7
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z7, Z7
-	VMOVDQU32    128(BX), Z26
 	PREFETCHT0   4224(BX)
+	PREFETCHT0   4288(BX)
+	VMOVDQU32    128(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(BX), Z27
-	PREFETCHT0   4288(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6855,13 +6855,13 @@ steps4:
 	VPADDD       Z30, Z7, Z7
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z7, Z7
-	VMOVDQU32    256(BX), Z26
 	PREFETCHT0   4352(BX)
+	PREFETCHT0   4416(BX)
+	VMOVDQU32    256(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(BX), Z27
-	PREFETCHT0   4416(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -6909,13 +6909,13 @@ steps4:
 	VPADDD       Z30, Z7, Z7
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z7, Z7
-	VMOVDQU32    384(BX), Z26
 	PREFETCHT0   4480(BX)
+	PREFETCHT0   4544(BX)
+	VMOVDQU32    384(BX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(BX), Z27
-	PREFETCHT0   4544(BX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7041,9 +7041,9 @@ steps4:
 	DECQ         R8
 	JNZ          block4
 	MOVQ         BX, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -7077,13 +7077,13 @@ block3:
 	MOVQ         steps+48(FP), R8
 
 steps3:
-	VMOVDQU32    (DX), Z26
 	PREFETCHT0   4096(DX)
+	PREFETCHT0   4160(DX)
+	VMOVDQU32    (DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(DX), Z27
-	PREFETCHT0   4160(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7120,13 +7120,13 @@ steps3:
 	VPADDD       Z30, Z5, Z5
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z5, Z5
-	VMOVDQU32    128(DX), Z26
 	PREFETCHT0   4224(DX)
+	PREFETCHT0   4288(DX)
+	VMOVDQU32    128(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(DX), Z27
-	PREFETCHT0   4288(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7163,13 +7163,13 @@ steps3:
 	VPADDD       Z30, Z5, Z5
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z5, Z5
-	VMOVDQU32    256(DX), Z26
 	PREFETCHT0   4352(DX)
+	PREFETCHT0   4416(DX)
+	VMOVDQU32    256(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(DX), Z27
-	PREFETCHT0   4416(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7206,13 +7206,13 @@ steps3:
 	VPADDD       Z30, Z5, Z5
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z5, Z5
-	VMOVDQU32    384(DX), Z26
 	PREFETCHT0   4480(DX)
+	PREFETCHT0   4544(DX)
+	VMOVDQU32    384(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(DX), Z27
-	PREFETCHT0   4544(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7313,9 +7313,9 @@ steps3:
 	DECQ         DI
 	JNZ          block3
 	MOVQ         DX, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -7347,13 +7347,13 @@ block2:
 	MOVQ         steps+48(FP), R8
 
 steps2:
-	VMOVDQU32    (DX), Z26
 	PREFETCHT0   4096(DX)
+	PREFETCHT0   4160(DX)
+	VMOVDQU32    (DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(DX), Z27
-	PREFETCHT0   4160(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7379,13 +7379,13 @@ steps2:
 	VPADDD       Z30, Z3, Z3
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z3, Z3
-	VMOVDQU32    128(DX), Z26
 	PREFETCHT0   4224(DX)
+	PREFETCHT0   4288(DX)
+	VMOVDQU32    128(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(DX), Z27
-	PREFETCHT0   4288(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7411,13 +7411,13 @@ steps2:
 	VPADDD       Z30, Z3, Z3
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z3, Z3
-	VMOVDQU32    256(DX), Z26
 	PREFETCHT0   4352(DX)
+	PREFETCHT0   4416(DX)
+	VMOVDQU32    256(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(DX), Z27
-	PREFETCHT0   4416(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7443,13 +7443,13 @@ steps2:
 	VPADDD       Z30, Z3, Z3
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z3, Z3
-	VMOVDQU32    384(DX), Z26
 	PREFETCHT0   4480(DX)
+	PREFETCHT0   4544(DX)
+	VMOVDQU32    384(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(DX), Z27
-	PREFETCHT0   4544(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7524,9 +7524,9 @@ steps2:
 	DECQ         DI
 	JNZ          block2
 	MOVQ         DX, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)
@@ -7556,13 +7556,13 @@ block1:
 	MOVQ         steps+48(FP), R8
 
 steps1:
-	VMOVDQU32    (DX), Z26
 	PREFETCHT0   4096(DX)
+	PREFETCHT0   4160(DX)
+	VMOVDQU32    (DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    64(DX), Z27
-	PREFETCHT0   4160(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7577,13 +7577,13 @@ steps1:
 	VPADDD       Z30, Z1, Z1
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z1, Z1
-	VMOVDQU32    128(DX), Z26
 	PREFETCHT0   4224(DX)
+	PREFETCHT0   4288(DX)
+	VMOVDQU32    128(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    192(DX), Z27
-	PREFETCHT0   4288(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7598,13 +7598,13 @@ steps1:
 	VPADDD       Z30, Z1, Z1
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z1, Z1
-	VMOVDQU32    256(DX), Z26
 	PREFETCHT0   4352(DX)
+	PREFETCHT0   4416(DX)
+	VMOVDQU32    256(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    320(DX), Z27
-	PREFETCHT0   4416(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7619,13 +7619,13 @@ steps1:
 	VPADDD       Z30, Z1, Z1
 	VPMADDWD     Z27, Z29, Z30
 	VPADDD       Z30, Z1, Z1
-	VMOVDQU32    384(DX), Z26
 	PREFETCHT0   4480(DX)
+	PREFETCHT0   4544(DX)
+	VMOVDQU32    384(DX), Z26
 	VPSLLW       $0x08, Z26, Z24
 	VPSRAW       $0x08, Z24, Z24
 	VPSRAW       $0x08, Z26, Z26
 	VMOVDQU32    448(DX), Z27
-	PREFETCHT0   4544(DX)
 	VPSLLW       $0x08, Z27, Z25
 	VPSRAW       $0x08, Z25, Z25
 	VPSRAW       $0x08, Z27, Z27
@@ -7674,9 +7674,9 @@ steps1:
 	DECQ         DI
 	JNZ          block1
 	MOVQ         DX, w+40(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
 	ADDQ         $0x00000080, scales+64(FP)
 	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
 	MOVQ         biasStep+80(FP), CX
 	ADDQ         CX, bias+72(FP)
 	DECQ         panels+104(FP)

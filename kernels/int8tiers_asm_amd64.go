@@ -4,7 +4,9 @@
 
 package kernels
 
-// mulInt8AVXVNNI computes blocks of height (1 to 6) rows of mulInt8Generic for panels of 32 columns. See mulInt8AVX512.
+// mulInt8AVXVNNI computes blocks of height (1 to 6) rows of mulInt8Generic for panels of 32 columns.
+// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape
 func mulInt8AVXVNNI(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
@@ -14,7 +16,9 @@ func mulInt8AVXVNNI(height int, a *uint8, aStride int, aScales *float32, blocks 
 //go:noescape
 func dotsInt8AVXVNNI(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 
-// mulInt8AVX512BW computes blocks of height (1 to 12) rows of mulInt8Generic for panels of 32 columns. See mulInt8AVX512.
+// mulInt8AVX512BW computes blocks of height (1 to 12) rows of mulInt8Generic for panels of 32 columns.
+// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape
 func mulInt8AVX512BW(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)

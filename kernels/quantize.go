@@ -27,15 +27,18 @@ func quantizeRowsGeneric(dst []uint8, scales []float32, x []float32, rows, k int
 
 // quantizer returns the scale of a row whose largest magnitude is given, and what to multiply its elements by (zero if
 // all become zero).
-func quantizer(largest float32) (scale, multiplier float32) {
-	multiplier = 127 / largest
+func quantizer(largest float32) (scale, multiplier float32) { return quantizerTo(127, largest) }
+
+// quantizerTo is quantizer where the largest magnitude becomes limit.
+func quantizerTo(limit, largest float32) (scale, multiplier float32) {
+	multiplier = limit / largest
 	switch {
 	case largest != largest || largest > math.MaxFloat32:
 		return largest, 0
 	case multiplier > math.MaxFloat32:
 		return 0, 0
 	}
-	return largest / 127, multiplier
+	return largest / limit, multiplier
 }
 
 // quantizeGeneric writes clamp(round(x·multiplier), -127, 127) + 128; a zero multiplier gives 128 whatever x is.

@@ -1,0 +1,144 @@
+// Package product generates products of quantised matrices, as loops around one instruction or a few that multiply.
+//
+// A step multiplies four bytes of each row of activations (four k of bytes, or two of words), which are repeated over a
+// register, with four bytes of each of the 32 columns of a panel.
+package product
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+const (
+	panel     = 32        // columns of a panel
+	stepBytes = 4 * panel // weights of a panel for a step
+	unroll    = 4         // steps of a turn of the loop
+	ahead     = 4 << 10   // distance in bytes at which weights are prefetched
+)
+
+// MultiplyAdd adds to a register of sums the products of weights and activations. It may use the register free.
+type MultiplyAdd func(weights, activations, sum, free reg.VecPhysical)
+
+// Kernel is a function to generate.
+type Kernel struct {
+	// Name is its name, Doc what it computes.
+	Name, Doc string
+	// Element is the type of activations and weights.
+	Element string
+	// Corrections is set if sums start at those of a parameter, not at zero.
+	Corrections bool
+	// MultiplyAdd is what the loops are for.
+	MultiplyAdd MultiplyAdd
+}
+
+func (k Kernel) start(rows int) {
+	signature := fmt.Sprintf("func(height int, a *%[1]s, aStride int, aScales *float32, blocks int, w *%[2]s, steps int, ", k.Element, weightOf(k.Element))
+	if k.Corrections {
+		signature += "corrections *int32, "
+	}
+	signature += "scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)"
+	asm.Kernel(k.Name, signature, fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for panels of 32 columns.", k.Name, rows, k.Doc),
+		"steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.",
+		"mask has a bit for each column of a panel that exists. floor is what results are at least.")
+}
+
+// weightOf is the signed type.
+func weightOf(element string) string {
+	if element == "uint8" {
+		return "int8"
+	}
+	return element
+}
+
+// dispatch jumps to the code of a height, and writes that code for each of them.
+func dispatch(maxRows int, generate func(rows int)) {
+	height := asm.Int("height")
+	for rows := 1; rows < maxRows; rows++ {
+		CMPQ(height, U32(rows))
+		JEQ(LabelRef(fmt.Sprintf("rows%d", rows)))
+	}
+	for rows := maxRows; rows > 0; rows-- {
+		Label(fmt.Sprintf("rows%d", rows))
+		generate(rows)
+	}
+}
+
+// block holds the addresses of the rows of a block, of which every third has a register.
+type block struct {
+	Kernel
+	rows   int
+	stride reg.GPVirtual
+	row    []reg.GPVirtual // of rows 0, 3, 6, 9
+}
+
+func newBlock(k Kernel, rows int) block {
+	b := block{Kernel: k, rows: rows, stride: asm.Int("aStride")}
+	for range (rows + 2) / 3 {
+		b.row = append(b.row, GP64())
+	}
+	return b
+}
+
+func (b block) label(name string) string { return fmt.Sprintf("%s%d", name, b.rows) }
+
+// at addresses the four bytes of a row at a step of the current turn.
+func (b block) at(row, step int) Mem {
+	mem := Mem{Base: b.row[row/3], Disp: 4 * step}
+	if row%3 > 0 {
+		mem.Index, mem.Scale = b.stride, uint8(row%3)
+	}
+	return mem
+}
+
+// address computes the other addresses from that of row 0.
+func (b block) address() {
+	for i := 1; i < len(b.row); i++ {
+		LEAQ(Mem{Base: b.row[i-1], Index: b.stride, Scale: 2}, b.row[i])
+		ADDQ(b.stride, b.row[i])
+	}
+}
+
+// multiply runs through the steps, from the weights at w on.
+func (b block) multiply(w, k reg.GPVirtual, step func(step int)) {
+	MOVQ(asm.Addr("w"), w)
+	MOVQ(asm.Addr("steps"), k)
+	Label(b.label("steps"))
+	for i := range unroll {
+		step(i)
+	}
+	ADDQ(U32(unroll*stepBytes), w)
+	for _, r := range b.row {
+		ADDQ(Imm(4*unroll), r)
+	}
+	SUBQ(Imm(unroll), k)
+	JNZ(LabelRef(b.label("steps")))
+}
+
+// next moves the address of row 0 from the end of its row to the start of the block that follows.
+func (b block) next() {
+	last, bytes := len(b.row)-1, GP64()
+	if last > 0 {
+		MOVQ(b.row[last], b.row[0])
+	}
+	MOVQ(asm.Addr("steps"), bytes)
+	SHLQ(Imm(2), bytes)
+	SUBQ(bytes, b.row[0])
+	for range b.rows - 3*last {
+		ADDQ(b.stride, b.row[0])
+	}
+}
+
+// advance steps over columns in the parameters that hold one number for each.
+func (b block) advance(columns int, parameters ...string) {
+	if b.Corrections {
+		parameters = append(parameters, "corrections")
+	}
+	for _, parameter := range parameters {
+		ADDQ(U32(4*columns), asm.Addr(parameter))
+	}
+}

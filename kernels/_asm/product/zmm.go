@@ -1,0 +1,165 @@
+package product
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+const (
+	vectors    = panel / 16
+	maxRows512 = 12 // most rows whose sums fit the registers, beside eight others
+)
+
+// Step adds the products of a step in place of a MultiplyAdd: of the rows, whose four bytes at addresses the function
+// gives, with the weights. It may use the registers free.
+type Step func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical)
+
+// Generate512 generates the kernel for 512-bit registers. sets is as for Generate256. step may be nil; else prepare sets
+// those of the registers 24 to 31 that it does not change.
+func (k Kernel) Generate512(sets bool, step Step, prepare func(free []reg.VecPhysical)) {
+	k.start(maxRows512)
+	dispatch(maxRows512, func(rows int) {
+		p := product512{block: newBlock(k, rows), sets: 1, replacement: step, prepare: prepare}
+		switch {
+		case !sets:
+		case rows <= 2:
+			p.sets = 4
+		case rows <= 4:
+			p.sets = 2
+		}
+		p.generate()
+	})
+}
+
+type product512 struct {
+	block
+	sets        int
+	replacement Step
+	prepare     func(free []reg.VecPhysical)
+}
+
+func (p product512) sum(set, row, j int) reg.VecPhysical { return asm.Z[(set*p.rows+row)*vectors+j] }
+
+// free are the registers that are no sums.
+var free = asm.Z[24:]
+
+func (p product512) generate() {
+	w, y, aScales, blocks, k := GP64(), GP64(), GP64(), GP64(), GP64()
+	columns := GP32()
+	MOVL(asm.Addr("mask"), columns)
+	KMOVW(columns, reg.K1)
+	SHRL(Imm(16), columns)
+	KMOVW(columns, reg.K2)
+
+	Label(p.label("panel"))
+	MOVQ(asm.Addr("a"), p.row[0])
+	MOVQ(asm.Addr("y"), y)
+	MOVQ(asm.Addr("aScales"), aScales)
+	MOVQ(asm.Addr("blocks"), blocks)
+
+	Label(p.label("block"))
+	p.address()
+	p.startSums()
+	if p.prepare != nil {
+		p.prepare(free)
+	}
+	p.multiply(w, k, func(step int) { p.step(w, step) })
+	p.finish(y, aScales)
+	p.next()
+	DECQ(blocks)
+	JNZ(LabelRef(p.label("block")))
+
+	MOVQ(w, asm.Addr("w")) // w has come to the next panel
+	p.advance(panel, "scales", "y")
+	biasStep := GP64()
+	MOVQ(asm.Addr("biasStep"), biasStep)
+	ADDQ(biasStep, asm.Addr("bias"))
+	DECQ(asm.Addr("panels"))
+	JNZ(LabelRef(p.label("panel")))
+	VZEROUPPER()
+	RET()
+}
+
+// startSums sets the first set of sums to the corrections, the others to zero.
+func (p product512) startSums() {
+	corrections := GP64()
+	if p.Corrections {
+		MOVQ(asm.Addr("corrections"), corrections)
+	}
+	for r := range p.rows {
+		for j := range vectors {
+			for set := range p.sets {
+				if s := p.sum(set, r, j); p.Corrections && set == 0 {
+					VMOVDQU32(Mem{Base: corrections, Disp: 64 * j}, s)
+				} else {
+					VPXORD(s, s, s)
+				}
+			}
+		}
+	}
+}
+
+// step adds the products of a step: each row's four bytes, repeated, times four bytes of each column.
+func (p product512) step(w reg.GPVirtual, step int) {
+	var at []Mem
+	for j := range vectors {
+		at = append(at, Mem{Base: w, Disp: step*stepBytes + 64*j})
+		PREFETCHT0(at[j].Offset(ahead))
+	}
+	sum := func(r, j int) reg.VecPhysical { return p.sum(step%p.sets, r, j) }
+	if p.replacement != nil {
+		p.replacement(p.rows, at, func(row int) Mem { return p.at(row, step) }, sum, free)
+		return
+	}
+	weights, repeated, products := free[:2], free[2:6], free[6:8]
+	for j := range vectors {
+		VMOVDQU32(at[j], weights[j])
+	}
+	for r := range p.rows {
+		a := repeated[r%len(repeated)]
+		VPBROADCASTD(p.at(r, step), a)
+		for j := range vectors {
+			p.MultiplyAdd(weights[j], a, sum(r, j), products[j])
+		}
+	}
+}
+
+// finish writes y = max(floor, float(sum)·(aScale·scale) + bias) for the rows of the block and steps on to the next.
+// (max in this order of operands keeps NaN.)
+func (p product512) finish(y, aScales reg.GPVirtual) {
+	for set := 1; set < p.sets; set++ {
+		for r := range p.rows {
+			for j := range vectors {
+				VPADDD(p.sum(set, r, j), p.sum(0, r, j), p.sum(0, r, j))
+			}
+		}
+	}
+	scales, bias, floor, aScale, scale := free[0:2], free[2:4], free[4], free[5], free[6]
+	scalesAt, biasAt, yStride := GP64(), GP64(), GP64()
+	MOVQ(asm.Addr("scales"), scalesAt)
+	MOVQ(asm.Addr("bias"), biasAt)
+	MOVQ(asm.Addr("yStride"), yStride)
+	VBROADCASTSS(asm.Addr("floor"), floor)
+	exists := []reg.Register{reg.K1, reg.K2}
+	for j := range vectors {
+		VMOVUPS(Mem{Base: scalesAt, Disp: 64 * j}, scales[j])
+		VMOVUPS_Z(Mem{Base: biasAt, Disp: 64 * j}, exists[j], bias[j])
+	}
+	for r := range p.rows {
+		VBROADCASTSS(Mem{Base: aScales, Disp: 4 * r}, aScale)
+		for j := range vectors {
+			v := p.sum(0, r, j)
+			VCVTDQ2PS(v, v)
+			VMULPS(scales[j], aScale, scale)
+			VMULPS(scale, v, v)
+			VADDPS(bias[j], v, v)
+			VMAXPS(v, floor, v)
+			VMOVUPS(v, exists[j], Mem{Base: y, Disp: 64 * j})
+		}
+		ADDQ(yStride, y)
+	}
+	ADDQ(U32(4*p.rows), aScales)
+}

@@ -1,0 +1,88 @@
+//go:build !purego
+
+package kernels
+
+import "github.com/sluice-mt/sluice/internal/cpu"
+
+// mulInt16Call is what the calls of assembly for one product have in common.
+type mulInt16Call struct {
+	y       []float32
+	yStride int
+	a       []int16
+	aStride int // in words
+	aScales []float32
+	w       *Int16Matrix
+	bias    []float32
+	floor   float32
+	level   cpu.Level
+}
+
+func mulInt16(y []float32, yStride int, a []int16, aScales []float32, rows int, w *Int16Matrix, bias []float32, act Activation) {
+	level := cpu.Integer()
+	if level == cpu.Generic || w.K == 0 {
+		mulInt16Generic(y, yStride, a, aScales, rows, w, bias, act)
+		return
+	}
+	c := mulInt16Call{y, yStride, a, Int16Stride(w.K), aScales, w, bias, floorOf(act), level}
+	chunk := max(mulInt8Chunk/(2*c.aStride), 2*mulInt8Rows)
+	for first := 0; first < rows; {
+		n := evenPart(rows-first, chunk)
+		c.chunk(first, n)
+		first += n
+	}
+}
+
+// chunk multiplies rows with all panels, in blocks of nearly equal height.
+func (c *mulInt16Call) chunk(first, rows int) {
+	limit := mulInt8Rows
+	if c.level.Family() == cpu.AVX2 {
+		limit = mulInt8RowsAVX2
+	}
+	b := cutBlocks(rows, limit)
+	perCall := max(1, callWork/2/(rows*c.w.K*int16Panel))
+	for p := 0; p*int16Panel < c.w.N; {
+		n, mask := nextPanels(p, perCall, c.w.N)
+		if b.higher > 0 {
+			c.call(b.height+1, b.higher, first, p, n, mask)
+		}
+		c.call(b.height, b.lower, first+b.split, p, n, mask)
+		p += n
+	}
+}
+
+// call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the
+// garbage collector in between two calls of assembly.
+//
+//go:noinline
+func (c *mulInt16Call) call(height, blocks, row, panel, panels int, mask uint32) {
+	column := panel * int16Panel
+	a, s, w, scales := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*2], &c.w.scales[column]
+	bias, biasStep := panelBias(c.bias, column)
+	y, steps, aStride, yStride := &c.y[row*c.yStride+column], c.w.steps, 2*c.aStride, 4*c.yStride
+	switch c.level {
+	case cpu.AVX2:
+		mulInt16AVX2(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+	case cpu.AVXVNNI:
+		mulInt16AVXVNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+	case cpu.AVX512:
+		mulInt16AVX512(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+	default:
+		mulInt16AVX512VNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+	}
+}
+
+// quantizeInt16 quantises a row; dst has the words of its padding too, which the assembly may write.
+func quantizeInt16(dst []int16, x []float32, multiplier, limit float32) {
+	switch level := cpu.Active(); {
+	case level == cpu.Generic || multiplier == 0 || len(x) == 0:
+		quantizeInt16Generic(dst, x, multiplier, limit)
+	case len(x) > callElements:
+		cut := half(len(x))
+		quantizeInt16(dst[:cut], x[:cut], multiplier, limit)
+		quantizeInt16(dst[cut:], x[cut:], multiplier, limit)
+	case level == cpu.AVX2:
+		quantizeInt16AVX2(&dst[0], &x[0], len(x), multiplier, limit)
+	default:
+		quantizeInt16AVX512(&dst[0], &x[0], len(x), multiplier, limit)
+	}
+}
