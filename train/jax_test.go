@@ -32,12 +32,13 @@ type jaxTask struct {
 	Clip       float64         `json:"clip"`
 	Rates      []float64       `json:"rates"`
 	Batches    [][][2]sentence `json:"batches"`
+	Double     bool            `json:"double"` // precision
 }
 
 type sentence []int32
 
 // python returns an interpreter that has JAX.
-func python(t *testing.T) string {
+func python(t testing.TB) string {
 	t.Helper()
 	program := sharedtest.Program(t, "python3")
 	if err := exec.CommandContext(t.Context(), program, "-c", "import jax").Run(); err != nil {
@@ -90,12 +91,13 @@ func compareWithJAX(t *testing.T, program string, a Architecture) {
 	task := jaxTask{
 		Dim: a.DimEmb, Heads: a.Heads, EncDepth: a.EncDepth, DecDepth: a.DecDepth, Activation: a.FFNActivation,
 		Recurrent: a.Autoregression == "rnn", Smoothing: 0.1, Adam: []float64{settings.Beta1, settings.Beta2, settings.Epsilon},
-		Clip: settings.ClipNorm, Batches: randomPairs(vocabulary),
+		Clip: settings.ClipNorm, Batches: randomPairs(vocabulary), Double: true,
 	}
 	for step := range steps {
 		task.Rates = append(task.Rates, settings.Rate(step+1))
 	}
-	gradients, losses := runJAX(t, program, folder, task)
+	runJAX(t, program, folder, task)
+	gradients, losses := openGradients(t, folder), readNumbers(t, filepath.Join(folder, "losses.json"))
 
 	replica := network.NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), values)
 	o, largest := optimiser.New(settings, values), 0.0
@@ -140,7 +142,8 @@ func randomPairs(vocabulary int32) [][][2]sentence {
 	return batches
 }
 
-func runJAX(t *testing.T, program, folder string, task jaxTask) (*marian.File, []float64) {
+// runJAX runs the script on a task. The environment may have more variables.
+func runJAX(t testing.TB, program, folder string, task jaxTask, environment ...string) {
 	t.Helper()
 	text, err := json.Marshal(task)
 	if err != nil {
@@ -149,11 +152,17 @@ func runJAX(t *testing.T, program, folder string, task jaxTask) (*marian.File, [
 	if err := os.WriteFile(filepath.Join(folder, "task.json"), text, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	if output, err := exec.CommandContext(ctx, program, filepath.Join("testdata", "student.py"), folder).CombinedOutput(); err != nil {
+	command := exec.CommandContext(ctx, program, filepath.Join("testdata", "student.py"), folder)
+	command.Env = append(os.Environ(), environment...)
+	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
+}
+
+func openGradients(t *testing.T, folder string) *marian.File {
+	t.Helper()
 	gradients, err := marian.Open(filepath.Join(folder, "gradients.npz"))
 	if err != nil {
 		t.Fatal(err)
@@ -163,14 +172,20 @@ func runJAX(t *testing.T, program, folder string, task jaxTask) (*marian.File, [
 			t.Error(err)
 		}
 	})
-	var losses []float64
-	if text, err = os.ReadFile(filepath.Join(folder, "losses.json")); err == nil {
-		err = json.Unmarshal(text, &losses)
-	}
+	return gradients
+}
+
+func readNumbers(t testing.TB, path string) []float64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gradients, losses
+	var numbers []float64
+	if err := json.Unmarshal(text, &numbers); err != nil {
+		t.Fatal(err)
+	}
+	return numbers
 }
 
 // compareGradients wants every tensor within 1e-4, relative to its norm. Biases of keys have no gradient but for rounding:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/sluice-mt/sluice/train/autodiff"
@@ -134,6 +135,10 @@ func (r *run) makeNetwork() error {
 	}
 	if r.network, err = network.New(m); err != nil {
 		return err
+	}
+	if m.Autoregression == model.SelfAttention && strings.ContainsAny(m.Preprocess, "nr") {
+		r.logger.Warn("marian-decoder, and sluice translate with it, do not normalise the keys and values of a self-attention " +
+			"decoder as training does if transformer-preprocess has a norm: translations will be worse than the training says")
 	}
 	r.values = make([]float32, r.network.Size())
 	r.network.Initialise(r.values, r.config.Seed)

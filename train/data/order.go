@@ -73,7 +73,7 @@ func (r *epochReader) all() {
 func (r *epochReader) some() error {
 	total := uint64(r.corpus.Stats.Pairs)
 	return r.corpus.each(func(number uint64, record []byte) {
-		part := uint64(number) * uint64(r.parts) / total
+		part := number * uint64(r.parts) / total
 		if !r.keep {
 			part = scatter(r.seed, uint64(r.epoch), number) % uint64(r.parts)
 		}

@@ -4,24 +4,26 @@
 
 reads FOLDER/model.npz, the parameters to start from, and FOLDER/task.json: the architecture, the settings, the
 mini-batches as lists of sentence pairs, and the learning rate of every step. It trains with Adam, one mini-batch a
-step, in double precision, and writes FOLDER/gradients.npz, the gradients of the first step, and FOLDER/losses.json,
-the loss of every step per target word.
+step, in the precision that is asked for, and writes FOLDER/gradients.npz, the gradients of the first step,
+FOLDER/losses.json, the loss of every step per target word, and FOLDER/times.json, the processor time of every step in
+seconds; the first one compiles.
 
 Batches are padded and masked here, layers are written for all positions at once, and gradients come from JAX.
 """
 
 import json
 import sys
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-jax.config.update("jax_enable_x64", True)
-
 folder = sys.argv[1]
 with open(folder + "/task.json") as f:
     task = json.load(f)
+jax.config.update("jax_enable_x64", task["double"])
+real = jnp.float64 if task["double"] else jnp.float32
 dim, heads = task["dim"], task["heads"]
 activation = {
     "relu": jax.nn.relu,
@@ -34,7 +36,7 @@ def positions(length):
     half = dim // 2
     frequencies = np.exp(-np.arange(half) * (np.log(10000.0) / (half - 1)))
     angles = np.arange(length)[:, None] * frequencies[None, :]
-    return jnp.asarray(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+    return jnp.asarray(np.concatenate([np.sin(angles), np.cos(angles)], axis=1), real)
 
 
 def norm(p, name, x):
@@ -52,7 +54,7 @@ def attention(p, name, x, memory, mask):
     q = split(x @ p[name + "_Wq"] + p[name + "_bq"])
     k = split(memory @ p[name + "_Wk"] + p[name + "_bk"])
     v = split(memory @ p[name + "_Wv"] + p[name + "_bv"])
-    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / np.sqrt(dim // heads)
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / float(np.sqrt(dim // heads))
     weights = jax.nn.softmax(jnp.where(mask[:, None], scores, -1e9), axis=-1)
     y = jnp.einsum("bhqk,bhkd->bhqd", weights, v).transpose(0, 2, 1, 3).reshape(x.shape)
     return norm(p, name + "_Wo", y @ p[name + "_Wo"] + p[name + "_bo"] + x)
@@ -78,7 +80,7 @@ def ssru(p, name, x):
 
 
 def embed(p, tokens):
-    return p["Wemb"][tokens] * np.sqrt(dim)
+    return p["Wemb"][tokens] * float(np.sqrt(dim))
 
 
 def loss(p, source, source_mask, target, target_mask):
@@ -89,7 +91,7 @@ def loss(p, source, source_mask, target, target_mask):
         x = attention(p, f"encoder_l{layer}_self", x, x, looks)
         x = feed_forward(p, f"encoder_l{layer}_ffn", x)
     memory = x
-    before = jnp.concatenate([jnp.zeros((target.shape[0], 1, dim)), embed(p, target[:, :-1])], axis=1)
+    before = jnp.concatenate([jnp.zeros((target.shape[0], 1, dim), real), embed(p, target[:, :-1])], axis=1)
     x = before + positions(length)
     causal = jnp.broadcast_to(jnp.tril(jnp.ones((length, length), bool)), (target.shape[0], length, length))
     across = jnp.broadcast_to(source_mask[:, None, :], (target.shape[0], length, source.shape[1]))
@@ -126,7 +128,7 @@ for batch in task["batches"]:
     batches.append((source, source_mask, target, target_mask))
 
 stored = np.load(folder + "/model.npz")
-parameters = {name: jnp.asarray(stored[name], jnp.float64) for name in stored.files if not name.startswith("special:")}
+parameters = {name: jnp.asarray(stored[name], real) for name in stored.files if not name.startswith("special:")}
 mean = {name: jnp.zeros_like(value) for name, value in parameters.items()}
 square = {name: jnp.zeros_like(value) for name, value in parameters.items()}
 beta1, beta2, epsilon = task["adam"]
@@ -146,12 +148,16 @@ def move(parameters, mean, square, gradients, rate, step):
     return parameters, mean, square
 
 
-losses = []
+losses, times = [], []
 for step, rate in enumerate(task["rates"]):
+    begin = time.process_time()
     value, gradients = value_and_gradient(parameters, *batches[step % len(batches)])
     losses.append(float(value))
-    if step == 0:
+    if step == 0 and task["double"]:
         np.savez(folder + "/gradients.npz", **{name: np.asarray(g, np.float32) for name, g in gradients.items()})
     parameters, mean, square = move(parameters, mean, square, gradients, rate, step + 1.0)
-with open(folder + "/losses.json", "w") as f:
-    json.dump(losses, f)
+    jax.block_until_ready(parameters)
+    times.append(time.process_time() - begin)
+for name, numbers in (("losses", losses), ("times", times)):
+    with open(f"{folder}/{name}.json", "w") as f:
+        json.dump(numbers, f)
