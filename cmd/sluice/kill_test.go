@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -195,7 +196,11 @@ func exists(path string) bool {
 // runAtMost runs a command and kills it when its time is up. An error is a command that failed by itself.
 func runAtMost(command *exec.Cmd, patience time.Duration) (killed bool, err error) {
 	var messages bytes.Buffer
-	command.Stderr = &messages
+	if command.Stderr != nil {
+		command.Stderr = io.MultiWriter(command.Stderr, &messages)
+	} else {
+		command.Stderr = &messages
+	}
 	if err := command.Start(); err != nil {
 		return false, err
 	}

@@ -93,16 +93,13 @@ func (j *streamingJob) madeWith(parts *engineParts) (map[string]string, error) {
 	r := &j.job.Records
 	made["format"], made["field"], made["targets"] = r.Format, r.Field, strings.Join(r.Targets, " ")
 	made["header"], made["sentences"] = fmt.Sprint(r.Header), fmt.Sprint(j.job.Sentences)
-	made["max-record"] = fmt.Sprint(r.MaxSize)
+	made["max-record"], made["dead-letters"] = fmt.Sprint(r.MaxSize), fmt.Sprint(j.job.DeadLetters != "")
 	return made, nil
 }
 
 func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records recordio.Options, lines encoder, madeWith map[string]string) (producer.Sink, error) {
 	if source.kafka != nil {
-		return nil, usageErrorf("sink.files: messages cannot be written to files yet: use S3 or a topic")
-	}
-	if j.job.DeadLetters != "" {
-		return nil, usageErrorf("dead-letters: files have none yet: records that fail are flagged and keep their line")
+		return j.fileChain(s, lines, madeWith), nil
 	}
 	config := filesink.Config{
 		Path: func(lane string) (string, error) {
@@ -111,6 +108,12 @@ func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records 
 		},
 		Encoder: lines, Input: source.identity, MadeWith: madeWith, Overwrite: s.Overwrite, Folder: s.Folder,
 	}
+	if letters := j.job.DeadLetters; letters != "" {
+		config.DeadLetters = func(lane string) (string, error) {
+			relative, err := source.relative(lane)
+			return filepath.Join(letters, filepath.FromSlash(relative)+".jsonl"), err
+		}
+	}
 	if records.Format == recordio.Parquet {
 		if source.s3 != nil {
 			return nil, usageErrorf("records.format: Parquet objects can be translated to S3 or Parquet files to files, not from one to the other")
@@ -118,6 +121,21 @@ func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records 
 		config.Assemble = recordio.AssembleParquet(records, func(lane string) string { return lane })
 	}
 	return filesink.New(config), nil
+}
+
+// fileChain writes messages to files, a folder for each partition.
+func (j *streamingJob) fileChain(s *jobfile.FileSink, lines encoder, madeWith map[string]string) producer.Sink {
+	below := func(folder string) func(string) (string, error) {
+		return func(lane string) (string, error) { return filepath.Join(folder, filepath.FromSlash(lane)), nil }
+	}
+	config := filesink.ChainConfig{
+		Folder: below(s.Folder), Suffix: j.chainSuffix(s.Suffix), Encoder: lines, MadeWith: madeWith, Continue: j.acceptChanges,
+		Bytes: int64(s.RunSize),
+	}
+	if j.job.DeadLetters != "" {
+		config.DeadLetters = below(j.job.DeadLetters)
+	}
+	return filesink.NewChain(config)
 }
 
 // withSuffix appends a suffix to a name, before that of a compression.

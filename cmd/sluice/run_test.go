@@ -31,7 +31,7 @@ type place interface {
 	// read returns the outputs of a lane, and the dead letters of all lanes.
 	read(t *testing.T, lane int) []string
 	letters(t *testing.T) []deadletter.Letter
-	// deadLetters is the setting for them; "" where the place has none.
+	// deadLetters is the setting for them.
 	deadLetters() string
 	// strays are what should not be there: unfinished uploads, partial files.
 	strays(t *testing.T) []string
@@ -188,7 +188,10 @@ func (p *bucket) strays(t *testing.T) (strays []string) {
 }
 
 // A folder is a place in the file system.
-type folder struct{ path string }
+type folder struct {
+	path  string
+	chain bool // outputs of topics
+}
 
 func (p *folder) settings(t *testing.T, source bool) string {
 	if source {
@@ -197,7 +200,7 @@ func (p *folder) settings(t *testing.T, source bool) string {
 	return fmt.Sprintf("{files: {folder: %s}}", filepath.Join(p.path, "out"))
 }
 
-func (p *folder) deadLetters() string { return "" }
+func (p *folder) deadLetters() string { return filepath.Join(p.path, "failed") }
 
 func (p *folder) fill(t *testing.T, lanes, records int) {
 	if err := os.MkdirAll(filepath.Join(p.path, "in"), 0o777); err != nil {
@@ -210,15 +213,44 @@ func (p *folder) fill(t *testing.T, lanes, records int) {
 	}
 }
 
-func (p *folder) read(t *testing.T, lane int) []string {
-	content, err := os.ReadFile(filepath.Join(p.path, "out", strconv.Itoa(lane)))
-	if err != nil {
-		t.Fatal(err)
+func (p *folder) read(t *testing.T, lane int) (lines []string) {
+	pattern := filepath.Join(p.path, "out", strconv.Itoa(lane))
+	if p.chain {
+		pattern = filepath.Join(p.path, "out", "*", strconv.Itoa(lane), "*.txt")
 	}
-	return textLines(string(content))
+	for _, content := range filesOf(t, pattern) {
+		lines = append(lines, textLines(content)...)
+	}
+	return lines
 }
 
-func (p *folder) letters(*testing.T) []deadletter.Letter { return nil }
+// filesOf returns the contents of files, in the order of their names.
+func filesOf(t *testing.T, patterns ...string) (contents []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			contents = append(contents, string(content))
+		}
+	}
+	return contents
+}
+
+func (p *folder) letters(t *testing.T) (letters []deadletter.Letter) {
+	for _, content := range filesOf(t, filepath.Join(p.path, "failed", "*.jsonl"), filepath.Join(p.path, "failed", "*", "*", "*.jsonl")) {
+		for _, line := range textLines(content) {
+			letters = append(letters, parseLetter(t, line))
+		}
+	}
+	return letters
+}
 
 func (p *folder) strays(t *testing.T) (strays []string) {
 	for _, pattern := range []string{"*.partial", "*.checkpoint"} {
@@ -250,19 +282,22 @@ func TestPairs(t *testing.T) {
 	bucketPlace := func(chain bool) func(t *testing.T) place {
 		return func(t *testing.T) place { return &bucket{store, store.Bucket(t), chain} }
 	}
-	folderPlace := func(t *testing.T) place { return &folder{t.TempDir()} }
+	folderPlace := func(chain bool) func(t *testing.T) place {
+		return func(t *testing.T) place { return &folder{t.TempDir(), chain} }
+	}
 	pairs := []struct {
 		name         string
 		source, sink func(t *testing.T) place
 	}{
 		{"topic to topic", topicPlace, topicPlace},
 		{"topic to objects", topicPlace, bucketPlace(true)},
+		{"topic to files", topicPlace, folderPlace(true)},
 		{"objects to topic", bucketPlace(false), topicPlace},
 		{"objects to objects", bucketPlace(false), bucketPlace(false)},
-		{"objects to files", bucketPlace(false), folderPlace},
-		{"files to topic", folderPlace, topicPlace},
-		{"files to objects", folderPlace, bucketPlace(false)},
-		{"files to files", folderPlace, folderPlace},
+		{"objects to files", bucketPlace(false), folderPlace(false)},
+		{"files to topic", folderPlace(false), topicPlace},
+		{"files to objects", folderPlace(false), bucketPlace(false)},
+		{"files to files", folderPlace(false), folderPlace(false)},
 	}
 	for _, pair := range pairs {
 		t.Run(pair.name, func(t *testing.T) {
@@ -271,9 +306,7 @@ func TestPairs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "job.yml")
 			text := fmt.Sprintf("name: pair\nsource: %s\nsink: %s\ntranslate: {models: %s}\ncommit-every: 20ms\nlanes: 2\n",
 				source.settings(t, true), sink.settings(t, false), filepath.Join(sharedtest.Root(), "models", "ende-tiny"))
-			if letters := sink.deadLetters(); letters != "" {
-				text += "dead-letters: " + letters + "\n"
-			}
+			text += "dead-letters: " + sink.deadLetters() + "\n"
 			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 				t.Fatal(err)
 			}
@@ -294,9 +327,21 @@ func runKilled(t *testing.T, path string, kills int) int {
 		err    error
 	}
 	ends := make(chan end)
+	messages, err := os.Create(path + ".log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		messages.Close()
+		if content, err := os.ReadFile(messages.Name()); t.Failed() && err == nil {
+			t.Logf("what the workers said:\n%s", content)
+		}
+	})
 	begin := func(worker int, patience time.Duration) {
 		go func() {
-			killed, err := runAtMost(exec.Command("sluice-echo", "run", path), patience)
+			command := exec.Command("sluice-echo", "run", path)
+			command.Stderr = messages
+			killed, err := runAtMost(command, patience)
 			ends <- end{worker, killed, err}
 		}()
 	}
@@ -338,20 +383,17 @@ func checkPlace(t *testing.T, sink place, lanes, records int) {
 	for _, letter := range sink.letters(t) {
 		failed[string(letter.Original)]++
 	}
-	hasLetters := sink.deadLetters() != ""
 	for lane := range lanes {
 		got := sink.read(t, lane)
 		var want []string
 		for i := range records {
 			text := recordText(lane, i)
 			switch poison := strings.Contains(text, "poison"); {
-			case poison && hasLetters:
+			case poison:
 				if failed[text] != 1 {
 					t.Errorf("%q is a dead letter %d times", text, failed[text])
 				}
 				delete(failed, text)
-			case poison:
-				want = append(want, "")
 			default:
 				want = append(want, strings.ToUpper(text))
 			}

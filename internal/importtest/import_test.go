@@ -67,7 +67,7 @@ const table = `
 	producer: internal/job
 	internal/chain: internal/compress internal/deadletter internal/job producer
 	producer/contract: producer internal/job
-	producer/file: producer internal/chain internal/compress internal/job
+	producer/file: producer internal/chain internal/compress internal/deadletter internal/job
 	producer/s3: producer internal/chain internal/compress internal/deadletter internal/job internal/s3client
 	producer/kafka: producer internal/deadletter internal/job internal/kafkaclient
 

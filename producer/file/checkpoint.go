@@ -16,12 +16,13 @@ const checkpointVersion = 1
 // A checkpoint is what is known of an output that is not complete.
 type checkpoint struct {
 	Version  int               `json:"version"`
-	Position job.Position      `json:"position"`        // where the input continues
-	Length   int64             `json:"length"`          // bytes of the partial file that count
-	Replaces bool              `json:"replaces"`        // the output takes the place of one that was there before
-	Inode    uint64            `json:"inode,omitempty"` // of the file that will have the name
-	Input    json.RawMessage   `json:"input,omitempty"` // identity
-	MadeWith map[string]string `json:"made_with"`       // model and options
+	Position job.Position      `json:"position"`          // where the input continues
+	Length   int64             `json:"length"`            // bytes of the partial file that count
+	Letters  int64             `json:"letters,omitempty"` // bytes of the file of dead letters that count
+	Replaces bool              `json:"replaces"`          // the output takes the place of one that was there before
+	Inode    uint64            `json:"inode,omitempty"`   // of the file that will have the name
+	Input    json.RawMessage   `json:"input,omitempty"`   // identity
+	MadeWith map[string]string `json:"made_with"`         // model and options
 }
 
 // maxCheckpoint bounds what is read of a checkpoint file.
@@ -54,7 +55,7 @@ func parseCheckpoint(data []byte) (*checkpoint, error) {
 	if c.Version != checkpointVersion {
 		return nil, fmt.Errorf("a checkpoint of version %d, and this program knows %d", c.Version, checkpointVersion)
 	}
-	if at := c.Position; c.Length < 0 || at.Record < 0 || at.Input < 0 || at.Offset < 0 {
+	if at := c.Position; c.Length < 0 || c.Letters < 0 || at.Record < 0 || at.Input < 0 || at.Offset < 0 {
 		return nil, errors.New("a checkpoint with negative numbers")
 	}
 	return c, nil

@@ -31,6 +31,9 @@ func (w *writer) open() error {
 			err = errors.Join(err, remove(w.names.partial))
 		}
 		w.file.Close()
+		if w.letters != nil {
+			err = errors.Join(err, w.letters.close())
+		}
 	}
 	return err
 }

@@ -76,6 +76,10 @@ type Config struct {
 	// one is then never passed over, but an error without Overwrite.
 	Folder string
 
+	// DeadLetters gives the file for the records of a lane that could not be translated, as lines of JSON. They are then
+	// missing from the output. nil leaves them there, as the Encoder writes them.
+	DeadLetters func(lane string) (string, error)
+
 	// Assemble, if set, makes the output file from what the Encoder wrote, when all is there. It must give the same
 	// bytes every time.
 	Assemble func(ctx context.Context, lane string, spool io.Reader, out io.Writer) error

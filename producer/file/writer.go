@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/sluice-mt/sluice/internal/compress"
+	"github.com/sluice-mt/sluice/internal/deadletter"
 	"github.com/sluice-mt/sluice/internal/job"
 )
 
@@ -34,6 +35,7 @@ type writer struct {
 	buffered *bufio.Writer
 	packed   *compress.Writer
 	record   []byte
+	letters  *letters // nil if failed records keep their place in the output
 
 	saved checkpoint   // what the checkpoint file says
 	cut   mark         // the last place at which the output can be cut
@@ -46,6 +48,7 @@ type writer struct {
 // A mark is a length of the output and the position in the input that belongs to it.
 type mark struct {
 	length   int64
+	letters  int64 // length of the file of dead letters
 	position job.Position
 }
 
@@ -59,7 +62,10 @@ func (w *writer) start() error {
 	}
 	w.length = w.saved.Length
 	w.at = w.saved.Position
-	w.cut = mark{w.length, w.at}
+	w.cut = mark{w.length, w.saved.Letters, w.at}
+	if err := w.startLetters(); err != nil {
+		return err
+	}
 	w.buffered = bufio.NewWriterSize(w.file, bufferSize)
 	format := w.format
 	if w.sink.config.Assemble != nil {
@@ -68,6 +74,28 @@ func (w *writer) start() error {
 	var err error
 	w.packed, err = compress.NewWriter(counting{w}, format)
 	return err
+}
+
+// startLetters cuts the dead letters to those that count.
+func (w *writer) startLetters() error {
+	if w.sink.config.DeadLetters == nil {
+		return nil
+	}
+	path, err := w.sink.config.DeadLetters(w.lane)
+	if err != nil {
+		return err
+	}
+	w.letters, err = openLetters(path, w.saved.Letters)
+	return err
+}
+
+// mark is the present end of everything.
+func (w *writer) mark() mark {
+	m := mark{length: w.length, position: w.at}
+	if w.letters != nil {
+		m.letters = w.letters.length
+	}
+	return m
 }
 
 // counting counts the bytes of the output on their way into the buffer.
@@ -93,18 +121,26 @@ func (w *writer) Write(_ context.Context, run []job.Output) error {
 }
 
 func (w *writer) writeOne(output *job.Output) error {
-	var err error
-	if w.record, err = w.sink.config.Encoder.Append(w.record[:0], output); err != nil {
-		return err
-	}
-	if _, err := w.packed.Write(w.record); err != nil {
+	if w.letters != nil && deadletter.Failed(output) != nil {
+		if err := w.letters.add(w.lane, output); err != nil {
+			return err
+		}
+	} else if err := w.writeRecord(output); err != nil {
 		return err
 	}
 	w.at = output.Record.End
 	complete, err := w.packed.Cut()
 	if complete && err == nil {
-		w.cut = mark{w.length, w.at}
+		w.cut = w.mark()
 	}
+	return err
+}
+
+func (w *writer) writeRecord(output *job.Output) (err error) {
+	if w.record, err = w.sink.config.Encoder.Append(w.record[:0], output); err != nil {
+		return err
+	}
+	_, err = w.packed.Write(w.record)
 	return err
 }
 
@@ -132,7 +168,7 @@ func (w *writer) commit() error {
 		return err
 	}
 	next := w.saved
-	next.Position, next.Length = w.cut.position, w.cut.length
+	next.Position, next.Length, next.Letters = w.cut.position, w.cut.length, w.cut.letters
 	var err error
 	if next.Input, err = w.sink.identity(w.lane); err != nil {
 		return err
@@ -155,7 +191,10 @@ func (w *writer) flush() error {
 		return err
 	}
 	w.sink.step("data synced")
-	return nil
+	if w.letters == nil {
+		return nil
+	}
+	return w.letters.sync()
 }
 
 // Finish publishes the output under its name.
@@ -174,7 +213,7 @@ func (w *writer) finish(ctx context.Context) error {
 	if err := w.packed.Finish(w.length == 0); err != nil {
 		return err
 	}
-	w.cut = mark{w.length, w.at}
+	w.cut = w.mark()
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -263,8 +302,15 @@ func (w *writer) assemble(ctx context.Context) error {
 // Close gives up the lock. An output of which nothing was committed leaves nothing behind.
 func (w *writer) Close() error {
 	var err error
-	if !w.done && w.fresh && w.saved.Position == (job.Position{}) {
-		err = errors.Join(removeCheckpoint(w.names.checkpoint), remove(w.names.partial))
+	untouched := !w.done && w.fresh && w.saved.Position == (job.Position{})
+	if w.letters != nil {
+		err = w.letters.close()
+		if untouched {
+			err = errors.Join(err, remove(w.letters.path))
+		}
+	}
+	if untouched {
+		err = errors.Join(err, removeCheckpoint(w.names.checkpoint), remove(w.names.partial))
 	}
 	return errors.Join(err, w.file.Close())
 }
