@@ -14,10 +14,11 @@ import (
 // memory.
 
 // agree runs a kernel with the implementation under test and with the reference, and compares what it returns.
-// The kernel allocates its slices from the arena.
+// The kernel allocates its slices from the arena, which guards them on one side or the other, in turns.
 func agree(t *testing.T, what string, kernel func(a *arena) []float32) {
 	t.Helper()
-	tested := &arena{t: t}
+	comparisons++
+	tested := &arena{t: t, before: comparisons%2 == 1}
 	got := kernel(tested)
 	tested.check(what)
 	restore := cpu.Limit(cpu.Generic)
@@ -29,6 +30,9 @@ func agree(t *testing.T, what string, kernel func(a *arena) []float32) {
 		}
 	}
 }
+
+// comparisons counts the calls of agree, which come one after the other.
+var comparisons int
 
 // awkward returns n numbers: normal ones, with special ones strewn in if wild is true.
 func awkward(r *rand.Rand, n int, wild bool) []float32 {

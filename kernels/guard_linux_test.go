@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// guardedBytes returns n bytes that are followed by a page which cannot be read.
-func guardedBytes(t *testing.T, n int) []byte {
+// guardedBytes returns n bytes that are followed by a page which cannot be read, or preceded by one.
+func guardedBytes(t *testing.T, n int, before bool) []byte {
 	t.Helper()
 	page := syscall.Getpagesize()
 	size := roundUp(n, page)
@@ -19,8 +19,12 @@ func guardedBytes(t *testing.T, n int) []byte {
 			t.Error(err)
 		}
 	})
-	if err := syscall.Mprotect(memory[size:], syscall.PROT_NONE); err != nil {
+	guard, bytes := memory[size:], memory[size-n:size]
+	if before {
+		guard, bytes = memory[:page], memory[page:page+n]
+	}
+	if err := syscall.Mprotect(guard, syscall.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
-	return memory[size-n : size]
+	return bytes
 }

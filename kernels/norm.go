@@ -81,11 +81,12 @@ func checkNorm(dst, x, residual, scale []float32, rows, n int) {
 
 // addResidual sets v to the row of x that starts at first, plus that of residual.
 func addResidual(v, x, residual []float32, first int) {
-	copy(v, x[first:])
-	if residual != nil {
-		for i, e := range residual[first : first+len(v)] {
-			v[i] = x[first+i] + e
-		}
+	if residual == nil {
+		copy(v, x[first:])
+		return
+	}
+	for i, e := range residual[first : first+len(v)] {
+		v[i] = x[first+i] + e
 	}
 }
 
