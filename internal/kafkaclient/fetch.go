@@ -3,7 +3,6 @@ package kafkaclient
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -105,35 +104,19 @@ func (f *fetchExchange) message() *fetch.Request {
 	}
 }
 
-const (
-	leastFetchVersion = 4 // the first with transactions
-	correlation       = 0x736c7563
-)
+// leastFetchVersion is the first with transactions.
+const leastFetchVersion = 4
 
 // RawExchange sends the request and reads the answer.
 func (f *fetchExchange) RawExchange(connection io.ReadWriter) (protocol.Message, error) {
 	if f.version < leastFetchVersion {
 		return nil, fmt.Errorf("the broker is older than Kafka 0.11: %w", errPermanent)
 	}
-	if err := protocol.WriteRequest(connection, f.version, correlation, f.clientID, f.message()); err != nil {
+	data, err := exchange(connection, f.version, f.clientID, f.message(), f.request.Limit)
+	if err != nil {
 		return nil, err
 	}
-	var size [4]byte
-	if _, err := io.ReadFull(connection, size[:]); err != nil {
-		return nil, err
-	}
-	n := int64(int32(binary.BigEndian.Uint32(size[:])))
-	if n < 4 || n > int64(f.request.Limit) {
-		return nil, fmt.Errorf("the broker sends an answer of %d bytes, and the limit is %d: %w", n, f.request.Limit, errPermanent)
-	}
-	data := make([]byte, n)
-	if _, err := io.ReadFull(connection, data); err != nil {
-		return nil, err
-	}
-	if got := binary.BigEndian.Uint32(data); got != correlation {
-		return nil, fmt.Errorf("the broker answers another request, %d", got)
-	}
-	return parseFetch(data[4:], f.version, f.request.Partition)
+	return parseFetch(data, f.version, f.request.Partition)
 }
 
 // A fetchAnswer is a broker's answer about one partition.
@@ -181,53 +164,6 @@ func parseFetch(data []byte, version int16, wanted Partition) (*fetchAnswer, err
 		return nil, errMalformed
 	}
 	return answer, nil
-}
-
-// A parser reads the fixed parts of an answer. bad is set when it ends too early.
-type parser struct {
-	data []byte
-	bad  bool
-}
-
-func (p *parser) bytes(n int64) []byte {
-	if n < 0 || n > int64(len(p.data)) {
-		p.bad, p.data = true, nil
-		return nil
-	}
-	part := p.data[:n:n]
-	p.data = p.data[n:]
-	return part
-}
-
-func (p *parser) int16() int16 {
-	if part := p.bytes(2); part != nil {
-		return int16(binary.BigEndian.Uint16(part))
-	}
-	return 0
-}
-
-func (p *parser) int32() int32 {
-	if part := p.bytes(4); part != nil {
-		return int32(binary.BigEndian.Uint32(part))
-	}
-	return 0
-}
-
-func (p *parser) int64() int64 {
-	if part := p.bytes(8); part != nil {
-		return int64(binary.BigEndian.Uint64(part))
-	}
-	return 0
-}
-
-// count reads the length of an array whose elements have a fixed size; a missing array has none.
-func (p *parser) count(size int) int {
-	n := int(p.int32())
-	if n > len(p.data)/size {
-		p.bad, p.data = true, nil
-		return 0
-	}
-	return max(0, n)
 }
 
 // A Filter leaves out what does not count: markers, and batches of transactions that were aborted. It is for the

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/heartbeat"
+	"github.com/segmentio/kafka-go/protocol/leavegroup"
 )
 
 var (
@@ -108,36 +111,41 @@ func (c *Client) Sync(ctx context.Context, member Member, protocol string, share
 func (c *Client) Heartbeat(ctx context.Context, member Member, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	response, err := c.kafka.Heartbeat(ctx, &kafka.HeartbeatRequest{
+	err := c.tellGroup(ctx, member.Group, &heartbeat.Request{
 		GroupID: member.Group, GenerationID: int32(member.Generation), MemberID: member.ID, GroupInstanceID: member.Instance,
 	})
-	if err == nil {
-		err = response.Error
-	}
-	if err != nil {
-		return groupError("heartbeat to group "+member.Group, err)
-	}
-	return nil
+	return groupError("heartbeat to group "+member.Group, err)
 }
 
-// Leave leaves the group, so that it need not wait for the session to end.
+// Leave leaves the group, once, so that it need not wait for the session to end.
 func (c *Client) Leave(ctx context.Context, member Member) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.RequestTimeout)
 	defer cancel()
-	response, err := c.kafka.LeaveGroup(ctx, &kafka.LeaveGroupRequest{
-		GroupID: member.Group, Members: []kafka.LeaveGroupRequestMember{{ID: member.ID, GroupInstanceID: member.Instance}},
+	err := c.tellGroup(ctx, member.Group, &leavegroup.Request{
+		GroupID: member.Group, Members: []leavegroup.RequestMember{{MemberID: member.ID, GroupInstanceID: member.Instance}},
 	})
-	if err == nil {
-		err = response.Error
-	}
+	return groupError("leave group "+member.Group, err)
+}
+
+func (c *Client) tellGroup(ctx context.Context, group string, message protocol.Message) error {
+	answer, err := c.transport.RoundTrip(ctx, c.kafka.Addr, &groupExchange{message: message, group: group, clientID: c.config.ClientID})
 	if err != nil {
-		return groupError("leave group "+member.Group, err)
+		return err
+	}
+	told, ok := answer.(*groupAnswer)
+	switch {
+	case !ok:
+		return errMalformed
+	case told.code != 0:
+		return kafka.Error(told.code)
 	}
 	return nil
 }
 
 func groupError(operation string, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, kafka.RebalanceInProgress):
 		return fmt.Errorf("kafka: %s: %w", operation, ErrRebalance)
 	case errors.Is(err, kafka.UnknownMemberId), errors.Is(err, kafka.IllegalGeneration), errors.Is(err, kafka.FencedInstanceID):
@@ -149,5 +157,5 @@ func groupError(operation string, err error) error {
 
 // MayPass says whether a call to a group that failed may succeed later.
 func MayPass(err error) bool {
-	return isTransient(err) || errors.Is(err, ErrRebalance) || errors.Is(err, ErrNotMember) && !errors.Is(err, kafka.FencedInstanceID)
+	return isTransient(err) || errors.Is(err, kafka.Unknown) || errors.Is(err, ErrRebalance) || errors.Is(err, ErrNotMember) && !errors.Is(err, kafka.FencedInstanceID)
 }
