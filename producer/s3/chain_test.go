@@ -116,6 +116,9 @@ func TestALargeObjectOfAChainIsCreatedAtOnce(t *testing.T) {
 
 // The end of a chain is found by halving where there are too many objects to list them.
 func TestTheEndOfALongChain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a thousand objects")
+	}
 	f := newChainFixture(t, Chain{Suffix: ".txt"})
 	sink := f.sink(t)
 	w, _ := openChain(t, sink)

@@ -34,17 +34,29 @@ func fewer(t *testing.T) {
 	t.Helper()
 	checks := flag.Lookup("rapid.checks")
 	before := checks.Value.String()
-	if err := checks.Value.Set("10"); err != nil {
+	runs := "10"
+	if testing.Short() {
+		runs = "3"
+	}
+	if err := checks.Value.Set(runs); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = checks.Value.Set(before) })
+}
+
+// suffixes are those of the outputs that are tested.
+func suffixes(all ...string) []string {
+	if testing.Short() {
+		return all[1:2]
+	}
+	return all
 }
 
 func TestContractOfObjects(t *testing.T) {
 	fewer(t)
 	stores(t, func(t *testing.T, store *s3test.Store) {
 		client := store.Client(t)
-		for _, suffix := range []string{"", ".gz", ".zst"} {
+		for _, suffix := range suffixes("", ".gz", ".zst") {
 			t.Run("suffix"+suffix, func(t *testing.T) {
 				contract.RunTests(t, contract.Config{Overlaps: true, New: func(t testing.TB) contract.Place {
 					bucket := store.Bucket(t)
@@ -70,7 +82,7 @@ func TestContractOfChains(t *testing.T) {
 	fewer(t)
 	stores(t, func(t *testing.T, store *s3test.Store) {
 		client := store.Client(t)
-		for _, suffix := range []string{".txt", ".gz"} {
+		for _, suffix := range suffixes(".txt", ".gz") {
 			t.Run("suffix"+suffix, func(t *testing.T) {
 				contract.RunTests(t, contract.Config{Incremental: true, Forgets: true, Races: true, New: func(t testing.TB) contract.Place {
 					bucket := store.Bucket(t)

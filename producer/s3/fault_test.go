@@ -62,7 +62,7 @@ func TestFaultsChangeNothing(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	seeds := 6
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	stores(t, func(t *testing.T, store *s3test.Store) {
 		proxy := newProxy(t, store)
