@@ -98,15 +98,23 @@ func DefaultConfig() Config {
 
 // ReadConfig reads a YAML file over the defaults. A key that does not exist is an error.
 func ReadConfig(path string) (Config, error) {
-	c := DefaultConfig()
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return c, fmt.Errorf("reading the training settings: %w", err)
+		return Config{}, fmt.Errorf("reading the training settings: %w", err)
 	}
+	c, err := parseConfig(data)
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parseConfig(data []byte) (Config, error) {
+	c := DefaultConfig()
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&c); err != nil && err != io.EOF {
-		return c, fmt.Errorf("%w: %s: %s", ErrConfig, path, strings.TrimPrefix(err.Error(), "yaml: "))
+		return c, fmt.Errorf("%w: %s", ErrConfig, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	return c, c.Validate()
 }

@@ -96,3 +96,20 @@ func TestUnsupportedArchitecture(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte("model: a.npz\ntrain-sets: [a, b]\nvocabs: [v]\n"))
+	f.Add([]byte("optimizer-params: [1]\nvalid-metrics: {}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := parseConfig(data)
+		if err != nil {
+			if !errors.Is(err, ErrConfig) {
+				t.Error(err)
+			}
+			return
+		}
+		if o := c.optimiser(); o.Validate() != nil || c.CPUThreads < 1 || len(c.TrainSets) == 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -53,4 +54,19 @@ func TestMetricsAreCut(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("the file holds\n%s\nwant\n%s", data, want)
 	}
+}
+
+func FuzzMetrics(f *testing.F) {
+	f.Add([]byte("{\"kind\":\"train\",\"update\":1}\n{\"update\":2}\n{"), 1)
+	f.Fuzz(func(t *testing.T, data []byte, update int) {
+		kept := data[:valid(data, update)]
+		for line := range bytes.Lines(kept) {
+			if m := unmarshal(t, line); m.Update > update {
+				t.Errorf("line %q is kept, after update %d", line, update)
+			}
+		}
+		if valid(kept, update) != len(kept) {
+			t.Error("what is kept is not kept again")
+		}
+	})
 }

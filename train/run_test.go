@@ -420,6 +420,67 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// TestWorkers: two workers with a mini-batch each do what one worker does with two.
+func TestWorkers(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 100)
+	var values [2][]float32
+	for i := range values {
+		c := toyConfig(folder)
+		c.Dropout, c.CPUThreads, c.OptimizerDelay = 0.1, 2-i, 1+i
+		r := &run{config: c, logger: silence()}
+		if err := r.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if err := r.update(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		values[i] = r.values
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var difference, moved float64
+	r := &run{config: toyConfig(folder), logger: silence()} // where they started
+	if err := errors.Join(r.prepare(), r.close()); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range values[0] {
+		difference += math.Pow(float64(v-values[1][i]), 2)
+		moved += math.Pow(float64(v-r.values[i]), 2)
+	}
+	// Roundings differ, and Adam makes steps of gradients that are nothing but rounding, those of key biases.
+	if difference > 1e-4*moved || moved == 0 {
+		t.Errorf("parameters differ by %v, after they have moved by %v", math.Sqrt(difference), math.Sqrt(moved))
+	}
+}
+
+// TestCostTypes compares the gradients of an update.
+func TestCostTypes(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 100)
+	norm := func(costType string) (norm float64, words, sentences int) {
+		c := toyConfig(folder)
+		c.CostType = costType
+		r := &run{config: c, logger: silence()}
+		if err := errors.Join(r.prepare(), r.update(), r.close()); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range r.losses {
+			words, sentences = words+w[0].Words, sentences+w[0].Sentences
+		}
+		return r.report.Norm, words, sentences
+	}
+	sum, words, sentences := norm("ce-sum")
+	perWord, _, _ := norm("ce-mean-words")
+	perSentence, _, _ := norm("ce-mean")
+	if math.Abs(perWord*float64(words)/sum-1) > 1e-5 || math.Abs(perSentence*float64(sentences)/sum-1) > 1e-5 {
+		t.Errorf("norms %v in all, %v per word (%d), %v per sentence (%d)", sum, perWord, words, perSentence, sentences)
+	}
+}
+
 func TestPretrained(t *testing.T) {
 	folder := t.TempDir()
 	toy(t, folder, 100)

@@ -324,3 +324,58 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRead reads files of any content: what comes out must be fit to train with.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("w1 w2\nw3\n"), []byte("w1\nw2\n"), []byte("0-0 1-0\n\n"), []byte("1\n2\n"), false)
+	f.Add([]byte("w1\r\n"), []byte("w2 w3"), []byte("5-5"), []byte("0.5 1 2\n"), true)
+	v := letters(f)
+	folder := f.TempDir()
+	f.Fuzz(func(t *testing.T, source, target, points, weights []byte, words bool) {
+		paths := map[string][]byte{"s": source, "t": target, "a": points, "w": weights}
+		for name, content := range paths {
+			if err := os.WriteFile(filepath.Join(folder, name), content, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := Read(Config{Source: v, Target: v, MaxLength: 20, RightLeft: words, Files: Files{
+			Source: filepath.Join(folder, "s"), Target: filepath.Join(folder, "t"),
+			Alignment: filepath.Join(folder, "a"), Weights: filepath.Join(folder, "w"), WordWeights: words,
+		}})
+		if err != nil {
+			return
+		}
+		if err := c.each(func(number uint64, record []byte) {
+			var p Pair
+			unpack(record, &p)
+			checkPair(t, &p, v)
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func checkPair(t *testing.T, p *Pair, v vocab.Vocabulary) {
+	t.Helper()
+	for _, tokens := range [][]int32{p.Source, p.Target} {
+		if n := len(tokens); n < 2 || n > 20 || tokens[n-1] != v.EOS() {
+			t.Errorf("a sentence %v", tokens)
+		}
+		for _, token := range tokens {
+			if token < 0 || int(token) >= v.Size() {
+				t.Errorf("token %d", token)
+			}
+		}
+	}
+	if len(p.Weights) != len(p.Target) {
+		t.Errorf("%d weights for %d tokens", len(p.Weights), len(p.Target))
+	}
+	for i, point := range p.Alignment {
+		if int(point.Query) >= len(p.Target) || int(point.Key) >= len(p.Source) || point.Query < 0 || point.Key < 0 {
+			t.Errorf("point %+v", point)
+		}
+		if i > 0 && point.Query < p.Alignment[i-1].Query {
+			t.Error("points are not in order")
+		}
+	}
+}
