@@ -66,8 +66,8 @@ type Config struct {
 	// itself.
 	CommitOffsets bool
 
-	// StopAtEnd ends every lane at the last record that there is when it is started, and the source when all its
-	// lanes have ended.
+	// StopAtEnd ends every lane at the last record that there is when it is started, and the source when all lanes have
+	// ended, those of other members included.
 	StopAtEnd bool
 
 	Session   time.Duration // without a heartbeat, after which a member counts as dead; 30 s
@@ -120,17 +120,18 @@ type Source struct {
 
 	mutex    sync.Mutex
 	member   kafkaclient.Member
-	lanes    map[string]*lane // those that the group has given to this member
-	ready    []*lane          // of them, those that Next has not given yet
-	returned []*lane          // of them, those to be given again once it is certain that they are still ours
-	divided  bool             // the group has been divided at least once
+	lanes    map[string]*lane                // those that the group has given to this member
+	ready    []*lane                         // of them, those that Next has not given yet
+	returned []*lane                         // of them, those to be given again once it is certain that they are still ours
+	ends     map[kafkaclient.Partition]int64 // where partitions of others end, for a source that stops there
+	divided  bool                            // the group has been divided at least once
 	failure  error
 	changed  chan struct{} // closed and replaced whenever something above changes
 }
 
 // New returns a Source. Connect checks the configuration.
 func New(config Config) *Source {
-	s := &Source{config: config.withDefaults(), lanes: map[string]*lane{}, changed: make(chan struct{})}
+	s := &Source{config: config.withDefaults(), lanes: map[string]*lane{}, ends: map[kafkaclient.Partition]int64{}, changed: make(chan struct{})}
 	s.stopAtEnd.Store(config.StopAtEnd)
 	return s
 }
@@ -165,6 +166,11 @@ func (s *Source) Next(ctx context.Context) (consumer.Lane, error) {
 		if lane != nil {
 			return lane, nil
 		}
+		if errors.Is(err, consumer.ErrEndOfInput) {
+			if err = s.finished(ctx, changed); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +182,7 @@ func (s *Source) Next(ctx context.Context) (consumer.Lane, error) {
 	}
 }
 
-// take returns the next lane, or what to wait for.
+// take returns the next lane, or what to wait for. consumer.ErrEndOfInput says that this member's lanes have ended.
 func (s *Source) take() (*lane, <-chan struct{}, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -189,7 +195,7 @@ func (s *Source) take() (*lane, <-chan struct{}, error) {
 		return next, nil, nil
 	}
 	if s.stopAtEnd.Load() && s.divided && !slices.ContainsFunc(slices.Collect(maps.Values(s.lanes)), (*lane).goesOn) {
-		return nil, nil, consumer.ErrEndOfInput
+		return nil, s.changed, consumer.ErrEndOfInput
 	}
 	return nil, s.changed, nil
 }
