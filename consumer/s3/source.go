@@ -212,3 +212,14 @@ func (s *Source) Range(lane string) (Range, error) {
 	encoded, err := json.Marshal(whole)
 	return Range{Whole: whole.Object, Index: l.part.index, Count: l.part.count, Identity: encoded}, err
 }
+
+// Parquet opens the object of an open lane once more, for recordio.AssembleParquetFrom.
+func (s *Source) Parquet(ctx context.Context, lane string) (*recordio.ParquetInput, error) {
+	l, err := s.lane(lane)
+	if err != nil {
+		return nil, err
+	}
+	return &recordio.ParquetInput{
+		Name: l.name, Reader: s.config.Client.At(ctx, &l.object.info), Size: l.object.info.Size, Close: func() error { return nil },
+	}, nil
+}

@@ -30,19 +30,38 @@ const (
 //
 // The metadata of the file are kept, except ARROW:schema where a column was added that it does not know.
 func AssembleParquet(options Options, input func(lane string) string) func(ctx context.Context, lane string, spool io.Reader, out io.Writer) error {
-	return func(ctx context.Context, lane string, spool io.Reader, out io.Writer) (err error) {
+	return AssembleParquetFrom(options, func(_ context.Context, lane string) (*ParquetInput, error) {
 		path := input(lane)
-		defer damaged(path, &err)
 		file, err := os.Open(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		defer file.Close()
 		info, err := file.Stat()
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return &ParquetInput{Name: path, Reader: file, Size: info.Size(), Close: file.Close}, nil
+	})
+}
+
+// A ParquetInput is a Parquet file, wherever it lies.
+type ParquetInput struct {
+	Name   string
+	Reader io.ReaderAt
+	Size   int64
+	Close  func() error
+}
+
+// AssembleParquetFrom is AssembleParquet for inputs that are not files.
+func AssembleParquetFrom(options Options, open func(ctx context.Context, lane string) (*ParquetInput, error)) func(ctx context.Context, lane string, spool io.Reader, out io.Writer) error {
+	return func(ctx context.Context, lane string, spool io.Reader, out io.Writer) (err error) {
+		input, err := open(ctx, lane)
 		if err != nil {
 			return err
 		}
-		source, err := openParquet(path, file, info.Size())
+		defer func() { err = errors.Join(err, input.Close()) }()
+		defer damaged(input.Name, &err)
+		source, err := openParquet(input.Name, input.Reader, input.Size)
 		if err != nil {
 			return err
 		}
@@ -51,7 +70,7 @@ func AssembleParquet(options Options, input func(lane string) string) func(ctx c
 			err = a.run(ctx, source)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", input.Name, err)
 		}
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"pgregory.net/rapid"
 
 	source "github.com/sluice-mt/sluice/consumer/s3"
@@ -320,6 +321,46 @@ func TestAssembledOutputs(t *testing.T) {
 	if data, _ := f.store.Get(t, f.bucket, "out/lane.txt"); string(data) != "lane.txt has 30 lines\n" {
 		t.Errorf("%q", data)
 	}
+}
+
+// A Parquet object comes out with all its columns and the translations beside them.
+func TestParquetFromObjectToObject(t *testing.T) {
+	stores(t, func(t *testing.T, store *s3test.Store) {
+		type row struct {
+			ID          int    `parquet:"id"`
+			Text        string `parquet:"text"`
+			Translation string `parquet:"translation,optional"`
+		}
+		rows := make([]row, 3000)
+		for i := range rows {
+			rows[i] = row{ID: i, Text: fmt.Sprint("text ", i)}
+		}
+		var data bytes.Buffer
+		if err := parquet.Write(&data, rows, parquet.MaxRowsPerRowGroup(700)); err != nil {
+			t.Fatal(err)
+		}
+		bucket, client := store.Bucket(t), store.Client(t)
+		store.Put(t, bucket, "in/a.parquet", data.Bytes())
+		options := recordio.Options{Format: recordio.Parquet}
+		for range 2 { // the second has nothing to do
+			from := source.New(source.Config{Client: client, Inputs: []string{"s3://" + bucket + "/in/"}, Records: options})
+			to := New(Config{Client: client, Job: "test", Output: "s3://" + bucket + "/out/", Key: from.Relative, Encoder: recordio.NewEncoder(options), Input: from,
+				Assemble: recordio.AssembleParquetFrom(options, from.Parquet)})
+			if err := pipeline.New(pipeline.Config{}, from, to, capitals{}).Run(withTimeout(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, _ := store.Get(t, bucket, "out/a.parquet")
+		got, err := parquet.Read[row](bytes.NewReader(out), int64(len(out)))
+		if err != nil || len(got) != len(rows) {
+			t.Fatalf("%d rows, %v", len(got), err)
+		}
+		for i, row := range got {
+			if row.ID != i || row.Text != rows[i].Text || row.Translation != strings.ToUpper(row.Text) {
+				t.Fatalf("row %d is %+v", i, row)
+			}
+		}
+	})
 }
 
 // A range that is written anew after others have joined all of them leaves nothing behind.
