@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-mt/sluice/internal/s3client"
 	"github.com/sluice-mt/sluice/internal/s3test"
 )
 
@@ -59,6 +60,38 @@ func TestAJobThatIsKilledBetweenAnyTwoEventsIsDoneOnce(t *testing.T) {
 				killAndGoOn(t, store, s.job, s.lines, fmt.Sprintf("%s:%d", name, seen[name]))
 			}
 			t.Logf("%d different points of %d", len(seen), len(passed))
+		})
+	}
+}
+
+// The same against a real server, with parts of the size that it asks for.
+func TestAJobOnARealServerThatIsKilledIsDoneOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes some hundred megabytes")
+	}
+	store := s3test.Gateway(t)
+	for _, s := range []struct {
+		name  string
+		job   copyJob
+		lines []int
+	}{
+		{"objects of parts", copyJob{PartSize: s3client.MinPart, Letters: true}, []int{110_000}},
+		{"ranges", copyJob{PartSize: s3client.MinPart, Split: 5_500_000, Letters: true}, []int{110_000}},
+		{"chain", copyJob{Chain: ".gz", Letters: true}, []int{2000}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			undisturbed := newWorld(t, store, s.job.Letters, s.lines...)
+			c := s.job
+			c.Endpoint, c.Bucket = store.Endpoint, undisturbed.bucket
+			seen := map[string]bool{}
+			for _, name := range steps(t, c) {
+				if !seen[name] {
+					seen[name] = true
+					killAndGoOn(t, store, s.job, s.lines, name+":1")
+				}
+			}
+			undisturbed.check(t, &c)
+			t.Logf("%d points", len(seen))
 		})
 	}
 }
