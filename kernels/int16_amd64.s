@@ -48,9 +48,9 @@ block6:
 	MOVQ  steps+48(FP), R10
 
 steps6:
+	PREFETCHT0   4096(R9)
 	VMOVDQU      (R9), Y12
 	VMOVDQU      32(R9), Y13
-	PREFETCHT0   4096(R9)
 	VPBROADCASTD (CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -81,9 +81,9 @@ steps6:
 	VPADDD       Y15, Y10, Y10
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y11, Y11
+	PREFETCHT0   4224(R9)
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
-	PREFETCHT0   4224(R9)
 	VPBROADCASTD 4(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -114,9 +114,9 @@ steps6:
 	VPADDD       Y15, Y10, Y10
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y11, Y11
+	PREFETCHT0   4352(R9)
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
-	PREFETCHT0   4352(R9)
 	VPBROADCASTD 8(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -147,9 +147,9 @@ steps6:
 	VPADDD       Y15, Y10, Y10
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y11, Y11
+	PREFETCHT0   4480(R9)
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
-	PREFETCHT0   4480(R9)
 	VPBROADCASTD 12(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -299,7 +299,7 @@ steps6:
 	ADDQ         $0x00000018, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -355,9 +355,9 @@ block5:
 	MOVQ  steps+48(FP), R10
 
 steps5:
+	PREFETCHT0   4096(R9)
 	VMOVDQU      (R9), Y12
 	VMOVDQU      32(R9), Y13
-	PREFETCHT0   4096(R9)
 	VPBROADCASTD (CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -383,9 +383,9 @@ steps5:
 	VPADDD       Y15, Y8, Y8
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y9, Y9
+	PREFETCHT0   4224(R9)
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
-	PREFETCHT0   4224(R9)
 	VPBROADCASTD 4(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -411,9 +411,9 @@ steps5:
 	VPADDD       Y15, Y8, Y8
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y9, Y9
+	PREFETCHT0   4352(R9)
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
-	PREFETCHT0   4352(R9)
 	VPBROADCASTD 8(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -439,9 +439,9 @@ steps5:
 	VPADDD       Y15, Y8, Y8
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y9, Y9
+	PREFETCHT0   4480(R9)
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
-	PREFETCHT0   4480(R9)
 	VPBROADCASTD 12(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -570,7 +570,7 @@ steps5:
 	ADDQ         $0x00000014, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -623,9 +623,9 @@ block4:
 	MOVQ  steps+48(FP), R10
 
 steps4:
+	PREFETCHT0   4096(R9)
 	VMOVDQU      (R9), Y12
 	VMOVDQU      32(R9), Y13
-	PREFETCHT0   4096(R9)
 	VPBROADCASTD (CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -646,9 +646,9 @@ steps4:
 	VPADDD       Y15, Y6, Y6
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y7, Y7
+	PREFETCHT0   4224(R9)
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
-	PREFETCHT0   4224(R9)
 	VPBROADCASTD 4(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -669,9 +669,9 @@ steps4:
 	VPADDD       Y15, Y6, Y6
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y7, Y7
+	PREFETCHT0   4352(R9)
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
-	PREFETCHT0   4352(R9)
 	VPBROADCASTD 8(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -692,9 +692,9 @@ steps4:
 	VPADDD       Y15, Y6, Y6
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y7, Y7
+	PREFETCHT0   4480(R9)
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
-	PREFETCHT0   4480(R9)
 	VPBROADCASTD 12(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -802,7 +802,7 @@ steps4:
 	ADDQ         $0x00000010, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R8
@@ -850,9 +850,9 @@ block3:
 	MOVQ  steps+48(FP), R9
 
 steps3:
+	PREFETCHT0   4096(R8)
 	VMOVDQU      (R8), Y12
 	VMOVDQU      32(R8), Y13
-	PREFETCHT0   4096(R8)
 	VPBROADCASTD (CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -868,9 +868,9 @@ steps3:
 	VPADDD       Y15, Y4, Y4
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y5, Y5
+	PREFETCHT0   4224(R8)
 	VMOVDQU      128(R8), Y12
 	VMOVDQU      160(R8), Y13
-	PREFETCHT0   4224(R8)
 	VPBROADCASTD 4(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -886,9 +886,9 @@ steps3:
 	VPADDD       Y15, Y4, Y4
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y5, Y5
+	PREFETCHT0   4352(R8)
 	VMOVDQU      256(R8), Y12
 	VMOVDQU      288(R8), Y13
-	PREFETCHT0   4352(R8)
 	VPBROADCASTD 8(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -904,9 +904,9 @@ steps3:
 	VPADDD       Y15, Y4, Y4
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y5, Y5
+	PREFETCHT0   4480(R8)
 	VMOVDQU      384(R8), Y12
 	VMOVDQU      416(R8), Y13
-	PREFETCHT0   4480(R8)
 	VPBROADCASTD 12(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -991,7 +991,7 @@ steps3:
 	MOVQ         R11, BX
 	ADDQ         $0x0000000c, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -1039,9 +1039,9 @@ block2:
 	MOVQ  steps+48(FP), R9
 
 steps2:
+	PREFETCHT0   4096(R8)
 	VMOVDQU      (R8), Y12
 	VMOVDQU      32(R8), Y13
-	PREFETCHT0   4096(R8)
 	VPBROADCASTD (CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -1052,9 +1052,9 @@ steps2:
 	VPADDD       Y15, Y2, Y2
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y3, Y3
+	PREFETCHT0   4224(R8)
 	VMOVDQU      128(R8), Y12
 	VMOVDQU      160(R8), Y13
-	PREFETCHT0   4224(R8)
 	VPBROADCASTD 4(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -1065,9 +1065,9 @@ steps2:
 	VPADDD       Y15, Y2, Y2
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y3, Y3
+	PREFETCHT0   4352(R8)
 	VMOVDQU      256(R8), Y12
 	VMOVDQU      288(R8), Y13
-	PREFETCHT0   4352(R8)
 	VPBROADCASTD 8(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -1078,9 +1078,9 @@ steps2:
 	VPADDD       Y15, Y2, Y2
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y3, Y3
+	PREFETCHT0   4480(R8)
 	VMOVDQU      384(R8), Y12
 	VMOVDQU      416(R8), Y13
-	PREFETCHT0   4480(R8)
 	VPBROADCASTD 12(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -1144,7 +1144,7 @@ steps2:
 	MOVQ         R11, BX
 	ADDQ         $0x00000008, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -1189,33 +1189,33 @@ block1:
 	MOVQ  steps+48(FP), R9
 
 steps1:
+	PREFETCHT0   4096(R8)
 	VMOVDQU      (R8), Y12
 	VMOVDQU      32(R8), Y13
-	PREFETCHT0   4096(R8)
 	VPBROADCASTD (CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y1, Y1
+	PREFETCHT0   4224(R8)
 	VMOVDQU      128(R8), Y12
 	VMOVDQU      160(R8), Y13
-	PREFETCHT0   4224(R8)
 	VPBROADCASTD 4(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y1, Y1
+	PREFETCHT0   4352(R8)
 	VMOVDQU      256(R8), Y12
 	VMOVDQU      288(R8), Y13
-	PREFETCHT0   4352(R8)
 	VPBROADCASTD 8(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
 	VPMADDWD     Y13, Y14, Y15
 	VPADDD       Y15, Y1, Y1
+	PREFETCHT0   4480(R8)
 	VMOVDQU      384(R8), Y12
 	VMOVDQU      416(R8), Y13
-	PREFETCHT0   4480(R8)
 	VPBROADCASTD 12(CX), Y14
 	VPMADDWD     Y12, Y14, Y15
 	VPADDD       Y15, Y0, Y0
@@ -1258,7 +1258,7 @@ steps1:
 	MOVQ         R11, BX
 	ADDQ         $0x00000004, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	DECQ         DI
@@ -1347,9 +1347,9 @@ block6:
 	MOVQ  steps+48(FP), R10
 
 steps6:
+	PREFETCHT0   4096(R9)
 	VMOVDQU      (R9), Y12
 	VMOVDQU      32(R9), Y13
-	PREFETCHT0   4096(R9)
 	VPBROADCASTD (CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -1404,9 +1404,9 @@ steps6:
 	// VEX 66 0F38 52: Y13, Y14, Y11
 	LONG         $0x520d42c4
 	BYTE         $0xdd
+	PREFETCHT0   4224(R9)
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
-	PREFETCHT0   4224(R9)
 	VPBROADCASTD 4(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -1461,9 +1461,9 @@ steps6:
 	// VEX 66 0F38 52: Y13, Y14, Y11
 	LONG         $0x520d42c4
 	BYTE         $0xdd
+	PREFETCHT0   4352(R9)
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
-	PREFETCHT0   4352(R9)
 	VPBROADCASTD 8(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -1518,9 +1518,9 @@ steps6:
 	// VEX 66 0F38 52: Y13, Y14, Y11
 	LONG         $0x520d42c4
 	BYTE         $0xdd
+	PREFETCHT0   4480(R9)
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
-	PREFETCHT0   4480(R9)
 	VPBROADCASTD 12(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -1694,7 +1694,7 @@ steps6:
 	ADDQ         $0x00000018, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -1750,9 +1750,9 @@ block5:
 	MOVQ  steps+48(FP), R10
 
 steps5:
+	PREFETCHT0   4096(R9)
 	VMOVDQU      (R9), Y12
 	VMOVDQU      32(R9), Y13
-	PREFETCHT0   4096(R9)
 	VPBROADCASTD (CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -1798,9 +1798,9 @@ steps5:
 	// VEX 66 0F38 52: Y13, Y14, Y9
 	LONG         $0x520d42c4
 	BYTE         $0xcd
+	PREFETCHT0   4224(R9)
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
-	PREFETCHT0   4224(R9)
 	VPBROADCASTD 4(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -1846,9 +1846,9 @@ steps5:
 	// VEX 66 0F38 52: Y13, Y14, Y9
 	LONG         $0x520d42c4
 	BYTE         $0xcd
+	PREFETCHT0   4352(R9)
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
-	PREFETCHT0   4352(R9)
 	VPBROADCASTD 8(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -1894,9 +1894,9 @@ steps5:
 	// VEX 66 0F38 52: Y13, Y14, Y9
 	LONG         $0x520d42c4
 	BYTE         $0xcd
+	PREFETCHT0   4480(R9)
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
-	PREFETCHT0   4480(R9)
 	VPBROADCASTD 12(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2045,7 +2045,7 @@ steps5:
 	ADDQ         $0x00000014, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -2098,9 +2098,9 @@ block4:
 	MOVQ  steps+48(FP), R10
 
 steps4:
+	PREFETCHT0   4096(R9)
 	VMOVDQU      (R9), Y12
 	VMOVDQU      32(R9), Y13
-	PREFETCHT0   4096(R9)
 	VPBROADCASTD (CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2137,9 +2137,9 @@ steps4:
 	// VEX 66 0F38 52: Y13, Y14, Y7
 	LONG         $0x520dc2c4
 	BYTE         $0xfd
+	PREFETCHT0   4224(R9)
 	VMOVDQU      128(R9), Y12
 	VMOVDQU      160(R9), Y13
-	PREFETCHT0   4224(R9)
 	VPBROADCASTD 4(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2176,9 +2176,9 @@ steps4:
 	// VEX 66 0F38 52: Y13, Y14, Y7
 	LONG         $0x520dc2c4
 	BYTE         $0xfd
+	PREFETCHT0   4352(R9)
 	VMOVDQU      256(R9), Y12
 	VMOVDQU      288(R9), Y13
-	PREFETCHT0   4352(R9)
 	VPBROADCASTD 8(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2215,9 +2215,9 @@ steps4:
 	// VEX 66 0F38 52: Y13, Y14, Y7
 	LONG         $0x520dc2c4
 	BYTE         $0xfd
+	PREFETCHT0   4480(R9)
 	VMOVDQU      384(R9), Y12
 	VMOVDQU      416(R9), Y13
-	PREFETCHT0   4480(R9)
 	VPBROADCASTD 12(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2341,7 +2341,7 @@ steps4:
 	ADDQ         $0x00000010, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R8
@@ -2395,9 +2395,9 @@ block3:
 	MOVQ  steps+48(FP), R9
 
 steps3:
+	PREFETCHT0   4096(R8)
 	VMOVDQU      (R8), Y12
 	VMOVDQU      32(R8), Y13
-	PREFETCHT0   4096(R8)
 	VPBROADCASTD (CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2425,9 +2425,9 @@ steps3:
 	// VEX 66 0F38 52: Y13, Y14, Y5
 	LONG         $0x520dc2c4
 	BYTE         $0xed
+	PREFETCHT0   4224(R8)
 	VMOVDQU      128(R8), Y12
 	VMOVDQU      160(R8), Y13
-	PREFETCHT0   4224(R8)
 	VPBROADCASTD 4(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y6
@@ -2455,9 +2455,9 @@ steps3:
 	// VEX 66 0F38 52: Y13, Y14, Y11
 	LONG         $0x520d42c4
 	BYTE         $0xdd
+	PREFETCHT0   4352(R8)
 	VMOVDQU      256(R8), Y12
 	VMOVDQU      288(R8), Y13
-	PREFETCHT0   4352(R8)
 	VPBROADCASTD 8(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2485,9 +2485,9 @@ steps3:
 	// VEX 66 0F38 52: Y13, Y14, Y5
 	LONG         $0x520dc2c4
 	BYTE         $0xed
+	PREFETCHT0   4480(R8)
 	VMOVDQU      384(R8), Y12
 	VMOVDQU      416(R8), Y13
-	PREFETCHT0   4480(R8)
 	VPBROADCASTD 12(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y6
@@ -2590,7 +2590,7 @@ steps3:
 	MOVQ         R11, BX
 	ADDQ         $0x0000000c, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -2642,9 +2642,9 @@ block2:
 	MOVQ  steps+48(FP), R9
 
 steps2:
+	PREFETCHT0   4096(R8)
 	VMOVDQU      (R8), Y12
 	VMOVDQU      32(R8), Y13
-	PREFETCHT0   4096(R8)
 	VPBROADCASTD (CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2663,9 +2663,9 @@ steps2:
 	// VEX 66 0F38 52: Y13, Y14, Y3
 	LONG         $0x520dc2c4
 	BYTE         $0xdd
+	PREFETCHT0   4224(R8)
 	VMOVDQU      128(R8), Y12
 	VMOVDQU      160(R8), Y13
-	PREFETCHT0   4224(R8)
 	VPBROADCASTD 4(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y4
@@ -2684,9 +2684,9 @@ steps2:
 	// VEX 66 0F38 52: Y13, Y14, Y7
 	LONG         $0x520dc2c4
 	BYTE         $0xfd
+	PREFETCHT0   4352(R8)
 	VMOVDQU      256(R8), Y12
 	VMOVDQU      288(R8), Y13
-	PREFETCHT0   4352(R8)
 	VPBROADCASTD 8(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2705,9 +2705,9 @@ steps2:
 	// VEX 66 0F38 52: Y13, Y14, Y3
 	LONG         $0x520dc2c4
 	BYTE         $0xdd
+	PREFETCHT0   4480(R8)
 	VMOVDQU      384(R8), Y12
 	VMOVDQU      416(R8), Y13
-	PREFETCHT0   4480(R8)
 	VPBROADCASTD 12(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y4
@@ -2783,7 +2783,7 @@ steps2:
 	MOVQ         R11, BX
 	ADDQ         $0x00000008, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -2834,9 +2834,9 @@ block1:
 	MOVQ  steps+48(FP), R9
 
 steps1:
+	PREFETCHT0   4096(R8)
 	VMOVDQU      (R8), Y12
 	VMOVDQU      32(R8), Y13
-	PREFETCHT0   4096(R8)
 	VPBROADCASTD (CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y0
@@ -2846,9 +2846,9 @@ steps1:
 	// VEX 66 0F38 52: Y13, Y14, Y1
 	LONG         $0x520dc2c4
 	BYTE         $0xcd
+	PREFETCHT0   4224(R8)
 	VMOVDQU      128(R8), Y12
 	VMOVDQU      160(R8), Y13
-	PREFETCHT0   4224(R8)
 	VPBROADCASTD 4(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y2
@@ -2858,9 +2858,9 @@ steps1:
 	// VEX 66 0F38 52: Y13, Y14, Y3
 	LONG         $0x520dc2c4
 	BYTE         $0xdd
+	PREFETCHT0   4352(R8)
 	VMOVDQU      256(R8), Y12
 	VMOVDQU      288(R8), Y13
-	PREFETCHT0   4352(R8)
 	VPBROADCASTD 8(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y4
@@ -2870,9 +2870,9 @@ steps1:
 	// VEX 66 0F38 52: Y13, Y14, Y5
 	LONG         $0x520dc2c4
 	BYTE         $0xed
+	PREFETCHT0   4480(R8)
 	VMOVDQU      384(R8), Y12
 	VMOVDQU      416(R8), Y13
-	PREFETCHT0   4480(R8)
 	VPBROADCASTD 12(CX), Y14
 
 	// VEX 66 0F38 52: Y12, Y14, Y6
@@ -2925,7 +2925,7 @@ steps1:
 	MOVQ         R11, BX
 	ADDQ         $0x00000004, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	DECQ         DI
@@ -3465,7 +3465,7 @@ steps12:
 	ADDQ         $0x00000030, R9
 	MOVQ         SI, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -3936,7 +3936,7 @@ steps11:
 	ADDQ         $0x0000002c, R9
 	MOVQ         SI, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -4370,7 +4370,7 @@ steps10:
 	ADDQ         $0x00000028, R9
 	MOVQ         SI, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R10
@@ -4764,7 +4764,7 @@ steps9:
 	ADDQ         $0x00000024, R8
 	MOVQ         BX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -5124,7 +5124,7 @@ steps8:
 	ADDQ         $0x00000020, R8
 	MOVQ         BX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -5447,7 +5447,7 @@ steps7:
 	ADDQ         $0x0000001c, R8
 	MOVQ         BX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R9
@@ -5730,7 +5730,7 @@ steps6:
 	ADDQ         $0x00000018, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -5979,7 +5979,7 @@ steps5:
 	ADDQ         $0x00000014, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -6191,7 +6191,7 @@ steps4:
 	ADDQ         $0x00000010, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R8
@@ -6362,7 +6362,7 @@ steps3:
 	ADDQ         R10, BX
 	ADDQ         $0x0000000c, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -6499,7 +6499,7 @@ steps2:
 	ADDQ         R10, BX
 	ADDQ         $0x00000008, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -6599,7 +6599,7 @@ steps1:
 	ADDQ         R10, BX
 	ADDQ         $0x00000004, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	DECQ         DI
@@ -7033,7 +7033,7 @@ steps12:
 	ADDQ         $0x00000030, R9
 	MOVQ         SI, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -7416,7 +7416,7 @@ steps11:
 	ADDQ         $0x0000002c, R9
 	MOVQ         SI, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -7770,7 +7770,7 @@ steps10:
 	ADDQ         $0x00000028, R9
 	MOVQ         SI, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R10
@@ -8092,7 +8092,7 @@ steps9:
 	ADDQ         $0x00000024, R8
 	MOVQ         BX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -8388,7 +8388,7 @@ steps8:
 	ADDQ         $0x00000020, R8
 	MOVQ         BX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -8655,7 +8655,7 @@ steps7:
 	ADDQ         $0x0000001c, R8
 	MOVQ         BX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R9
@@ -8890,7 +8890,7 @@ steps6:
 	ADDQ         $0x00000018, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -9099,7 +9099,7 @@ steps5:
 	ADDQ         $0x00000014, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -9295,7 +9295,7 @@ steps4:
 	ADDQ         $0x00000010, DI
 	MOVQ         DX, CX
 	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
+	IMUL3Q       $0x00000004, DX, DX
 	SUBQ         DX, CX
 	ADDQ         AX, CX
 	DECQ         R8
@@ -9454,7 +9454,7 @@ steps3:
 	ADDQ         R10, BX
 	ADDQ         $0x0000000c, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -9599,7 +9599,7 @@ steps2:
 	ADDQ         R10, BX
 	ADDQ         $0x00000008, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	ADDQ         AX, CX
@@ -9703,7 +9703,7 @@ steps1:
 	ADDQ         R10, BX
 	ADDQ         $0x00000004, SI
 	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
+	IMUL3Q       $0x00000004, R8, R8
 	SUBQ         R8, CX
 	ADDQ         AX, CX
 	DECQ         DI

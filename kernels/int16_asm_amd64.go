@@ -5,28 +5,28 @@
 package kernels
 
 // mulInt16AVX2 computes blocks of height (1 to 6) rows of mulInt16Generic for panels of 32 columns.
-// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
 // mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape
 func mulInt16AVX2(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
 // mulInt16AVXVNNI computes blocks of height (1 to 6) rows of mulInt16Generic for panels of 32 columns.
-// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
 // mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape
 func mulInt16AVXVNNI(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
 // mulInt16AVX512 computes blocks of height (1 to 12) rows of mulInt16Generic for panels of 32 columns.
-// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
 // mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape
 func mulInt16AVX512(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
 // mulInt16AVX512VNNI computes blocks of height (1 to 12) rows of mulInt16Generic for panels of 32 columns.
-// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
 // mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape

@@ -38,6 +38,10 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 		return
 	}
 	c := mulInt8Call{y, yStride, a, Int8Stride(w.K), aScales, w, bias, floorOf(act), level}
+	if c.isWide() {
+		c.wide(rows)
+		return
+	}
 	chunk := max(mulInt8Chunk/c.aStride, 2*mulInt8Rows)
 	for first := 0; first < rows; {
 		n := evenPart(rows-first, chunk)
@@ -49,7 +53,7 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulInt8Call) chunk(first, rows int) {
 	limit := mulInt8Rows
-	if c.level.Family() == cpu.AVX2 {
+	if c.level != cpu.AVX512VNNI {
 		limit = mulInt8RowsAVX2
 	}
 	b := cutBlocks(rows, limit)
@@ -76,12 +80,10 @@ func (c *mulInt8Call) call(height, blocks, row, panel, panels int, mask uint32) 
 	y := &c.y[row*c.yStride+column]
 	steps, aStride, yStride := c.w.steps, c.aStride, 4*c.yStride
 	switch c.level {
-	case cpu.AVX2:
+	case cpu.AVX2, cpu.AVX512: // rows that are too long to be taken apart
 		mulInt8AVX2(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	case cpu.AVXVNNI:
 		mulInt8AVXVNNI(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
-	case cpu.AVX512:
-		mulInt8AVX512BW(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	default:
 		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	}

@@ -5,7 +5,7 @@
 package kernels
 
 // mulInt8AVXVNNI computes blocks of height (1 to 6) rows of mulInt8Generic for panels of 32 columns.
-// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
 // mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape
@@ -16,12 +16,24 @@ func mulInt8AVXVNNI(height int, a *uint8, aStride int, aScales *float32, blocks 
 //go:noescape
 func dotsInt8AVXVNNI(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 
-// mulInt8AVX512BW computes blocks of height (1 to 12) rows of mulInt8Generic for panels of 32 columns.
-// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.
+// mulInt8WideAVX512 computes blocks of height (1 to 12) rows of mulInt8Generic, with activations that widenInt8 took apart, for panels of 32 columns.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
 // mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape
-func mulInt8AVX512BW(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
+func mulInt8WideAVX512(height int, a *uint16, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
+
+// mulInt8WideAVX2 computes blocks of height (1 to 6) rows of mulInt8Generic, with activations that widenInt8 took apart, for panels of 32 columns.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
+// mask has a bit for each column of a panel that exists. floor is what results are at least.
+//
+//go:noescape
+func mulInt8WideAVX2(height int, a *uint16, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
+
+// widenInt8 writes n bytes as words, each four in the order 0, 2, 1, 3. n is a multiple of 32 and at least 32.
+//
+//go:noescape
+func widenInt8(dst *uint16, a *uint8, n int)
 
 // int8BurstAVXVNNI does 12 independent VPDPBUSD of 32 bytes in each turn.
 //
@@ -31,4 +43,4 @@ func int8BurstAVXVNNI(turns int)
 // int8BurstAVX512BW does 24 independent VPMADDWD of 32 words, and as many additions, in each turn.
 //
 //go:noescape
-func int8BurstAVX512BW(turns int)
+func int8BurstAVX512Words(turns int)

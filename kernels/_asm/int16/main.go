@@ -18,16 +18,16 @@ func main() {
 		VPADDD(free, sum, sum)
 	}
 	kernel := func(name string, f product.MultiplyAdd) product.Kernel {
-		return product.Kernel{Name: name, Doc: "mulInt16Generic", Element: "int16", MultiplyAdd: f}
+		return product.Kernel{Name: name, Doc: "mulInt16Generic", Activation: "int16", Weight: "int16", MultiplyAdd: f}
 	}
 	kernel("mulInt16AVX2", pairs).Generate256(false)
 	kernel("mulInt16AVXVNNI", func(weights, activations, sum, _ reg.VecPhysical) {
 		asm.VexVPDPWSSD(weights, activations, sum)
 	}).Generate256(true)
-	kernel("mulInt16AVX512", pairs).Generate512(false, nil, nil)
+	kernel("mulInt16AVX512", pairs).Generate512(false)
 	kernel("mulInt16AVX512VNNI", func(weights, activations, sum, _ reg.VecPhysical) {
 		VPDPWSSD(weights, activations, sum)
-	}).Generate512(true, nil, nil)
+	}).Generate512(true)
 	for _, isa := range []asm.ISA{asm.AVX512, asm.AVX2} {
 		quantize(isa)
 	}

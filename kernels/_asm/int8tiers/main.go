@@ -14,50 +14,13 @@ import (
 func main() {
 	ConstraintExpr("!purego")
 	product.Kernel{
-		Name: "mulInt8AVXVNNI", Doc: "mulInt8Generic", Element: "uint8", Corrections: true,
+		Name: "mulInt8AVXVNNI", Doc: "mulInt8Generic", Activation: "uint8", Weight: "int8", Corrections: true,
 		MultiplyAdd: func(weights, activations, sum, _ reg.VecPhysical) { asm.VexVPDPBUSD(weights, activations, sum) },
 	}.Generate256(true)
 	dotsInt8AVXVNNI()
-	mulInt8AVX512BW()
+	words()
 	bursts()
 	Generate()
-}
-
-// mulInt8AVX512BW multiplies bytes without VPDPBUSD.
-//
-// VPMADDUBSW, the other instruction that multiplies bytes, saturates: 255·127·2 does not fit 16 bits. VPMADDWD adds the
-// products of two pairs of words exactly. So the bytes of each word are taken apart, into words:
-//
-//	four k of a column:     b0 b1 b2 b3 → even b0 b2, odd b1 b3
-//	sum[r][j] += a0·w0 + a2·w2              (VPMADDWD of the even ones)
-//	sum[r][j] += a1·w1 + a3·w3              (VPMADDWD of the odd ones)
-//
-// Activations are unsigned and weights are signed, which shifts and a mask do in place: no shuffles, and every sum stays
-// in the lane of its column.
-func mulInt8AVX512BW() {
-	step := func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical) {
-		even, odd, aEven, aOdd, products, evenBytes := free[0:2], free[2:4], free[4], free[5], free[6], free[7]
-		for j, m := range weights {
-			VMOVDQU32(m, odd[j])
-			VPSLLW(Imm(8), odd[j], even[j])
-			VPSRAW(Imm(8), even[j], even[j])
-			VPSRAW(Imm(8), odd[j], odd[j])
-		}
-		for r := range rows {
-			VPBROADCASTD(at(r), aOdd)
-			VPANDD(evenBytes, aOdd, aEven)
-			VPSRLW(Imm(8), aOdd, aOdd)
-			for j := range weights {
-				VPMADDWD(even[j], aEven, products)
-				VPADDD(products, sum(r, j), sum(r, j))
-				VPMADDWD(odd[j], aOdd, products)
-				VPADDD(products, sum(r, j), sum(r, j))
-			}
-		}
-	}
-	product.Kernel{
-		Name: "mulInt8AVX512BW", Doc: "mulInt8Generic", Element: "uint8", Corrections: true,
-	}.Generate512(false, step, func(free []reg.VecPhysical) { VPBROADCASTD(asm.Bits(0x00ff00ff).Mem(), free[7]) })
 }
 
 // bursts generates the loops that measure what a core can do at most.
@@ -76,7 +39,7 @@ func bursts() {
 	VZEROUPPER()
 	RET()
 
-	asm.Kernel("int8BurstAVX512BW", "func(turns int)", "int8BurstAVX512BW does 24 independent VPMADDWD of 32 words, and as many additions, in each turn.")
+	asm.Kernel("int8BurstAVX512Words", "func(turns int)", "int8BurstAVX512BW does 24 independent VPMADDWD of 32 words, and as many additions, in each turn.")
 	turns = asm.Int("turns")
 	for _, z := range asm.Z {
 		VPXORD(z, z, z)

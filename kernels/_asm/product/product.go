@@ -28,31 +28,31 @@ type MultiplyAdd func(weights, activations, sum, free reg.VecPhysical)
 type Kernel struct {
 	// Name is its name, Doc what it computes.
 	Name, Doc string
-	// Element is the type of activations and weights.
-	Element string
+	// Activation and Weight are the types of the elements.
+	Activation, Weight string
+	// StepBytes is how many bytes of a row a step takes: 4 unless set.
+	StepBytes int
 	// Corrections is set if sums start at those of a parameter, not at zero.
 	Corrections bool
 	// MultiplyAdd is what the loops are for.
 	MultiplyAdd MultiplyAdd
+	// Step, if set, replaces the MultiplyAdds of a step.
+	Step Step
 }
 
+// Step adds the products of rows, whose bytes at a step are where at says, with weights. It may use the registers free:
+// the last 4 of 16 or 8 of 32.
+type Step func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical)
+
 func (k Kernel) start(rows int) {
-	signature := fmt.Sprintf("func(height int, a *%[1]s, aStride int, aScales *float32, blocks int, w *%[2]s, steps int, ", k.Element, weightOf(k.Element))
+	signature := fmt.Sprintf("func(height int, a *%s, aStride int, aScales *float32, blocks int, w *%s, steps int, ", k.Activation, k.Weight)
 	if k.Corrections {
 		signature += "corrections *int32, "
 	}
 	signature += "scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)"
 	asm.Kernel(k.Name, signature, fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for panels of 32 columns.", k.Name, rows, k.Doc),
-		"steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes.",
+		"steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.",
 		"mask has a bit for each column of a panel that exists. floor is what results are at least.")
-}
-
-// weightOf is the signed type.
-func weightOf(element string) string {
-	if element == "uint8" {
-		return "int8"
-	}
-	return element
 }
 
 // dispatch jumps to the code of a height, and writes that code for each of them.
@@ -77,6 +77,9 @@ type block struct {
 }
 
 func newBlock(k Kernel, rows int) block {
+	if k.StepBytes == 0 {
+		k.StepBytes = 4
+	}
 	b := block{Kernel: k, rows: rows, stride: asm.Int("aStride")}
 	for range (rows + 2) / 3 {
 		b.row = append(b.row, GP64())
@@ -86,9 +89,9 @@ func newBlock(k Kernel, rows int) block {
 
 func (b block) label(name string) string { return fmt.Sprintf("%s%d", name, b.rows) }
 
-// at addresses the four bytes of a row at a step of the current turn.
+// at addresses the bytes of a row at a step of the current turn.
 func (b block) at(row, step int) Mem {
-	mem := Mem{Base: b.row[row/3], Disp: 4 * step}
+	mem := Mem{Base: b.row[row/3], Disp: b.StepBytes * step}
 	if row%3 > 0 {
 		mem.Index, mem.Scale = b.stride, uint8(row%3)
 	}
@@ -113,7 +116,7 @@ func (b block) multiply(w, k reg.GPVirtual, step func(step int)) {
 	}
 	ADDQ(U32(unroll*stepBytes), w)
 	for _, r := range b.row {
-		ADDQ(Imm(4*unroll), r)
+		ADDQ(Imm(uint64(b.StepBytes*unroll)), r)
 	}
 	SUBQ(Imm(unroll), k)
 	JNZ(LabelRef(b.label("steps")))
@@ -126,7 +129,7 @@ func (b block) next() {
 		MOVQ(b.row[last], b.row[0])
 	}
 	MOVQ(asm.Addr("steps"), bytes)
-	SHLQ(Imm(2), bytes)
+	IMUL3Q(U32(b.StepBytes), bytes, bytes)
 	SUBQ(bytes, b.row[0])
 	for range b.rows - 3*last {
 		ADDQ(b.stride, b.row[0])

@@ -84,17 +84,26 @@ func (p product256) startSums() {
 	}
 }
 
+// free256 are the registers that are no sums.
+var free256 = asm.Y[12:]
+
 // step adds the products of a step: each row's four bytes, repeated, times four bytes of each column.
 func (p product256) step(w reg.GPVirtual, step int) {
-	weights := asm.Y[12:14]
-	for half := range weights {
-		VMOVDQU(Mem{Base: w, Disp: step*stepBytes + 32*half}, weights[half])
+	at := []Mem{{Base: w, Disp: step * stepBytes}, {Base: w, Disp: step*stepBytes + 32}}
+	PREFETCHT0(at[0].Offset(ahead))
+	sum := func(r, half int) reg.VecPhysical { return p.sum(step%p.sets, r, half) }
+	if p.Step != nil {
+		p.Step(p.rows, at, func(row int) Mem { return p.at(row, step) }, sum, free256)
+		return
 	}
-	PREFETCHT0(Mem{Base: w, Disp: step*stepBytes + ahead})
+	weights, a, free := free256[:2], free256[2], free256[3]
+	for half := range weights {
+		VMOVDQU(at[half], weights[half])
+	}
 	for r := range p.rows {
-		VPBROADCASTD(p.at(r, step), asm.Y[14])
+		VPBROADCASTD(p.at(r, step), a)
 		for half := range weights {
-			p.MultiplyAdd(weights[half], asm.Y[14], p.sum(step%p.sets, r, half), asm.Y[15])
+			p.MultiplyAdd(weights[half], a, sum(r, half), free)
 		}
 	}
 }
@@ -109,7 +118,7 @@ func (p product256) finish(y, aScales reg.GPVirtual) {
 			}
 		}
 	}
-	exists, bias, floor, scale := asm.Y[12], asm.Y[13], asm.Y[14], asm.Y[15]
+	exists, bias, floor, scale := free256[0], free256[1], free256[2], free256[3]
 	biasAt, stride, scales, row := GP64(), GP64(), GP64(), GP64()
 	VBROADCASTSS(asm.Addr("floor"), floor)
 	MOVQ(asm.Addr("bias"), biasAt)

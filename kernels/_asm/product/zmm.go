@@ -13,16 +13,11 @@ const (
 	maxRows512 = 12 // most rows whose sums fit the registers, beside eight others
 )
 
-// Step adds the products of a step in place of a MultiplyAdd: of the rows, whose four bytes at addresses the function
-// gives, with the weights. It may use the registers free.
-type Step func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical)
-
-// Generate512 generates the kernel for 512-bit registers. sets is as for Generate256. step may be nil; else prepare sets
-// those of the registers 24 to 31 that it does not change.
-func (k Kernel) Generate512(sets bool, step Step, prepare func(free []reg.VecPhysical)) {
+// Generate512 generates the kernel for 512-bit registers. sets is as for Generate256.
+func (k Kernel) Generate512(sets bool) {
 	k.start(maxRows512)
 	dispatch(maxRows512, func(rows int) {
-		p := product512{block: newBlock(k, rows), sets: 1, replacement: step, prepare: prepare}
+		p := product512{block: newBlock(k, rows), sets: 1}
 		switch {
 		case !sets:
 		case rows <= 2:
@@ -36,9 +31,7 @@ func (k Kernel) Generate512(sets bool, step Step, prepare func(free []reg.VecPhy
 
 type product512 struct {
 	block
-	sets        int
-	replacement Step
-	prepare     func(free []reg.VecPhysical)
+	sets int
 }
 
 func (p product512) sum(set, row, j int) reg.VecPhysical { return asm.Z[(set*p.rows+row)*vectors+j] }
@@ -63,9 +56,6 @@ func (p product512) generate() {
 	Label(p.label("block"))
 	p.address()
 	p.startSums()
-	if p.prepare != nil {
-		p.prepare(free)
-	}
 	p.multiply(w, k, func(step int) { p.step(w, step) })
 	p.finish(y, aScales)
 	p.next()
@@ -110,8 +100,8 @@ func (p product512) step(w reg.GPVirtual, step int) {
 		PREFETCHT0(at[j].Offset(ahead))
 	}
 	sum := func(r, j int) reg.VecPhysical { return p.sum(step%p.sets, r, j) }
-	if p.replacement != nil {
-		p.replacement(p.rows, at, func(row int) Mem { return p.at(row, step) }, sum, free)
+	if p.Step != nil {
+		p.Step(p.rows, at, func(row int) Mem { return p.at(row, step) }, sum, free)
 		return
 	}
 	weights, repeated, products := free[:2], free[2:6], free[6:8]
