@@ -271,50 +271,76 @@ const (
 // TestPairs kills jobs between every two kinds of places at random moments, several workers at a time, until they get through.
 // Every record is then in the output once, in the order of its lane, or a dead letter.
 func TestPairs(t *testing.T) {
-	cluster, store := kafkatest.StartFake(t), s3test.Fake(t)
-	names := 0
-	topicPlace := func(t *testing.T) place {
-		names++
-		p := &topic{cluster, fmt.Sprintf("pair-%d", names)}
-		p.create(t, pairLanes)
-		return p
+	testPairs(t, places{cluster: kafkatest.StartFake(t), store: s3test.Fake(t)}, func(pair) bool { return true })
+}
+
+// TestPairsOnRealServers does the same with Apache Kafka and a store that keeps objects as files.
+func TestPairsOnRealServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long")
 	}
-	bucketPlace := func(chain bool) func(t *testing.T) place {
-		return func(t *testing.T) place { return &bucket{store, store.Bucket(t), chain} }
+	real := kafkatest.StartReal(t, 1)
+	testPairs(t, places{cluster: real.Cluster, store: s3test.Gateway(t)}, func(p pair) bool {
+		return p.source != inFolder || p.sink != inFolder // which has been tested with the others
+	})
+}
+
+// The kinds of places.
+const (
+	inTopic = iota
+	inBucket
+	inFolder
+)
+
+var kindNames = []string{"topic", "objects", "files"}
+
+type pair struct{ source, sink int }
+
+// places makes places on servers.
+type places struct {
+	cluster *kafkatest.Cluster
+	store   *s3test.Store
+	topics  int
+}
+
+// make makes a place of a kind. chain says that it is for the outputs of topics.
+func (p *places) make(t *testing.T, kind int, chain bool) place {
+	switch kind {
+	case inTopic:
+		p.topics++
+		made := &topic{p.cluster, fmt.Sprintf("pair-%d", p.topics)}
+		made.create(t, pairLanes)
+		return made
+	case inBucket:
+		return &bucket{p.store, p.store.Bucket(t), chain}
+	default:
+		return &folder{t.TempDir(), chain}
 	}
-	folderPlace := func(chain bool) func(t *testing.T) place {
-		return func(t *testing.T) place { return &folder{t.TempDir(), chain} }
-	}
-	pairs := []struct {
-		name         string
-		source, sink func(t *testing.T) place
-	}{
-		{"topic to topic", topicPlace, topicPlace},
-		{"topic to objects", topicPlace, bucketPlace(true)},
-		{"topic to files", topicPlace, folderPlace(true)},
-		{"objects to topic", bucketPlace(false), topicPlace},
-		{"objects to objects", bucketPlace(false), bucketPlace(false)},
-		{"objects to files", bucketPlace(false), folderPlace(false)},
-		{"files to topic", folderPlace(false), topicPlace},
-		{"files to objects", folderPlace(false), bucketPlace(false)},
-		{"files to files", folderPlace(false), folderPlace(false)},
-	}
-	for _, pair := range pairs {
-		t.Run(pair.name, func(t *testing.T) {
-			source, sink := pair.source(t), pair.sink(t)
-			source.fill(t, pairLanes, pairRecords)
-			path := filepath.Join(t.TempDir(), "job.yml")
-			text := fmt.Sprintf("name: pair\nsource: %s\nsink: %s\ntranslate: {models: %s}\ncommit-every: 20ms\nlanes: 2\n",
-				source.settings(t, true), sink.settings(t, false), filepath.Join(sharedtest.Root(), "models", "ende-tiny"))
-			text += "dead-letters: " + sink.deadLetters() + "\n"
-			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-				t.Fatal(err)
+}
+
+func testPairs(t *testing.T, places places, wanted func(pair) bool) {
+	for source := range kindNames {
+		for sink := range kindNames {
+			if wanted(pair{source, sink}) {
+				t.Run(kindNames[source]+" to "+kindNames[sink], func(t *testing.T) {
+					testPair(t, places.make(t, source, false), places.make(t, sink, source == inTopic))
+				})
 			}
-			kills := runKilled(t, path, 5)
-			checkPlace(t, sink, pairLanes, pairRecords)
-			t.Logf("%d kills", kills)
-		})
+		}
 	}
+}
+
+func testPair(t *testing.T, source, sink place) {
+	source.fill(t, pairLanes, pairRecords)
+	path := filepath.Join(t.TempDir(), "job.yml")
+	text := fmt.Sprintf("name: pair\nsource: %s\nsink: %s\ndead-letters: %s\ntranslate: {models: %s}\ncommit-every: 20ms\nlanes: 2\n",
+		source.settings(t, true), sink.settings(t, false), sink.deadLetters(), filepath.Join(sharedtest.Root(), "models", "ende-tiny"))
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	kills := runKilled(t, path, 5)
+	checkPlace(t, sink, pairLanes, pairRecords)
+	t.Logf("%d kills", kills)
 }
 
 // runKilled runs workers of a job, killing one now and then, until each of them has got through.
