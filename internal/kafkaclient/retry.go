@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -110,11 +111,13 @@ func (c *Client) retry(ctx context.Context, operation string, patience time.Dura
 func (c *Client) failed(operation string, err error) error {
 	switch {
 	case isMissing(err):
-		return fmt.Errorf("kafka: %s: %w (topics are not created by themselves): %w", operation, ErrNoTopic, err)
+		return fmt.Errorf("kafka: %s: %w (topics are not created by themselves, nor seen without permission): %w", operation, ErrNoTopic, err)
 	case errors.Is(err, kafka.OffsetOutOfRange):
 		return fmt.Errorf("kafka: %s: %w", operation, ErrOffsetOutOfRange)
 	case isFencing(err):
 		return fmt.Errorf("kafka: %s: %w: %w", operation, ErrFenced, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("kafka: %s: %w (the broker closes the connection: is the port the right one for TLS and SASL, and the password?)", operation, err)
 	default:
 		return fmt.Errorf("kafka: %s: %w", operation, err)
 	}

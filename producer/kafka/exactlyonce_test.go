@@ -14,6 +14,10 @@ import (
 func TestTopicToTopic(t *testing.T) {
 	cluster := kafkatest.StartProcess(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	testCodecs(t, cluster)
+}
+
+func testCodecs(t *testing.T, cluster *kafkatest.Cluster) {
 	for _, codec := range []kafkaclient.Compression{kafkaclient.None, kafkaclient.Gzip, kafkaclient.Snappy, kafkaclient.LZ4, kafkaclient.Zstd} {
 		t.Run(codec.String(), func(t *testing.T) {
 			s := newSetup(t, cluster, 3)
@@ -38,7 +42,10 @@ func TestTopicToTopic(t *testing.T) {
 
 // Workers come and go, politely and not, while records arrive.
 func TestWorkersComeAndGo(t *testing.T) {
-	cluster := kafkatest.StartFake(t, kfake.NumBrokers(3))
+	testComeAndGo(t, kafkatest.StartFake(t, kfake.NumBrokers(3)))
+}
+
+func testComeAndGo(t *testing.T, cluster *kafkatest.Cluster) {
 	s := newSetup(t, cluster, 4)
 	s.source.Session = 1500 * time.Millisecond
 	s.translator = restless{5 * time.Millisecond}

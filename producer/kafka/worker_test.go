@@ -159,6 +159,12 @@ func (s *setup) connect(t testing.TB, dial func(context.Context, string, string)
 	t.Helper()
 	config := s.client
 	config.Brokers, config.Dial = s.brokers, dial
+	config.Topics = append([]string{s.sink.Topic}, s.source.Topics...)
+	for _, topic := range []string{s.sink.DeadLetters, s.sink.Markers} {
+		if topic != "" {
+			config.Topics = append(config.Topics, topic)
+		}
+	}
 	client, err := kafkaclient.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +186,7 @@ func (w *worker) end(t testing.TB) error {
 	select {
 	case err := <-w.done:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("a worker does not stop")
 		return nil
 	}

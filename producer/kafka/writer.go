@@ -202,9 +202,24 @@ func (w *writer) commit(ctx context.Context, done bool) (job.Position, error) {
 	return w.committed, nil
 }
 
-// mostEnd is how long the end of a transaction may take even though the caller's time is over: half way, it would not
-// be known whether it took place.
-const mostEnd = 30 * time.Second
+// mostEnd is how long the end of a transaction may take after the caller's time is over: half way, it would not be
+// known whether it took place.
+const mostEnd = 8 * time.Second
+
+// outlast returns a context that ends some time after the given one.
+func outlast(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-longer.Done():
+		}
+	})
+	return longer, func() { stop(); cancel() }
+}
 
 func (w *writer) endTransaction(ctx context.Context, done bool) error {
 	progress, err := w.progress(done)
@@ -225,7 +240,7 @@ func (w *writer) endTransaction(ctx context.Context, done bool) error {
 	if err := w.producer.CommitOffset(ctx, w.member, w.place.partition, offset); err != nil {
 		return w.failure(err)
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostEnd)
+	ending, cancel := outlast(ctx, mostEnd)
 	defer cancel()
 	if err := w.producer.End(ending, true); err != nil {
 		return w.settle(ctx, offset, err)
@@ -254,7 +269,7 @@ func (w *writer) settle(ctx context.Context, offset kafkaclient.Committed, cause
 	if errors.Is(cause, kafkaclient.ErrFenced) {
 		return w.failure(cause)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostEnd)
+	ctx, cancel := outlast(ctx, mostEnd)
 	defer cancel()
 	if err := w.producer.Init(ctx); err != nil {
 		return w.failure(errors.Join(cause, err))
