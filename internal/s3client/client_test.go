@@ -152,6 +152,33 @@ func testCopies(t *testing.T, store *s3test.Store) {
 	}
 }
 
+// Bodies that are not signed arrive all the same, and nothing else is left unsigned.
+func TestUnsignedBodies(t *testing.T) {
+	stores(t, func(t *testing.T, store *s3test.Store) {
+		bucket := store.Bucket(t)
+		config := store.Config()
+		config.Unsigned = true
+		var seen []*http.Request
+		config.Transport = recorder{next: config.Transport, seen: &seen}
+		client, err := s3client.New(context.Background(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Put(withTimeout(t), bucket, "key", []byte("data"), s3client.Condition{Absent: true}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if hash := seen[0].Header.Get("X-Amz-Content-Sha256"); hash != "UNSIGNED-PAYLOAD" {
+			t.Errorf("the hash is %q", hash)
+		}
+		if seen[0].Header.Get("Authorization") == "" {
+			t.Error("the request is not signed")
+		}
+		if data, _ := store.Get(t, bucket, "key"); string(data) != "data" {
+			t.Errorf("%q", data)
+		}
+	})
+}
+
 var oddKeys = []string{"k/a b+c.txt", "k/ü/日本 語.txt", "k/%2F%20.txt", "k/a&b=c?d#e.txt", "k/~tilde'quote\"x.txt", "k/x;y:z@w.txt", "k/..dots", "k/trailing "}
 
 func TestOddKeys(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -46,6 +47,10 @@ type Config struct {
 	// Checksums says when requests carry CRC32 checksums beside those of the signature: "" is on Amazon S3 always and
 	// elsewhere where an operation requires it, since some stores refuse what they do not know; "always", "required".
 	Checksums string
+
+	// Unsigned leaves the bodies of requests out of the signature, which saves hashing them, where Checksums are only those
+	// that are required. It is for endpoints that are reached by https, or over a network that is trusted.
+	Unsigned bool
 
 	Attempts        int           // of a request, the first included; 0 is 6
 	MaxBackoff      time.Duration // longest pause between attempts; 0 is 20 s
@@ -132,6 +137,7 @@ type Client struct {
 	api    *s3.Client
 	http   *http.Client
 	key    customerKey
+	body   []func(*s3.Options) // of requests that carry an object's bytes
 }
 
 // customerKey is a key for SSE-C as the requests carry it; its fields are nil without one.
@@ -166,7 +172,11 @@ func New(ctx context.Context, c Config) (*Client, error) {
 		}
 		o.DisableLogOutputChecksumValidationSkipped = true
 	})
-	return &Client{config: c, api: api, http: shared.HTTPClient.(*http.Client), key: newCustomerKey(c.CustomerKey)}, nil
+	client := &Client{config: c, api: api, http: shared.HTTPClient.(*http.Client), key: newCustomerKey(c.CustomerKey)}
+	if c.Unsigned {
+		client.body = append(client.body, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+	}
+	return client, nil
 }
 
 // Load makes of the configuration what Amazon's other services are spoken to with, too.

@@ -143,7 +143,7 @@ func (c *Client) Put(ctx context.Context, bucket, key string, data []byte, condi
 		SSECustomerAlgorithm: c.key.algorithm, SSECustomerKey: c.key.key, SSECustomerKeyMD5: c.key.digest,
 	}
 	in.IfNoneMatch, in.IfMatch = condition.headers()
-	out, err := c.api.PutObject(ctx, in)
+	out, err := c.api.PutObject(ctx, in, c.body...)
 	if err != nil {
 		return "", wrap("writing", bucket, key, err, ErrExists)
 	}

@@ -57,7 +57,7 @@ func (c *Client) PutPart(ctx context.Context, u *Upload, number int32, data []by
 		Bucket: &u.Bucket, Key: &u.Key, UploadId: &u.ID, PartNumber: &number, Body: bytes.NewReader(data),
 		RequestPayer: c.payer(), ExpectedBucketOwner: c.owner(),
 		SSECustomerAlgorithm: c.key.algorithm, SSECustomerKey: c.key.key, SSECustomerKeyMD5: c.key.digest,
-	})
+	}, c.body...)
 	if err != nil {
 		return Part{}, wrap("uploading a part of", u.Bucket, u.Key, err, ErrExists)
 	}

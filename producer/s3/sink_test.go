@@ -455,38 +455,3 @@ func TestOddKeysComeThrough(t *testing.T) {
 		}
 	})
 }
-
-// BenchmarkCopy is what carrying objects from S3 to S3 costs without a translation: go test -bench Copy ./producer/s3
-func BenchmarkCopy(b *testing.B) {
-	for name, start := range map[string]func(testing.TB) *s3test.Store{"fake": s3test.Fake, "versitygw": s3test.Gateway} {
-		for _, length := range []int{200, 2000} {
-			b.Run(fmt.Sprintf("%s/lines of %d", name, length), func(b *testing.B) {
-				const objects, size = 4, 64 << 20
-				store := start(b)
-				data := bytes.Repeat(append(bytes.Repeat([]byte("x"), length-1), '\n'), size/length)
-				bucket := store.Bucket(b)
-				for i := range objects {
-					store.Put(b, bucket, fmt.Sprint("in/", i), data)
-				}
-				b.SetBytes(int64(objects * len(data)))
-				for i := 0; b.Loop(); i++ {
-					client := store.Client(b)
-					from := source.New(source.Config{Client: client, Inputs: []string{"s3://" + bucket + "/in/"}})
-					sink := New(Config{Client: client, Job: "bench", Output: fmt.Sprintf("s3://%s/out%d/", bucket, i), Key: from.Relative, Encoder: recordio.NewTextEncoder(), Input: from})
-					if err := pipeline.New(pipeline.Config{Lanes: objects}, from, sink, echo{}).Run(context.Background()); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
-// echo is a translator that costs nothing at all.
-type echo struct{}
-
-func (echo) Submit(segment job.Segment) {
-	segment.Done(job.Result{Hypotheses: []job.Hypothesis{{Text: segment.Text}}})
-}
-
-func (echo) Flush() {}
