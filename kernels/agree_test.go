@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -406,4 +407,65 @@ func TestRowsDoNotDependOnTheirNumber(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestMatrixOfChosenRowsAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		var w Int8Matrix // used again for every choice
+		for i, k := range []int{1, 4, 15, 16, 17, 64, 100, 256, 300} {
+			r := source(uint64(i))
+			n := 40 + 9*i
+			table, bias := PackInt8Rows(n, k, int8s(r, n*k), normals(r, n)), normals(r, n)
+			for _, chosen := range []int{0, 1, 31, 32, 33, 64, 100, 7} {
+				ids, chosenBias := make([]int32, chosen), make([]float32, chosen)
+				for j := range ids {
+					ids[j] = int32(r.IntN(n))
+					chosenBias[j] = bias[ids[j]]
+				}
+				table.Matrix(&w, ids)
+				const rows = 3
+				a, aScales := uint8s(r, rows*Int8Stride(k)), normals(r, rows)
+				got, want := make([]float32, rows*chosen), make([]float32, chosen)
+				MulInt8(got, chosen, a, aScales, rows, &w, chosenBias, None)
+				for row := range rows {
+					DotRowsInt8(want, a[row*Int8Stride(k):], aScales[row], table, ids, bias)
+					if !slices.Equal(got[row*chosen:(row+1)*chosen], want) {
+						t.Fatalf("%d of %d rows of %d, row %d: %v, want %v", chosen, n, k, row, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestPickAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(4)
+		for n := range 70 {
+			src, places := awkward(r, 1+n*3/2, true), make([]int32, n)
+			for i := range places {
+				places[i] = int32(r.IntN(len(src)))
+			}
+			agree(t, fmt.Sprintf("picking %d", n), func(g *arena) []float32 {
+				dst := guard(g, make([]float32, n))
+				Pick(dst, guard(g, src), guard(g, places))
+				return dst
+			})
+			for i, place := range places {
+				for _, beyond := range []int32{int32(len(src)), -1, math.MinInt32, math.MaxInt32} {
+					places[i] = beyond
+					if !panics(func() { Pick(make([]float32, n), src, places) }) {
+						t.Fatalf("place %d of %d is %d among %d elements, and nothing happens", i, n, beyond, len(src))
+					}
+				}
+				places[i] = place
+			}
+		}
+	})
+}
+
+func panics(f func()) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	f()
+	return false
 }

@@ -4512,6 +4512,165 @@ done40:
 	VZEROUPPER
 	RET
 
+// func gatherPanelAVX512(panel *int8, table *int8, stride int, ids *int32, steps int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·gatherPanelAVX512(SB), NOSPLIT, $0-40
+	MOVQ         panel+0(FP), AX
+	MOVQ         table+8(FP), CX
+	MOVQ         ids+24(FP), DX
+	MOVQ         steps+32(FP), BX
+	VPBROADCASTD stride+16(FP), Z0
+	VPMULLD      (DX), Z0, Z1
+	VPMULLD      64(DX), Z0, Z0
+	MOVL         $0x0000ffff, DX
+
+step:
+	VXORPS     Z2, Z2, Z2
+	KMOVW      DX, K1
+	VPGATHERDD (CX)(Z1*1), K1, Z2
+	VMOVDQU32  Z2, (AX)
+	VXORPS     Z2, Z2, Z2
+	KMOVW      DX, K1
+	VPGATHERDD (CX)(Z0*1), K1, Z2
+	VMOVDQU32  Z2, 64(AX)
+	ADDQ       $0x04, CX
+	ADDQ       $0x00000080, AX
+	DECQ       BX
+	JNZ        step
+	VZEROUPPER
+	RET
+
+// func pickAVX512(dst *float32, src *float32, places *int32, n int, limit int) int
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·pickAVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         places+16(FP), DX
+	MOVQ         limit+32(FP), BX
+	DECQ         BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	XORL         BX, BX
+	MOVQ         n+24(FP), SI
+	MOVQ         SI, DI
+	ANDQ         $0x0f, DI
+	MOVL         $0xffffffff, R8
+	BZHIL        DI, R8, R8
+	KMOVW        R8, K1
+	MOVQ         SI, DI
+	ANDQ         $-16, DI
+	XORQ         R8, R8
+	CMPQ         R8, DI
+	JGE          tail42
+
+loop41:
+	VMOVUPS    (DX)(R8*4), Z1
+	VXORPS     Z2, Z2, Z2
+	VPCMPUD    $0x06, Z0, Z1, K2
+	KNOTW      K2, K3
+	VGATHERDPS (CX)(Z1*4), K3, Z2
+	KMOVW      K2, R9
+	ORL        R9, BX
+	VMOVUPS    Z2, (AX)(R8*4)
+	ADDQ       $0x10, R8
+	CMPQ       R8, DI
+	JLT        loop41
+
+tail42:
+	CMPQ       R8, SI
+	JGE        done43
+	VMOVUPS.Z  (DX)(R8*4), K1, Z1
+	VXORPS     Z2, Z2, Z2
+	VPCMPUD    $0x06, Z0, Z1, K2
+	KNOTW      K2, K3
+	VGATHERDPS (CX)(Z1*4), K3, Z2
+	KMOVW      K2, CX
+	ORL        CX, BX
+	VMOVUPS    Z2, K1, (AX)(R8*4)
+
+done43:
+	MOVL BX, AX
+	MOVQ AX, ret+40(FP)
+	VZEROUPPER
+	RET
+
+// func pickAVX2(dst *float32, src *float32, places *int32, n int, limit int) int
+// Requires: AVX, AVX2
+TEXT ·pickAVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         places+16(FP), DX
+	MOVQ         limit+32(FP), BX
+	DECQ         BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	XORL         BX, BX
+	MOVQ         n+24(FP), SI
+	MOVQ         SI, DI
+	ANDQ         $0x0f, DI
+	LEAQ         tail<>+0(SB), R8
+	NEGQ         DI
+	VMOVUPS      64(R8)(DI*4), Y2
+	VMOVUPS      96(R8)(DI*4), Y3
+	MOVQ         SI, DI
+	ANDQ         $-16, DI
+	XORQ         R8, R8
+	CMPQ         R8, DI
+	JGE          tail45
+
+loop44:
+	VMOVUPS    (DX)(R8*4), Y4
+	VMOVUPS    32(DX)(R8*4), Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VPMINUD    Y0, Y4, Y8
+	VPCMPEQD   Y8, Y4, Y8
+	VMOVMSKPS  Y8, R9
+	XORL       $0xff, R9
+	ORL        R9, BX
+	VGATHERDPS Y8, (CX)(Y4*4), Y6
+	VPMINUD    Y1, Y5, Y4
+	VPCMPEQD   Y4, Y5, Y4
+	VMOVMSKPS  Y4, R9
+	XORL       $0xff, R9
+	ORL        R9, BX
+	VGATHERDPS Y4, (CX)(Y5*4), Y7
+	VMOVUPS    Y6, (AX)(R8*4)
+	VMOVUPS    Y7, 32(AX)(R8*4)
+	ADDQ       $0x10, R8
+	CMPQ       R8, DI
+	JLT        loop44
+
+tail45:
+	CMPQ       R8, SI
+	JGE        done46
+	VMASKMOVPS (DX)(R8*4), Y2, Y4
+	VMASKMOVPS 32(DX)(R8*4), Y3, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VPMINUD    Y0, Y4, Y0
+	VPCMPEQD   Y0, Y4, Y0
+	VMOVMSKPS  Y0, DX
+	XORL       $0xff, DX
+	ORL        DX, BX
+	VGATHERDPS Y0, (CX)(Y4*4), Y6
+	VPMINUD    Y1, Y5, Y0
+	VPCMPEQD   Y0, Y5, Y0
+	VMOVMSKPS  Y0, DX
+	XORL       $0xff, DX
+	ORL        DX, BX
+	VGATHERDPS Y0, (CX)(Y5*4), Y7
+	VMASKMOVPS Y6, Y2, (AX)(R8*4)
+	VMASKMOVPS Y7, Y3, 32(AX)(R8*4)
+
+done46:
+	MOVL BX, AX
+	MOVQ AX, ret+40(FP)
+	VZEROUPPER
+	RET
+
 // func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, ids *int32, n int, bias *float32)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV
 TEXT ·dotRowsInt8AVX512(SB), NOSPLIT, $64-80
@@ -4552,9 +4711,9 @@ group:
 	XORQ         R8, R8
 	LEAQ         -64(DX), R9
 	CMPQ         R8, R9
-	JGE          done42
+	JGE          done48
 
-bytes41:
+bytes47:
 	VMOVDQU32 (BX)(R8*1), Z17
 	VMOVDQU32 64(BX)(R8*1), Z18
 	LEAQ      (CX)(R8*1), R10
@@ -4608,14 +4767,14 @@ bytes41:
 	VPDPBUSD  64(R10)(R11*1), Z18, Z16
 	ADDQ      $0x00000080, R8
 	CMPQ      R8, R9
-	JLT       bytes41
+	JLT       bytes47
 
-done42:
+done48:
 	ADDQ $0x00000040, R9
 	CMPQ R8, R9
-	JGE  done44
+	JGE  done50
 
-bytes43:
+bytes49:
 	VMOVDQU32 (BX)(R8*1), Z17
 	LEAQ      (CX)(R8*1), R10
 	MOVL      (SP), R11
@@ -4652,9 +4811,9 @@ bytes43:
 	VPDPBUSD  (R10)(R11*1), Z17, Z16
 	ADDQ      $0x00000040, R8
 	CMPQ      R8, R9
-	JLT       bytes43
+	JLT       bytes49
 
-done44:
+done50:
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
 	VPADDD       Z1, Z17, Z17
@@ -4715,13 +4874,13 @@ done44:
 	MOVQ         bias+72(FP), R8
 	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias45
+	JZ           noBias51
 	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
 	VPGATHERDD   (R8)(Z0*4), K2, Z1
 	VMOVAPS      Z1, Z1
 
-noBias45:
+noBias51:
 	VADDPS  Z1, Z3, Z3
 	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
@@ -4772,9 +4931,9 @@ group:
 	ANDQ         $-64, R9
 	XORQ         R8, R8
 	CMPQ         R8, R9
-	JGE          tail47
+	JGE          tail53
 
-loop46:
+loop52:
 	VMOVUPS     (BX)(R8*1), Z17
 	LEAQ        (CX)(R8*1), R10
 	MOVL        (SP), R11
@@ -4811,12 +4970,12 @@ loop46:
 	VFMADD231PS (R10)(R11*1), Z17, Z16
 	ADDQ        $0x00000040, R8
 	CMPQ        R8, R9
-	JLT         loop46
+	JLT         loop52
 
-tail47:
+tail53:
 	MOVQ        DX, R10
 	SUBQ        R9, R10
-	JZ          done48
+	JZ          done54
 	SHRQ        $0x02, R10
 	MOVQ        $0x00000010, R9
 	CMPQ        R10, R9
@@ -4859,7 +5018,7 @@ tail47:
 	MOVL        60(SP), R9
 	VFMADD231PS (R8)(R9*1), Z17, K2, Z16
 
-done48:
+done54:
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
 	VADDPS       Z1, Z17, Z17
@@ -4908,13 +5067,13 @@ done48:
 	MOVQ         bias+48(FP), R8
 	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias49
+	JZ           noBias55
 	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
 	VPGATHERDD   (R8)(Z0*4), K2, Z1
 	VMOVAPS      Z1, Z1
 
-noBias49:
+noBias55:
 	VADDPS  Z1, Z3, Z3
 	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
@@ -4932,9 +5091,9 @@ TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
 	MOVQ ids+24(FP), BX
 	MOVQ stride+32(FP), SI
 
-group50:
+group56:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next51
+	JLT     next57
 	MOVLQSX (BX), DI
 	IMULQ   SI, DI
 	ADDQ    DX, DI
@@ -4953,7 +5112,7 @@ group50:
 	VPXOR   Y3, Y3, Y3
 	XORQ    CX, CX
 
-bytes52:
+bytes58:
 	VPMOVZXBW    (AX)(CX*1), Y4
 	VPMOVSXBW    (DI)(CX*1), Y5
 	VPMADDWD     Y4, Y5, Y5
@@ -4969,7 +5128,7 @@ bytes52:
 	VPADDD       Y5, Y3, Y3
 	ADDQ         $0x10, CX
 	CMPQ         CX, SI
-	JLT          bytes52
+	JLT          bytes58
 	VPHADDD      Y1, Y0, Y0
 	VPHADDD      Y3, Y2, Y2
 	VPHADDD      Y2, Y0, Y0
@@ -4980,26 +5139,26 @@ bytes52:
 	ADDQ         $0x00000010, BX
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group50
+	JMP          group56
 
-next51:
-group53:
+next57:
+group59:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next54
+	JLT     next60
 	MOVLQSX (BX), DI
 	IMULQ   SI, DI
 	ADDQ    DX, DI
 	VPXOR   Y0, Y0, Y0
 	XORQ    CX, CX
 
-bytes55:
+bytes61:
 	VPMOVZXBW    (AX)(CX*1), Y1
 	VPMOVSXBW    (DI)(CX*1), Y2
 	VPMADDWD     Y1, Y2, Y2
 	VPADDD       Y2, Y0, Y0
 	ADDQ         $0x10, CX
 	CMPQ         CX, SI
-	JLT          bytes55
+	JLT          bytes61
 	VPHADDD      Y0, Y0, Y0
 	VPHADDD      Y0, Y0, Y0
 	MOVQ         y+0(FP), CX
@@ -5009,9 +5168,9 @@ bytes55:
 	ADDQ         $0x00000004, BX
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group53
+	JMP          group59
 
-next54:
+next60:
 	VZEROUPPER
 	RET
 
@@ -5032,9 +5191,9 @@ TEXT ·dotsFloat32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    ids+24(FP), DI
 	MOVQ    stride+32(FP), R8
 
-group56:
+group62:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next57
+	JLT     next63
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -5057,9 +5216,9 @@ group56:
 	VXORPS  Y9, Y9, Y9
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail59
+	JGE     tail65
 
-loop58:
+loop64:
 	VMOVUPS     (AX)(BX*4), Y10
 	VMOVUPS     32(AX)(BX*4), Y11
 	VFMADD231PS (R9)(BX*4), Y10, Y2
@@ -5072,11 +5231,11 @@ loop58:
 	VFMADD231PS 32(R12)(BX*4), Y11, Y9
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop58
+	JLT         loop64
 
-tail59:
+tail65:
 	CMPQ        BX, CX
-	JGE         done60
+	JGE         done66
 	VMASKMOVPS  (AX)(BX*4), Y0, Y10
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
 	VMASKMOVPS  (R9)(BX*4), Y0, Y12
@@ -5112,7 +5271,7 @@ tail59:
 	VFMADD231PS Y13, Y11, Y10
 	VBLENDVPS   Y1, Y10, Y9, Y9
 
-done60:
+done66:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -5139,12 +5298,12 @@ done60:
 	ADDQ         $0x00000010, DI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group56
+	JMP          group62
 
-next57:
-group61:
+next63:
+group67:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next62
+	JLT     next68
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -5152,20 +5311,20 @@ group61:
 	VXORPS  Y3, Y3, Y3
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail64
+	JGE     tail70
 
-loop63:
+loop69:
 	VMOVUPS     (AX)(BX*4), Y4
 	VMOVUPS     32(AX)(BX*4), Y5
 	VFMADD231PS (R9)(BX*4), Y4, Y2
 	VFMADD231PS 32(R9)(BX*4), Y5, Y3
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop63
+	JLT         loop69
 
-tail64:
+tail70:
 	CMPQ        BX, CX
-	JGE         done65
+	JGE         done71
 	VMASKMOVPS  (AX)(BX*4), Y0, Y4
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
 	VMASKMOVPS  (R9)(BX*4), Y0, Y6
@@ -5177,7 +5336,7 @@ tail64:
 	VFMADD231PS Y7, Y5, Y4
 	VBLENDVPS   Y1, Y4, Y3, Y3
 
-done65:
+done71:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -5190,9 +5349,9 @@ done65:
 	ADDQ         $0x00000004, DI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group61
+	JMP          group67
 
-next62:
+next68:
 	VZEROUPPER
 	RET
 
@@ -5213,15 +5372,15 @@ TEXT ·valuesAVX2(SB), NOSPLIT, $0-52
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail67
+	JGE     tail73
 
-loop66:
+loop72:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+24(FP), R9
 	XORQ   R8, R8
 
-keys68:
+keys74:
 	MOVLQSX      (R9)(R8*4), R10
 	LEAQ         (CX)(R10*4), R10
 	VBROADCASTSS (DX)(R8*4), Y4
@@ -5230,7 +5389,7 @@ keys68:
 	VFMADD231PS  32(R10)(DI*4), Y5, Y3
 	INCQ         R8
 	CMPQ         R8, nk+32(FP)
-	JLT          keys68
+	JLT          keys74
 	VBROADCASTSS inverse+48(FP), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
@@ -5239,17 +5398,17 @@ keys68:
 	VMOVUPS      Y3, 32(AX)(DI*4)
 	ADDQ         $0x10, DI
 	CMPQ         DI, SI
-	JLT          loop66
+	JLT          loop72
 
-tail67:
+tail73:
 	CMPQ   DI, BX
-	JGE    done69
+	JGE    done75
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+24(FP), SI
 	XORQ   BX, BX
 
-keys70:
+keys76:
 	MOVLQSX      (SI)(BX*4), R8
 	LEAQ         (CX)(R8*4), R8
 	VBROADCASTSS (DX)(BX*4), Y4
@@ -5264,7 +5423,7 @@ keys70:
 	VBLENDVPS    Y1, Y4, Y3, Y3
 	INCQ         BX
 	CMPQ         BX, nk+32(FP)
-	JLT          keys70
+	JLT          keys76
 	VBROADCASTSS inverse+48(FP), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
@@ -5272,6 +5431,6 @@ keys70:
 	VMASKMOVPS   Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(DI*4)
 
-done69:
+done75:
 	VZEROUPPER
 	RET

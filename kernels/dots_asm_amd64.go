@@ -85,6 +85,21 @@ func keptValues64AVX512(out *float32, weights *float32, inverses *float32, pitch
 //go:noescape
 func keptDots64AVX2(dots *float32, q *float32, keys *float32, nk int)
 
+// gatherPanelAVX512 packs 32 rows of a table, of stride bytes each, as a panel of steps times four weights. The table has less than 2 GiB.
+//
+//go:noescape
+func gatherPanelAVX512(panel *int8, table *int8, stride int, ids *int32, steps int)
+
+// pickAVX512 computes pickGeneric for n >= 1 places among limit elements. It returns something other than 0 if a place is not.
+//
+//go:noescape
+func pickAVX512(dst *float32, src *float32, places *int32, n int, limit int) int
+
+// pickAVX2 computes pickGeneric for n >= 1 places among limit elements. It returns something other than 0 if a place is not.
+//
+//go:noescape
+func pickAVX2(dst *float32, src *float32, places *int32, n int, limit int) int
+
 // dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.
 // The table has less than 4 GiB.
 //

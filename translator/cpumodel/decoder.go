@@ -12,6 +12,7 @@ import (
 // Step advances slots[i] by token tokens[i], for all i.
 func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 	begin := time.Now()
+	s.common.forget()
 	s.stats.Steps++
 	s.stats.TargetTokens += int64(len(slots))
 	s.rows = s.rows[:0]
@@ -31,7 +32,7 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 
 func (s *Stepper) decode(slots []search.Slot, tokens []search.Token, align bool) {
 	w, n := s.w, len(slots)
-	s.reserve(n)
+	s.reserve(n, n)
 	for i, slot := range slots {
 		s.embed(s.x[i*w.dim:(i+1)*w.dim], w.target, tokens[i], s.slots[slot].position)
 	}
@@ -54,11 +55,10 @@ func (s *Stepper) decode(slots []search.Slot, tokens []search.Token, align bool)
 		if l.contextQ != nil {
 			s.contextAttention(l, n, align && i == w.alignment)
 		}
-		s.feedForward(&l.ffn, n)
+		s.feedForward(&l.ffn, s.x, n)
 	}
 	s.top = grow(s.top, n*w.dim)
-	copy(s.top, s.x[:n*w.dim])
-	s.after(w.top[decoderSide], s.top, s.bottom, n)
+	s.after(w.top[decoderSide], s.top, s.x, s.bottom, n)
 	s.finish(n)
 }
 
@@ -106,8 +106,7 @@ func (s *Stepper) contextAttention(l *decoderLayer, rows int, align bool) {
 		}
 	}
 	s.project(l.contextO, s.attended, rows)
-	s.after(l.contextPost, s.y, s.x, rows)
-	s.x, s.y = s.y, s.x
+	s.after(l.contextPost, s.x, s.y, s.x, rows)
 }
 
 // align keeps the weights of the first head for row i.
@@ -143,8 +142,7 @@ func (s *Stepper) recurrent(l *recurrent, slots []search.Slot, layer int) {
 		}
 	}
 	s.project(l.o, s.attended, n)
-	s.after(l.post, s.y, s.x, n)
-	s.x, s.y = s.y, s.x
+	s.after(l.post, s.x, s.y, s.x, n)
 }
 
 // averageAttention runs an average attention sublayer on x.
@@ -161,8 +159,7 @@ func (s *Stepper) averageAttention(l *average, slots []search.Slot, layer int) {
 		count := min(tileRows, n-first)
 		s.averageNetwork(l, mean[first*dim:(first+count)*dim], s.x[first*dim:(first+count)*dim], s.y[first*dim:(first+count)*dim], count)
 	}
-	s.after(l.post, s.y, s.x, n)
-	s.x, s.y = s.y, s.x
+	s.after(l.post, s.x, s.y, s.x, n)
 }
 
 // averageNetwork computes what follows the mean, into y.
@@ -224,8 +221,7 @@ func (s *Stepper) selfAttention(l *selfAttention, slots []search.Slot, layer int
 		s.firstWords(l, slots)
 	}
 	s.project(l.o, s.attended, n)
-	s.after(l.post, s.y, s.x, n)
-	s.x, s.y = s.y, s.x
+	s.after(l.post, s.x, s.y, s.x, n)
 }
 
 // keepWords stores the keys and values of the last words in the cache.

@@ -8,11 +8,12 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// groupTokens is how many source tokens go through the layers together, about: buffers stay in the cache, and weights are
-// fetched for enough rows.
-const groupTokens = 512
+// groupTokens is how many source tokens go through the encoder together, about, a layer after the other, so that its weights
+// are fetched for enough rows.
+const groupTokens = 1024
 
-// tileRows is how many rows go through a feed-forward sublayer together, whose hidden layer is wide.
+// tileRows is how many rows go through the parts of a layer together, about: what passes from part to part stays in the
+// second-level cache, beside the weights of the layer.
 const tileRows = 64
 
 // Encode runs the encoder over the sources as one batch and stores the handle of sources[i] in contexts[i].
@@ -22,12 +23,13 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 		contexts[i] = s.newContext()
 		c := &s.contexts[contexts[i]]
 		c.length, c.candidates, c.broken = len(sources[i].Tokens), sources[i].Candidates, false
+		c.choice.made = 0
 		c.suppressed = place(c.suppressed, s.w.suppressed, c.candidates)
 		s.stats.SourceTokens += int64(c.length)
 	}
 	if s.w.hasEncoder {
 		for len(sources) > 0 {
-			count, tokens := group(sources)
+			count, tokens := group(sources, groupTokens)
 			s.encodeGroup(sources[:count], contexts[:count], tokens)
 			sources, contexts = sources[count:], contexts[count:]
 		}
@@ -35,11 +37,11 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 	s.stats.EncodeTime += time.Since(begin)
 }
 
-// group returns how many of the sources to encode together, and how many tokens they have.
-func group(sources []search.Source) (count, tokens int) {
+// group returns how many of the sources to encode together, up to a limit of tokens, and how many tokens they have.
+func group(sources []search.Source, limit int) (count, tokens int) {
 	for count < len(sources) {
 		n := len(sources[count].Tokens)
-		if count > 0 && tokens+n > groupTokens {
+		if count > 0 && tokens+n > limit {
 			break
 		}
 		tokens += n
@@ -50,26 +52,36 @@ func group(sources []search.Source) (count, tokens int) {
 
 func (s *Stepper) encodeGroup(sources []search.Source, contexts []search.Context, tokens int) {
 	w := s.w
-	s.reserve(tokens)
+	s.reserve(tokens, s.largestTile(sources))
 	s.embedSources(sources)
-	s.before(w.emb[encoderSide], s.x, s.x, tokens)
-	for i := range w.encoder {
-		s.encoderLayer(&w.encoder[i], sources, tokens)
-	}
 	x := s.x[:tokens*w.dim]
-	s.after(w.top[encoderSide], x, s.bottom, tokens)
-	s.storeContexts(x, contexts, tokens)
+	s.before(w.emb[encoderSide], x, x, tokens)
+	for i := range w.encoder {
+		s.encoderLayer(&w.encoder[i], x, sources)
+	}
+	s.after(w.top[encoderSide], x, x, s.bottom, tokens)
+	s.storeContexts(x, sources, contexts, tokens)
 }
 
-// reserve makes the buffers of rows long enough.
-func (s *Stepper) reserve(rows int) {
+// largestTile is the most tokens of a tile of the sources.
+func (s *Stepper) largestTile(sources []search.Source) int {
+	largest := 0
+	for len(sources) > 0 {
+		count, tokens := group(sources, tileRows)
+		largest = max(largest, tokens)
+		sources = sources[count:]
+	}
+	return largest
+}
+
+// reserve makes the buffers of rows long enough, those of sublayers for a tile.
+func (s *Stepper) reserve(rows, tile int) {
 	w := s.w
-	s.x, s.y = grow(s.x, rows*w.dim), grow(s.y, rows*w.dim)
-	s.normed, s.attended = grow(s.normed, rows*w.dim), grow(s.attended, rows*w.dim)
-	s.wide = grow(s.wide, rows*3*w.dim)
-	tile := min(rows, tileRows)
+	s.x, s.y = grow(s.x, rows*w.dim), grow(s.y, tile*w.dim)
+	s.normed, s.attended = grow(s.normed, tile*w.dim), grow(s.attended, tile*w.dim)
+	s.wide = grow(s.wide, tile*3*w.dim)
 	for i := range s.hidden {
-		s.hidden[i] = grow(s.hidden[i], tile*max(w.ffnWidth, w.aanWidth, w.dim))
+		s.hidden[i] = grow(s.hidden[i], min(tile, tileRows)*max(w.ffnWidth, w.aanWidth, w.dim))
 	}
 }
 
@@ -92,10 +104,20 @@ func (s *Stepper) keepBottom(side, n int) {
 	}
 }
 
-// encoderLayer runs a layer on x.
-func (s *Stepper) encoderLayer(l *encoderLayer, sources []search.Source, rows int) {
+// encoderLayer runs a layer on x, a tile of whole sentences after the other.
+func (s *Stepper) encoderLayer(l *encoderLayer, x []float32, sources []search.Source) {
+	for len(sources) > 0 {
+		count, rows := group(sources, tileRows)
+		s.selfAttentionOfSources(l, x, sources[:count], rows)
+		s.feedForward(&l.ffn, x, rows)
+		sources, x = sources[count:], x[rows*s.w.dim:]
+	}
+}
+
+// selfAttentionOfSources runs the attention of the encoder on x.
+func (s *Stepper) selfAttentionOfSources(l *encoderLayer, x []float32, sources []search.Source, rows int) {
 	dim := s.w.dim
-	input := s.before(l.pre, s.normed, s.x, rows)
+	input := s.before(l.pre, s.normed, x, rows)
 	s.operand.set(input, rows, dim)
 	s.mul(s.wide, 3*dim, l.qkv, kernels.None)
 	attention := s.w.attention
@@ -109,9 +131,7 @@ func (s *Stepper) encoderLayer(l *encoderLayer, sources []search.Source, rows in
 		first += n
 	}
 	s.project(l.o, s.attended, rows)
-	s.after(l.post, s.y, s.x, rows)
-	s.x, s.y = s.y, s.x
-	s.feedForward(&l.ffn, rows)
+	s.after(l.post, x, s.y, x, rows)
 }
 
 // project multiplies what attention or a recurrent unit gave with its output matrix, if there is one, into y.
@@ -126,11 +146,10 @@ func (s *Stepper) project(o *linear, from []float32, rows int) {
 }
 
 // feedForward runs a feed-forward sublayer on x, a tile of rows after the other.
-func (s *Stepper) feedForward(f *ffn, rows int) {
+func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
 	dim := s.w.dim
-	for first := 0; first < rows; first += tileRows {
-		n := min(tileRows, rows-first)
-		x, y := s.x[first*dim:(first+n)*dim], s.y[first*dim:(first+n)*dim]
+	for rows > 0 {
+		n := min(tileRows, rows)
 		input, width := s.before(f.pre, s.normed, x, n), dim
 		last := len(f.layers) - 1
 		for i, layer := range f.layers[:last] {
@@ -141,28 +160,34 @@ func (s *Stepper) feedForward(f *ffn, rows int) {
 			input, width = out, layer.n
 		}
 		s.operand.set(input, n, width)
-		s.mul(y, dim, f.layers[last], kernels.None)
-		s.after(f.post, y, x, n)
+		s.mul(s.y, dim, f.layers[last], kernels.None)
+		s.after(f.post, x, s.y, x, n)
+		x, rows = x[n*dim:], rows-n
 	}
-	s.x, s.y = s.y, s.x
 }
 
 // storeContexts computes the keys and values of the sentences and notes those with numbers that are not finite.
-func (s *Stepper) storeContexts(x []float32, contexts []search.Context, tokens int) {
+func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts []search.Context, tokens int) {
 	dim, width := s.w.dim, s.memory.width
 	all := s.memory.take(tokens)
-	if tokens > 0 {
-		s.operand.set(x, tokens, dim)
-		s.wide = grow(s.wide, tokens*width)
-		s.mul(s.wide, width, s.w.contextKV, kernels.None)
-	}
-	first := 0
-	for _, handle := range contexts {
-		c := &s.contexts[handle]
-		c.memory = loan{all.segment, run{all.first + first, c.length}}
-		c.broken = !finite(kernels.AbsMax(x[first*dim : (first+c.length)*dim]))
-		s.keep(c, s.wide[first*width:])
-		first += c.length
+	at := all.first
+	for len(sources) > 0 {
+		count, rows := group(sources, tileRows)
+		if rows > 0 {
+			s.operand.set(x, rows, dim)
+			s.wide = grow(s.wide, rows*width)
+			s.mul(s.wide, width, s.w.contextKV, kernels.None)
+		}
+		first := 0
+		for _, handle := range contexts[:count] {
+			c := &s.contexts[handle]
+			c.memory = loan{all.segment, run{at + first, c.length}}
+			c.broken = !finite(kernels.AbsMax(x[first*dim : (first+c.length)*dim]))
+			s.keep(c, s.wide[first*width:])
+			first += c.length
+		}
+		at += rows
+		sources, contexts, x = sources[count:], contexts[count:], x[rows*dim:]
 	}
 }
 

@@ -147,9 +147,7 @@ func (c *scores) forget() { c.first, c.end = 0, 0 }
 func (s *Stepper) raw(row, following int) []float32 {
 	o, c := &s.w.output, &s.scores
 	if candidates := s.contexts[s.rows[row].context].candidates; len(candidates) > 0 {
-		c.short = grow(c.short, len(candidates))
-		s.dotRows(c.short, row, candidates)
-		return c.short
+		return s.short(row, candidates)
 	}
 	if row < c.first || row >= c.end || c.normalised[row-c.first] {
 		s.fillBlock(row, min(row+1+following, row+blockRows))
@@ -158,14 +156,20 @@ func (s *Stepper) raw(row, following int) []float32 {
 	return c.block[i*o.n : (i+1)*o.n]
 }
 
-func (s *Stepper) dotRows(y []float32, row int, candidates []search.Token) {
+// short returns the scores of a row over its candidates.
+func (s *Stepper) short(row int, candidates []search.Token) []float32 {
 	o, dim := &s.w.output, s.w.dim
 	s.stats.MACs += int64(len(candidates)) * int64(dim)
-	if o.float != nil {
-		kernels.DotRowsFloat32(y, s.top[row*dim:(row+1)*dim], o.float.values, dim, candidates, o.bias)
-		return
+	if scores, ok := s.commonScores(row); ok {
+		return scores
 	}
-	kernels.DotRowsInt8(y, s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], o.int8.rows, candidates, o.bias)
+	s.scores.short = grow(s.scores.short, len(candidates))
+	if o.float != nil {
+		kernels.DotRowsFloat32(s.scores.short, s.top[row*dim:(row+1)*dim], o.float.values, dim, candidates, o.bias)
+	} else {
+		kernels.DotRowsInt8(s.scores.short, s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], o.int8.rows, candidates, o.bias)
+	}
+	return s.scores.short
 }
 
 // fillBlock computes the scores of rows from first to end over the vocabulary.

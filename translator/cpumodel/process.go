@@ -58,26 +58,37 @@ func (s *Stepper) before(p process, buffer, x []float32, rows int) []float32 {
 	return x
 }
 
-// after runs a process on y in place; x is the input of the block. It may set the operand of products.
-func (s *Stepper) after(p process, y, x []float32, rows int) {
+// after runs a process on y, with x, the input of the block, and stores the result in dst, which may be y or x. y is
+// overwritten. It may set the operand of products.
+func (s *Stepper) after(p process, dst, y, x []float32, rows int) {
 	dim := s.w.dim
-	y = y[:rows*dim]
+	dst, y = dst[:rows*dim], y[:rows*dim]
+	if len(p) == 0 {
+		copy(dst, y)
+	}
 	for i := 0; i < len(p); i++ {
-		switch p[i].operation {
+		operation, residual := p[i].operation, x
+		if operation == model.Normalize {
+			residual = nil
+		}
+		if operation == model.Add && i+1 < len(p) && p[i+1].operation == model.Normalize {
+			i++
+			operation = model.Normalize
+		}
+		to := y
+		if i == len(p)-1 {
+			to = dst
+		}
+		switch operation {
 		case model.Add:
-			if i+1 < len(p) && p[i+1].operation == model.Normalize {
-				i++
-				p[i].normalise(y, y, x, rows, dim)
-				continue
-			}
-			kernels.Add(y, y, x)
+			kernels.Add(to, y, x)
 		case model.Normalize:
-			p[i].normalise(y, y, nil, rows, dim)
+			p[i].normalise(to, y, residual, rows, dim)
 		case model.Highway:
 			s.gate = grow(s.gate, rows*dim)
 			s.operand.set(x, rows, dim)
 			s.mul(s.gate, dim, p[i].gate, kernels.None)
-			kernels.Highway(y, s.gate, y, x[:rows*dim])
+			kernels.Highway(to, s.gate, y, x[:rows*dim])
 		}
 	}
 }

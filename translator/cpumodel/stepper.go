@@ -47,6 +47,7 @@ type Stepper struct {
 	topScales  []float32
 	attentions []float32
 	scores     scores
+	common     common
 }
 
 // A context is an encoded sentence.
@@ -55,7 +56,8 @@ type context struct {
 	memory     loan // length rows of keys and values
 	candidates []search.Token
 	suppressed []int32 // places of the suppressed tokens among the candidates
-	broken     bool    // a NaN or an infinity came out of the encoder
+	choice     choice
+	broken     bool // a NaN or an infinity came out of the encoder
 }
 
 // A slot is the place of a hypothesis.

@@ -1,7 +1,11 @@
 // Command dots generates the kernels made of dot products of rows: attention, and products with chosen rows of a table.
 package main
 
-import . "github.com/mmcloughlin/avo/build"
+import (
+	. "github.com/mmcloughlin/avo/build"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
 
 func main() {
 	ConstraintExpr("!purego")
@@ -16,6 +20,9 @@ func main() {
 		keptValuesAVX512(dim)
 		keptDotsAVX2(dim)
 	}
+	gatherPanelAVX512()
+	pick(asm.AVX512)
+	pick(asm.AVX2)
 	dotRowsInt8AVX512()
 	dotRowsFloat32AVX512()
 	dotsInt8AVX2()

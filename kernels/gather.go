@@ -1,0 +1,68 @@
+package kernels
+
+import "fmt"
+
+// Matrix packs chosen rows of the table as the columns of a matrix, for when many rows of activations are multiplied with the
+// same choice: MulInt8 with it has the bits of DotRowsInt8 with ids. w is overwritten, and its memory used again; it may be
+// the zero matrix. An id outside of the table panics.
+func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
+	checkIDs(ids, t.N)
+	columns := roundUp(len(ids), int8Panel)
+	w.K, w.N, w.steps = t.K, len(ids), roundUp(t.K, 16)/4
+	if size := columns * w.steps * 4; cap(w.panels) < size {
+		w.panels = alignedInt8(size + size/4)[:size]
+	} else {
+		w.panels = w.panels[:size]
+	}
+	w.corrections, w.scales = resize(w.corrections, columns), resize(w.scales, columns)
+	for j, id := range ids {
+		w.corrections[j], w.scales[j] = t.corrections[id], t.scales[id]
+	}
+	clear(w.corrections[len(ids):])
+	clear(w.scales[len(ids):])
+	gatherPanels(w, t, ids)
+}
+
+// resize returns a slice of n elements, b if it is long enough; the content does not matter.
+func resize[T any](b []T, n int) []T {
+	if cap(b) < n {
+		return make([]T, n, n+n/4)
+	}
+	return b[:n]
+}
+
+// gatherColumns fills panels from column first on, which is a multiple of the panel, and leaves zeros after the last column.
+func gatherColumns(w *Int8Matrix, t *Int8Rows, ids []int32, first int) {
+	rest := w.panels[first*w.steps*4:]
+	if len(ids)%int8Panel > 0 {
+		clear(rest[len(ids)/int8Panel*int8Panel*w.steps*4:])
+	}
+	for j, id := range ids {
+		row := t.rows[int(id)*t.stride:][:4*w.steps]
+		to := w.panels[w.at(0, first+j):]
+		for len(row) > 4 {
+			copy(to[:4], row[:4])
+			row, to = row[4:], to[4*int8Panel:]
+		}
+		copy(to[:4], row)
+	}
+}
+
+// Pick sets dst[i] to src[places[i]]. A place outside of src panics.
+func Pick(dst, src []float32, places []int32) {
+	need(len(dst), len(places), "picked elements")
+	if bad := pick(dst[:len(places)], src, places); bad {
+		panic(fmt.Sprintf("kernels: picking from %d elements, a place beyond them", len(src)))
+	}
+}
+
+// pickGeneric reports whether a place is outside of src.
+func pickGeneric(dst, src []float32, places []int32) (bad bool) {
+	for i, place := range places {
+		if uint(place) >= uint(len(src)) {
+			return true
+		}
+		dst[i] = src[place]
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+package cpumodel
+
+import (
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// A common holds what the shortlists of the sentences in a step have in common. The frequent words of a language are candidates
+// of many sentences: with the table's rows for them packed as a matrix, they are multiplied with all rows of the step at once,
+// at the speed of a product. What is rare is left to each row. Both give the same bits (see kernels.Int8Rows.Matrix).
+//
+// The choice is made anew when a sentence has joined, or many have left, and holds for the steps that follow: it decides how
+// scores are computed, not what they are.
+type common struct {
+	made    int  // number of the choice; 0 before the first
+	rows    int  // that it was made for
+	on      bool // whether it serves the rows of the current step
+	decided bool // whether on holds for the current step
+
+	tokens []search.Token // in common, ascending
+	matrix kernels.Int8Matrix
+	bias   []float32
+	where  []int32 // for each token of the vocabulary its place in common, or notCommon
+
+	block      []float32 // scores of some rows: those in common, then room for the rare ones of a row
+	stride     int       // from row to row
+	first, end int       // rows in the block
+}
+
+// A choice says where the scores of a sentence's candidates are found.
+type choice struct {
+	made   int     // the common it belongs to
+	rows   int     // of the step, while it is made
+	places []int32 // for each candidate its place in a row of the block
+	rare   []search.Token
+}
+
+const (
+	notCommon = -1
+	// commonRows is from how many rows on looking for what they have in common pays.
+	commonRows = 6
+	// commonShare is how many rows, at least, must share a token: this one in so many. (Measured; a product
+	// does about ten multiply-accumulates in the time in which a chosen row does one, but the rest of the rows are few.)
+	commonShare = 8
+	// commonBlock is how many rows are multiplied together, to bound the memory of their scores.
+	commonBlock = 64
+)
+
+// forget makes the next step decide again.
+func (c *common) forget() { c.decided, c.on, c.first, c.end = false, false, 0, 0 }
+
+// commonScores returns the scores of a row over its candidates, or false if they are not computed in common.
+func (s *Stepper) commonScores(row int) ([]float32, bool) {
+	c := &s.common
+	if !c.decided {
+		c.decided, c.on = true, s.choose()
+	}
+	of := &s.contexts[s.rows[row].context].choice
+	if !c.on || of.made != c.made {
+		return nil, false
+	}
+	if row < c.first || row >= c.end {
+		s.fillCommon(row)
+	}
+	scores, n := c.block[(row-c.first)*c.stride:(row-c.first+1)*c.stride], len(c.tokens)
+	o, dim := &s.w.output, s.w.dim
+	if len(of.rare) > 0 {
+		kernels.DotRowsInt8(scores[n:], s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], o.int8.rows, of.rare, o.bias)
+	}
+	s.scores.short = grow(s.scores.short, len(of.places))
+	kernels.Pick(s.scores.short, scores, of.places)
+	return s.scores.short, true
+}
+
+// fillCommon multiplies some rows with what they have in common.
+func (s *Stepper) fillCommon(row int) {
+	c, stride := &s.common, kernels.Int8Stride(s.w.dim)
+	c.first = row / commonBlock * commonBlock
+	c.end = min(c.first+commonBlock, len(s.rows))
+	c.block = grow(c.block, (c.end-c.first)*c.stride)
+	kernels.MulInt8(c.block, c.stride, s.topBytes[c.first*stride:], s.topScales[c.first:], c.end-c.first, &c.matrix, c.bias, kernels.None)
+}
+
+// choose decides whether the rows of the step are computed in common, and makes a new choice if the last does not fit.
+func (s *Stepper) choose() bool {
+	if s.w.output.int8 == nil {
+		return false
+	}
+	c, rows, fits := &s.common, 0, true
+	for i := range s.rows {
+		of := &s.contexts[s.rows[i].context]
+		if len(of.candidates) == 0 {
+			continue
+		}
+		rows++
+		fits = fits && of.choice.made == c.made && c.made > 0
+	}
+	if rows < commonRows {
+		return false
+	}
+	if !fits || rows < c.rows*3/4 {
+		s.makeChoice(rows)
+	}
+	return true
+}
+
+// makeChoice finds what the shortlists of the rows have in common.
+func (s *Stepper) makeChoice(rows int) {
+	c := &s.common
+	c.made++
+	c.rows = rows
+	if c.where == nil {
+		c.where = make([]int32, s.w.vocabulary)
+	}
+	s.count()
+	c.pack(&s.w.output, int32(max(2, rows/commonShare)))
+	rare := 0
+	for i := range s.rows {
+		of := &s.contexts[s.rows[i].context]
+		if of.choice.rows > 0 {
+			c.locate(&of.choice, of.candidates)
+			rare = max(rare, len(of.choice.rare))
+		}
+	}
+	c.stride = (len(c.tokens) + rare + 15) &^ 15
+}
+
+// count sets where to the number of rows of which each token is a candidate, and marks the choices of their sentences.
+func (s *Stepper) count() {
+	c := &s.common
+	clear(c.where)
+	for i := range s.rows {
+		s.contexts[s.rows[i].context].choice.rows = 0
+	}
+	for i := range s.rows {
+		s.contexts[s.rows[i].context].choice.rows++
+	}
+	for i := range s.rows {
+		of := &s.contexts[s.rows[i].context]
+		if len(of.candidates) == 0 {
+			of.choice.rows = 0
+		}
+		if of.choice.rows == 0 || of.choice.made == c.made {
+			continue
+		}
+		of.choice.made = c.made
+		rows := int32(of.choice.rows)
+		for _, token := range of.candidates {
+			c.where[token] += rows
+		}
+	}
+}
+
+// pack makes the matrix of the tokens that stand in at least so many rows, and replaces their numbers by their places.
+func (c *common) pack(o *output, least int32) {
+	c.tokens = c.tokens[:0]
+	for token, rows := range c.where {
+		if rows < least {
+			c.where[token] = notCommon
+			continue
+		}
+		c.where[token] = int32(len(c.tokens))
+		c.tokens = append(c.tokens, search.Token(token))
+	}
+	o.int8.rows.Matrix(&c.matrix, c.tokens)
+	c.bias = c.bias[:0]
+	if o.bias == nil {
+		c.bias = nil
+		return
+	}
+	for _, token := range c.tokens {
+		c.bias = append(c.bias, o.bias[token])
+	}
+}
+
+// locate notes where the scores of candidates will be. It does so once for all rows of a sentence.
+func (c *common) locate(of *choice, candidates []search.Token) {
+	of.rows = 0
+	of.places, of.rare = of.places[:0], of.rare[:0]
+	for _, token := range candidates {
+		place := c.where[token]
+		if place == notCommon {
+			place = int32(len(c.tokens) + len(of.rare))
+			of.rare = append(of.rare, token)
+		}
+		of.places = append(of.places, place)
+	}
+}
