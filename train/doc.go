@@ -4,5 +4,6 @@
 // takes its own mini-batches; their gradients are added in a fixed order. What a run gives depends on the configuration, the
 // data and the number of workers, to the last bit, and on nothing else: not on the time, not on how often it was interrupted.
 //
-// Beside the model NAME there are NAME.checkpoints with what a run needs to continue, and NAME.metrics.jsonl with its course.
+// Beside the model NAME there are NAME.checkpoints with what a run needs to continue, NAME.metrics.jsonl with its course, and
+// NAME.decoder.yml with what a translating program needs to know.
 package train

@@ -96,7 +96,7 @@ func compareWithJAX(t *testing.T, program string, a Architecture) {
 	for step := range steps {
 		task.Rates = append(task.Rates, settings.Rate(step+1))
 	}
-	runJAX(t, program, folder, task)
+	runJAX(t, program, folder, task, "XLA_FLAGS=--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 	gradients, losses := openGradients(t, folder), readNumbers(t, filepath.Join(folder, "losses.json"))
 
 	replica := network.NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), values)

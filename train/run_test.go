@@ -132,6 +132,9 @@ var toyArchitectures = map[string]func(*Config){
 func TestOverfitting(t *testing.T) {
 	for name, change := range toyArchitectures {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "ssru" {
+				t.Skip("takes seconds")
+			}
 			folder := t.TempDir()
 			toy(t, folder, 100)
 			c := toyConfig(folder)

@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-mt/sluice/train/checkpoint"
 	"github.com/sluice-mt/sluice/train/data"
@@ -148,6 +152,9 @@ func (r *run) save() error {
 	if err := r.writeModel(r.config.Model); err != nil {
 		return err
 	}
+	if err := r.writeDecoderConfig(); err != nil {
+		return err
+	}
 	if err := r.checkpoint(); err != nil {
 		return err
 	}
@@ -158,4 +165,52 @@ func (r *run) save() error {
 // writeModel writes the parameters to translate with.
 func (r *run) writeModel(path string) error {
 	return marian.WriteNPZ(path, r.network.File(r.optimiser.Best(), bytes.Clone(r.description)))
+}
+
+// decoderConfig is what a translating program needs beside the model, in Marian's form.
+type decoderConfig struct {
+	RelativePaths bool     `yaml:"relative-paths"`
+	Models        []string `yaml:"models,flow"`
+	Vocabs        []string `yaml:"vocabs,flow"`
+	BeamSize      int      `yaml:"beam-size"`
+	Normalize     float64  `yaml:"normalize"`
+}
+
+// writeDecoderConfig writes MODEL.decoder.yml, with paths relative to its folder. A language model does not translate.
+func (r *run) writeDecoderConfig() error {
+	c := &r.config
+	if c.languageModel() {
+		return nil
+	}
+	d := decoderConfig{RelativePaths: true, Models: []string{filepath.Base(c.Model)}, BeamSize: c.BeamSize, Normalize: c.Normalize}
+	for i := range 2 {
+		path, err := relative(filepath.Dir(c.Model), c.Vocabs[min(i, len(c.Vocabs)-1)])
+		if err != nil {
+			return fmt.Errorf("writing the decoder's configuration: %w", err)
+		}
+		d.Vocabs = append(d.Vocabs, path)
+	}
+	text, err := yaml.Marshal(d)
+	if err == nil {
+		err = os.WriteFile(c.Model+".decoder.yml", text, 0o666)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the decoder's configuration: %w", err)
+	}
+	return nil
+}
+
+// relative returns a path as seen from a folder, or the absolute one if there is no way from there.
+func relative(folder, path string) (string, error) {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return "", err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", err
+	}
+	if seen, err := filepath.Rel(folder, path); err == nil {
+		return filepath.ToSlash(seen), nil
+	}
+	return path, nil
 }

@@ -32,10 +32,10 @@ func newTrainCommand() *cobra.Command {
 		Long: `Train a model from sentence pairs. The configuration is YAML, with the keys of Marian's training.
 
 Beside the model NAME, the run writes NAME.checkpoints, with which the same command continues a run that was
-stopped, even by force, and NAME.metrics.jsonl, its course. The result depends on the configuration, the data
-and cpu-threads, to the last bit, not on how often the run was stopped.`,
+stopped, even by force, NAME.metrics.jsonl, its course, and NAME.decoder.yml, with which it is translated. The
+result depends on the configuration, the data and cpu-threads, to the last bit, not on how often the run was stopped.`,
 		Example: `  sluice train --config student.yml
-  sluice translate -m student.npz -v vocab.spm vocab.spm < test.en`,
+  sluice translate -m student.npz < test.en`,
 		Args: exactArguments(0, "no arguments: everything is in the configuration"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := applyEnvironment(command.Flags(), os.LookupEnv); err != nil {
