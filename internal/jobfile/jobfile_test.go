@@ -100,7 +100,7 @@ func TestProblems(t *testing.T) {
 }
 
 func TestAllProblemsAtOnce(t *testing.T) {
-	_, err := Parse([]byte("nmae: x\nsource: {}\nmemory: x\nlanes: -1\n"), variables)
+	_, err := Parse([]byte("nam: x\nsource: {}\nmemory: x\nlanes: -1\n"), variables)
 	if problems, ok := err.(Problems); !ok || len(problems) != 3 {
 		t.Errorf("%v", err)
 	}
