@@ -99,7 +99,8 @@ func (t *tsv) begin(line string) error {
 
 // findPrefix returns the column of the prefix, noColumn if there is none.
 func (t *tsv) findPrefix(names []string) (int, error) {
-	column, err := noColumn, error(nil)
+	var column int
+	var err error
 	switch t.options.Prefix {
 	case "":
 		return noColumn, nil
