@@ -135,7 +135,7 @@ func TestKill(t *testing.T) {
 	folder := t.TempDir()
 	toy(t, folder, 100)
 	kills := 0
-	for wait := 60 * time.Millisecond; ; wait += wait / 40 { // so that it gets through in the end
+	for wait := 60 * time.Millisecond; ; wait += wait / 15 { // so that it gets through in the end
 		child := exec.CommandContext(testContext(t), os.Args[0], "-test.run=^TestChild$")
 		child.Env = append(os.Environ(), childVariable+"="+folder)
 		var output bytes.Buffer

@@ -149,7 +149,7 @@ func (r *run) makeNetwork() error {
 	return err
 }
 
-// loadPretrained takes the values of another model's parameters. It must have all of them, in the same shapes.
+// loadPretrained takes the values of another model's parameters. It must be of the same architecture.
 func (r *run) loadPretrained() error {
 	file, err := marian.Open(r.config.PretrainedModel)
 	if err != nil {
@@ -158,13 +158,50 @@ func (r *run) loadPretrained() error {
 	defer file.Close()
 	m, err := model.Load(file, r.description)
 	if err != nil {
-		return fmt.Errorf("the pretrained model is not of this architecture: %w", err)
+		return fmt.Errorf("%w: the pretrained model is not of this architecture: %w", ErrConfig, err)
+	}
+	if file.Config != nil {
+		own, err := model.Describe(file.Config)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.config.PretrainedModel, err)
+		}
+		if key := difference(own, &m.Architecture); key != "" {
+			return fmt.Errorf("%w: the pretrained model %s is not of this architecture: its %s is different",
+				ErrConfig, r.config.PretrainedModel, key)
+		}
 	}
 	n, err := network.New(m)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.config.PretrainedModel, err)
 	}
 	return n.Load(r.values)
+}
+
+// difference returns the first property in which two architectures with the same parameters compute something different; ""
+// if there is none.
+func difference(a, b *model.Architecture) string {
+	theirs := map[string]string{}
+	for _, fact := range a.Facts() {
+		theirs[fact.Key] = fact.Value
+	}
+	for _, fact := range b.Facts() {
+		value := theirs[fact.Key]
+		delete(theirs, fact.Key)
+		switch fact.Key {
+		case "version", "dim-vocabs", "transformer-guided-alignment-layer":
+			continue // of no consequence, or seen in the parameters
+		}
+		if value != fact.Value {
+			return fact.Key
+		}
+	}
+	delete(theirs, "version")
+	for _, fact := range a.Facts() {
+		if _, only := theirs[fact.Key]; only {
+			return fact.Key
+		}
+	}
+	return ""
 }
 
 func (r *run) makeReplicas() error {
