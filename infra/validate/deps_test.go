@@ -1,0 +1,10 @@
+package validate
+
+import (
+	_ "github.com/compose-spec/compose-go/v2/loader"
+	_ "github.com/goreleaser/goreleaser/v2/pkg/config"
+	_ "github.com/hashicorp/hcl/v2/hclparse"
+	_ "github.com/moby/buildkit/frontend/dockerfile/parser"
+	_ "sigs.k8s.io/kustomize/api/krusty"
+	_ "sigs.k8s.io/kustomize/kyaml/filesys"
+)
