@@ -20,7 +20,11 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 		s.rows = append(s.rows, row{context: s.slots[slot].context, broken: s.slots[slot].broken})
 	}
 	s.scores.forget()
-	if len(slots) > 0 {
+	switch {
+	case len(slots) == 0:
+	case s.w.network != nil:
+		s.decodeNetwork(slots, tokens, align)
+	default:
 		s.decode(slots, tokens, align)
 	}
 	for i, slot := range slots {
@@ -129,8 +133,15 @@ func (s *Stepper) Attention(row int32) []float32 {
 
 // recurrent runs an SSRU or SRU sublayer on x.
 func (s *Stepper) recurrent(l *recurrent, slots []search.Slot, layer int) {
-	dim, n, stride := s.w.dim, len(slots), l.gates.n
+	dim, n := s.w.dim, len(slots)
 	input := s.before(l.pre, s.normed, s.x, n)
+	if l.cell != nil {
+		s.cellSublayer(l.cell, input, slots, layer)
+		s.project(l.o, s.attended, n)
+		s.after(l.post, s.x, s.y, s.x, n)
+		return
+	}
+	stride := l.gates.n
 	s.operand.set(input, n, dim)
 	s.mul(s.wide, stride, l.gates, kernels.None)
 	for i, slot := range slots {

@@ -27,7 +27,10 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 		c.suppressed = place(c.suppressed, s.w.suppressed, c.candidates)
 		s.stats.SourceTokens += int64(c.length)
 	}
-	if s.w.hasEncoder {
+	switch {
+	case s.w.network != nil && s.w.hasEncoder:
+		s.encodeNetwork(sources, contexts)
+	case s.w.hasEncoder:
 		for len(sources) > 0 {
 			count, tokens := group(sources, groupTokens)
 			s.encodeGroup(sources[:count], contexts[:count], tokens)

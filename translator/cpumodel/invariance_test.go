@@ -217,6 +217,11 @@ func checkEmpty(t *testing.T, s *Stepper) {
 			t.Errorf("segment %d has the free runs %v", i, segment.free)
 		}
 	}
+	for i, segment := range s.starts.segments {
+		if len(segment.free) != 1 || segment.free[0].count*s.starts.width != len(segment.data) {
+			t.Errorf("segment %d of first states has the free runs %v", i, segment.free)
+		}
+	}
 	if len(s.cache.free) != len(s.cache.uses) {
 		t.Errorf("%d of %d rows of the cache are free", len(s.cache.free), len(s.cache.uses))
 	}

@@ -23,6 +23,17 @@ type part struct {
 	multiplier float32 // of the activations; 0 if each row has its own
 }
 
+// add adds to the biases of the result.
+func (l *linear) add(bias []float32) {
+	for i := range l.parts {
+		end := l.n
+		if i+1 < len(l.parts) {
+			end = l.parts[i+1].first
+		}
+		l.parts[i].bias = sum(l.parts[i].bias, bias[l.parts[i].first:end])
+	}
+}
+
 // An operand is the input of products. Its quantised form is made when a product first needs it, and shared by those that
 // follow.
 type operand struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,6 +174,9 @@ func (n *naive) ffn(f *model.FFN, activation model.Activation, x vec) vec {
 }
 
 func (n *naive) encode(tokens []search.Token) []vec {
+	if n.m.Recurrent != nil {
+		return n.encodeNetwork(tokens)
+	}
 	xs := make([]vec, len(tokens))
 	for i, token := range tokens {
 		xs[i] = n.embed(n.m.SourceEmbedding, token, i)
@@ -201,12 +205,16 @@ func (n *naive) encode(tokens []search.Token) []vec {
 
 // A naiveState is what a decoder layer remembers: the inputs so far, and the cell.
 type naiveState struct {
-	inputs []vec
-	cell   vec
+	inputs         []vec
+	cell           vec
+	output, memory vec // of a recurrent cell
 }
 
 // step returns the logits after a token and the attention; states has an element for each layer.
 func (n *naive) step(encoded []vec, states []naiveState, token search.Token, position int) (logits, weights vec) {
+	if n.m.Recurrent != nil {
+		return n.stepNetwork(encoded, states, token, position)
+	}
 	x := n.embed(n.m.TargetEmbedding, token, position)
 	bottom := x
 	x = n.process(n.m.DecoderEmb, x, nil)
@@ -263,6 +271,13 @@ func (n *naive) average(a *model.Average, inputs []vec) vec {
 
 func (n *naive) recurrent(r *model.Recurrent, state *naiveState, x vec) vec {
 	input := n.process(r.Pre, x, nil)
+	if r.Cell != nil {
+		if state.output == nil {
+			state.output, state.memory = make(vec, len(x)), make(vec, len(x))
+		}
+		n.advance(r.Cell, state, input)
+		return n.process(r.Post, n.affine(state.output, r.O), x)
+	}
 	if state.cell == nil {
 		state.cell = make(vec, len(x))
 	}
@@ -314,7 +329,7 @@ func synthesise(t testing.TB, description string, oldOutput bool, random *rand.R
 	if oldOutput {
 		file.Tensors = append(file.Tensors, randomTensor("decoder_ff_logit_out_W", 12, 23, random))
 	}
-	for range 100 {
+	for range 200 {
 		m, err := model.Load(file, nil)
 		if err == nil {
 			return m
@@ -362,7 +377,7 @@ func randomTensor(name string, rows, columns int, random *rand.Rand) *marian.Ten
 		if rows > 1 {
 			v /= 0.3 * math.Sqrt(float64(rows))
 		}
-		if strings.HasSuffix(name, "scale") || strings.HasSuffix(name, "scale_pre") {
+		if isScale(name) {
 			v += 1
 		}
 		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(float32(v)))
@@ -370,11 +385,24 @@ func randomTensor(name string, rows, columns int, random *rand.Rand) *marian.Ten
 	return &marian.Tensor{Name: name, Shape: []int{rows, columns}, Type: marian.Float32, Data: data}
 }
 
-// syntheticKinds are descriptions that together use all that an architecture can ask for.
-var syntheticKinds = []struct {
+// isScale says whether a parameter is the scale of a norm, which is close to one.
+func isScale(name string) bool {
+	for _, part := range []string{"scale", "gamma", "_lns", "_ln_s"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// A syntheticKind is lines that change the synthetic description.
+type syntheticKind struct {
 	name, lines string
 	oldOutput   bool
-}{
+}
+
+// transformerKinds are descriptions that together use all that a transformer can ask for.
+var transformerKinds = []syntheticKind{
 	{name: "defaults"},
 	{name: "tied", lines: "dim-vocabs: [23, 23]\ntied-embeddings-all: true\ntransformer-ffn-activation: relu"},
 	{name: "tied source", lines: "dim-vocabs: [23, 23]\ntied-embeddings-src: true", oldOutput: true},
@@ -398,6 +426,9 @@ var syntheticKinds = []struct {
 	{name: "lm", lines: "type: lm-transformer\ndim-vocabs: [23]"},
 	{name: "lm tied pre-norm", lines: "type: lm-transformer\ndim-vocabs: [23]\ntied-embeddings-all: true\ntransformer-preprocess: n\ntransformer-postprocess: a\ntransformer-tied-layers: [2, 2]"},
 }
+
+// syntheticKinds are those of all families.
+var syntheticKinds = slices.Concat(transformerKinds, recurrentKinds)
 
 // describe applies lines to the synthetic description.
 func describe(lines string) string {
@@ -445,7 +476,7 @@ func TestNaive(t *testing.T) {
 				s.Encode([]search.Source{{Tokens: source}}, contexts)
 				slot := search.Slot(sentence)
 				s.Begin(slot, contexts[0])
-				states := make([]naiveState, len(m.Decoder))
+				states := make([]naiveState, m.DecoderStack.Depth)
 				token := search.NoToken
 				for position, next := range target {
 					logits, weights := plain.step(encoded, states, token, position)

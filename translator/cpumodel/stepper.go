@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -19,9 +18,10 @@ type Stepper struct {
 	contexts     []context // by their handles
 	freeContexts []search.Context
 	memory       pool // keys and values of the contexts
+	starts       pool // of recurrent models: the first states of the contexts
 
 	slots  []slot
-	states []float32 // for recurrent and average decoders: slot × layer × dim
+	states []float32 // for recurrent and average decoders: slot × layer × the state of a layer
 	cache  cache     // for self-attention decoders
 	moving moving
 
@@ -39,6 +39,8 @@ type Stepper struct {
 	zeros        []float32 // dim
 	positions    []float32 // those after the ones of the weights
 	starting     []int32   // rows at position 0
+	cells        cellBuffers
+	network      networkBuffers
 
 	// Results of the last Step.
 	rows       []row
@@ -54,6 +56,7 @@ type Stepper struct {
 type context struct {
 	length     int
 	memory     loan // length rows of keys and values
+	start      loan // of the decoder's first state, for recurrent models
 	candidates []search.Token
 	suppressed []int32 // places of the suppressed tokens among the candidates
 	choice     choice
@@ -96,9 +99,12 @@ func (w *Weights) NewStepper(slots int) *Stepper {
 		s.slots[i].context = noContext
 	}
 	s.moving.slots = make([]slot, slots)
-	if w.autoreg != model.SelfAttention {
-		s.states = make([]float32, slots*len(w.decoder)*w.dim)
-		s.moving.states = make([]float32, slots*len(w.decoder)*w.dim)
+	if w.network != nil {
+		s.starts.width = w.network.dim
+	}
+	if w.stateWidth > 0 {
+		s.states = make([]float32, slots*w.stateWidth)
+		s.moving.states = make([]float32, slots*w.stateWidth)
 	}
 	return s
 }
@@ -130,14 +136,14 @@ func (s *Stepper) Stats() Stats { return s.stats }
 
 // state returns the state of a slot in a layer.
 func (s *Stepper) state(slot search.Slot, layer int) []float32 {
-	dim := s.w.dim
-	first := (int(slot)*len(s.w.decoder) + layer) * dim
-	return s.states[first : first+dim : first+dim]
+	n := s.w.layerState
+	first := int(slot)*s.w.stateWidth + layer*n
+	return s.states[first : first+n : first+n]
 }
 
 // slotStates returns the states of a slot in all layers.
 func (s *Stepper) slotStates(states []float32, slot int) []float32 {
-	n := len(s.w.decoder) * s.w.dim
+	n := s.w.stateWidth
 	return states[slot*n : (slot+1)*n]
 }
 
@@ -146,7 +152,7 @@ func (s *Stepper) Begin(slot search.Slot, c search.Context) {
 	s.leave(&s.slots[slot])
 	s.slots[slot].context, s.slots[slot].broken = c, s.contexts[c].broken
 	if s.states != nil {
-		clear(s.slotStates(s.states, int(slot)))
+		s.begin(slot, &s.contexts[c])
 	}
 }
 
@@ -165,7 +171,8 @@ func (s *Stepper) Release(c search.Context) {
 	}
 	freed := &s.contexts[c]
 	s.memory.give(freed.memory)
-	freed.memory, freed.candidates = loan{}, nil
+	s.starts.give(freed.start)
+	freed.memory, freed.start, freed.candidates = loan{}, loan{}, nil
 	s.freeContexts = append(s.freeContexts, c)
 }
 

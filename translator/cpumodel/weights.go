@@ -60,6 +60,8 @@ type Weights struct {
 	source    *embedding // nil without an encoder
 	target    *embedding
 
+	network *network // of a recurrent model, which has nothing of what follows but an output layer
+
 	encoder   []encoderLayer
 	decoder   []*decoderLayer
 	emb, top  [2]process // of encoder and decoder
@@ -70,6 +72,9 @@ type Weights struct {
 	ffnWidth  int // of the widest hidden layer
 	aanWidth  int
 	output    output
+
+	layerState int // elements of the state that a slot has in a layer
+	stateWidth int // and in all layers; 0 for self-attention
 }
 
 const encoderSide, decoderSide = 0, 1
@@ -90,11 +95,12 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if !options.IgnoreAlphas {
 		p.alphas = m.Alphas
 	}
-	headDim := m.Dim / m.Heads
-	w.attention = kernels.Attention{Heads: m.Heads, HeadDim: headDim, Scale: attentionScale(headDim), QStride: m.Dim, OutStride: m.Dim}
-	w.positions = newPositions(m.Dim, !m.NoPositions)
 	w.embeddings(p, m)
-	w.layers(p, m)
+	if m.Recurrence != nil {
+		w.recurrentModel(p, m)
+	} else {
+		w.transformer(p, m)
+	}
 	w.outputLayer(p, m)
 	if err := p.run(); err != nil {
 		return nil, err
@@ -130,6 +136,22 @@ func (w *Weights) Precision() Precision { return w.precision }
 // Vocabulary is the number of target tokens.
 func (w *Weights) Vocabulary() int { return w.vocabulary }
 
+// transformer packs the layers of a transformer.
+func (w *Weights) transformer(p *packer, m *model.Model) {
+	headDim := m.Dim / m.Heads
+	w.attention = kernels.Attention{Heads: m.Heads, HeadDim: headDim, Scale: attentionScale(headDim), QStride: m.Dim, OutStride: m.Dim}
+	w.positions = newPositions(m.Dim, !m.NoPositions)
+	w.layers(p, m)
+	switch m.Autoregression {
+	case model.SelfAttention:
+	case model.RecurrentCell:
+		w.layerState = stateWidth(m.DecoderCell, m.Dim)
+	default:
+		w.layerState = m.Dim
+	}
+	w.stateWidth = len(w.decoder) * w.layerState
+}
+
 func (w *Weights) layers(p *packer, m *model.Model) {
 	w.emb = [2]process{p.process(m.EncoderEmb), p.process(m.DecoderEmb)}
 	w.top = [2]process{p.process(m.EncoderTop), p.process(m.DecoderTop)}
@@ -161,8 +183,12 @@ func (w *Weights) layers(p *packer, m *model.Model) {
 	}
 }
 
-// contextWidth is the number of elements that a source token takes in memory as keys and values.
+// contextWidth is the number of elements that a source token takes in memory as keys and values, or, for additive attention, as the
+// encoder's result and what becomes of it.
 func (w *Weights) contextWidth() int {
+	if w.network != nil && w.network.attention != nil {
+		return 2 * w.network.attention.dim
+	}
 	if w.contextKV == nil {
 		return 0
 	}
@@ -221,6 +247,7 @@ type recurrent struct {
 	gates     *linear
 	sru       bool
 	o         *linear
+	cell      *cell // in the place of gates, for other cells
 }
 
 func (p *packer) optional(a *model.Affine) *linear {
@@ -277,6 +304,9 @@ func (p *packer) average(m *model.Model, l *model.Average) *average {
 }
 
 func (p *packer) recurrent(l *model.Recurrent) *recurrent {
+	if l.Cell != nil {
+		return &recurrent{pre: p.process(l.Pre), post: p.process(l.Post), cell: p.cell(l.Cell), o: p.optional(l.O)}
+	}
 	gates := []model.Affine{l.Input, l.Forget}
 	if l.Reset != nil {
 		gates = append(gates, *l.Reset)

@@ -13,11 +13,15 @@ import (
 // An Architecture is what a model's embedded description says of its structure. Depths and dimensions are those in effect:
 // what the description leaves to a default is filled in.
 type Architecture struct {
-	Type    string // "transformer" or "lm-transformer"
+	Type    string // "transformer", "lm-transformer", or one of the recurrent "s2s", "nematus", "amun" and "lm"
 	Version string // of the Marian that wrote the model; may be empty
 
 	SourceVocabulary int // 0 if the model has no encoder
 	TargetVocabulary int
+
+	// Recurrence is what is said of a recurrent model, nil for a transformer. Of what follows, a recurrent model has only the
+	// dimension of the embeddings, the depths of the stacks, and what concerns embeddings, output and direction.
+	Recurrence *Recurrence
 
 	Dim          int // of embeddings and layers
 	Heads        int
@@ -28,6 +32,8 @@ type Architecture struct {
 	PostprocessEmb, PostprocessTop string // after the embeddings and after the stack
 
 	Autoregression Autoregression
+	DecoderCell    CellKind       // of RecurrentCell
+	CellNorm       bool           // whether there are layer norms inside of that
 	AverageNetwork AverageNetwork // of decoders with average attention
 
 	NoProjection  bool  // attention without its output matrix
@@ -70,8 +76,9 @@ type Autoregression uint8
 const (
 	SelfAttention Autoregression = iota
 	AverageAttention
-	SSRU // simpler simple recurrent unit
-	SRU  // simple recurrent unit
+	SSRU          // simpler simple recurrent unit
+	SRU           // simple recurrent unit
+	RecurrentCell // another cell, or one with layer norms inside
 )
 
 // String returns the kind in Marian's words.
@@ -85,12 +92,14 @@ func (a Autoregression) String() string {
 		return "rnn (ssru)"
 	case SRU:
 		return "rnn (sru)"
+	case RecurrentCell:
+		return "rnn"
 	}
 	return "autoregression " + strconv.Itoa(int(a))
 }
 
 // Recurrent says whether the layer has a recurrent unit.
-func (a Autoregression) Recurrent() bool { return a == SSRU || a == SRU }
+func (a Autoregression) Recurrent() bool { return a == SSRU || a == SRU || a == RecurrentCell }
 
 // Activation is the function between the matrices of a feed-forward network.
 type Activation uint8
@@ -121,7 +130,7 @@ const (
 )
 
 // HasEncoder says whether the model reads a source sentence.
-func (a *Architecture) HasEncoder() bool { return a.Type != typeLM }
+func (a *Architecture) HasEncoder() bool { return a.Type != typeLM && a.Type != typeRecurrentLM }
 
 // parameterLayer returns the number, from 1, in the names of the parameters of decoder layer l, from 0.
 func (a *Architecture) parameterLayer(l int) int {

@@ -12,6 +12,10 @@ import (
 const (
 	typeTransformer = "transformer"
 	typeLM          = "lm-transformer"
+	typeS2S         = "s2s"
+	typeNematus     = "nematus"
+	typeAmun        = "amun"
+	typeRecurrentLM = "lm"
 )
 
 // Limits of what a description may claim, far above any model there is: they keep products of dimensions from overflowing.
@@ -66,6 +70,8 @@ type config struct {
 	FactorsDimEmb       int    `yaml:"factors-dim-emb"`
 	LemmaDimEmb         int    `yaml:"lemma-dim-emb"`
 	LemmaDependency     string `yaml:"lemma-dependency"`
+
+	recurrentConfig `yaml:",inline"`
 }
 
 func defaultConfig() config {
@@ -75,6 +81,7 @@ func defaultConfig() config {
 		DimAAN: 2048, AANDepth: 2, AANActivation: "swish",
 		Autoregression: "self-attention", AlignmentLayer: "last",
 		Postprocess: "dan", PostprocessEmb: "d", AttentionMask: "default",
+		recurrentConfig: defaultRecurrentConfig(),
 	}
 }
 
@@ -93,6 +100,9 @@ func Describe(description []byte) (*Architecture, error) {
 	}
 	if err := c.refuse(); err != nil {
 		return nil, err
+	}
+	if isRecurrent(c.Type) {
+		return c.recurrent()
 	}
 	a := c.architecture()
 	if err := c.complete(a); err != nil {
@@ -154,12 +164,23 @@ func (c *config) complete(a *Architecture) error {
 	if a.Autoregression, err = c.autoregression(); err != nil {
 		return err
 	}
+	if a.Autoregression == RecurrentCell {
+		a.CellNorm = c.LayerNormalization
+		if a.DecoderCell, err = cellKindOf(c.DecCell); err != nil {
+			return err
+		}
+	}
 	if a.AlignmentLayer, err = c.alignmentLayer(); err != nil {
 		return err
 	}
+	return c.vocabularies(a)
+}
+
+// vocabularies reads the sizes of the vocabularies.
+func (c *config) vocabularies(a *Architecture) error {
 	switch {
 	case len(c.DimVocabs) == 0:
-	case c.Type == typeLM:
+	case !a.HasEncoder():
 		a.TargetVocabulary = c.DimVocabs[len(c.DimVocabs)-1]
 	case len(c.DimVocabs) == 2:
 		a.SourceVocabulary, a.TargetVocabulary = c.DimVocabs[0], c.DimVocabs[1]
@@ -198,15 +219,13 @@ func (c *config) autoregression() (Autoregression, error) {
 	}
 	switch {
 	case c.LayerNormalization:
-		return 0, unsupported("train the student without --layer-normalization, or use marian-decoder",
-			"layer-normalization inside the cells of transformer-decoder-autoreg: rnn")
+		return RecurrentCell, nil
 	case c.DecCell == "ssru":
 		return SSRU, nil
 	case c.DecCell == "sru":
 		return SRU, nil
 	}
-	return 0, unsupported("train the student with --dec-cell ssru, or use marian-decoder",
-		"dec-cell: %s in a transformer", c.DecCell)
+	return RecurrentCell, nil
 }
 
 // alignmentLayer returns the decoder layer, from 0, that gives alignments.
@@ -222,25 +241,36 @@ func (c *config) alignmentLayer() (int, error) {
 	return layer - 1, nil
 }
 
+// A bound is the range of what a key may say.
+type bound struct {
+	key       string
+	value     int
+	low, high int
+}
+
+// within returns an error for the first value that is out of its range.
+func within(bounds []bound) error {
+	for _, b := range bounds {
+		if b.value < b.low || b.value > b.high {
+			return fmt.Errorf("%s is %d, but must be from %d to %d", b.key, b.value, b.low, b.high)
+		}
+	}
+	return nil
+}
+
 // validate checks what later arithmetic relies on.
 func (a *Architecture) validate() error {
 	decoder, encoder := a.DecoderStack, a.EncoderStack
-	bounds := []struct {
-		key       string
-		value     int
-		low, high int
-	}{
+	err := within([]bound{
 		{"dim-emb", a.Dim, 4, maxDim}, {"transformer-heads", a.Heads, 1, a.Dim},
 		{"enc-depth", encoder.Depth, 0, maxDepth}, {"dec-depth", decoder.Depth, 1, maxDepth},
 		{"transformer-dim-ffn", encoder.FFNDim, 1, maxDim}, {"transformer-ffn-depth", encoder.FFNDepth, 1, maxDepth},
 		{"transformer-decoder-dim-ffn", decoder.FFNDim, 1, maxDim}, {"transformer-decoder-ffn-depth", decoder.FFNDepth, 1, maxDepth},
 		{"transformer-dim-aan", a.AverageNetwork.Dim, 1, maxDim}, {"transformer-aan-depth", a.AverageNetwork.Depth, 0, maxDepth},
 		{"dim-vocabs", a.SourceVocabulary, 0, maxVocabulary}, {"dim-vocabs", a.TargetVocabulary, 0, maxVocabulary},
-	}
-	for _, b := range bounds {
-		if b.value < b.low || b.value > b.high {
-			return fmt.Errorf("%s is %d, but must be from %d to %d", b.key, b.value, b.low, b.high)
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if a.Dim%a.Heads != 0 {
 		return fmt.Errorf("dim-emb is %d, which %d transformer-heads do not divide", a.Dim, a.Heads)

@@ -17,6 +17,8 @@ type Model struct {
 	Decoder    []*DecoderLayer // tied layers are the same pointer; their states are separate
 	DecoderTop Process
 
+	Recurrent *RecurrentNetwork // of a recurrent model, which has none of the layers above
+
 	Output Output
 
 	// Alphas holds the activation multipliers of a quantised model by the name of the parameter whose product they serve,
@@ -99,6 +101,9 @@ type Recurrent struct {
 	Reset  *Affine // SRU only
 	O      *Affine // nil unless the architecture projects
 	Post   Process
+
+	// Cell is the unit, in the place of Input, Forget and Reset, if it is another one or has layer norms inside.
+	Cell *Cell
 }
 
 // An EncoderLayer is a layer of the encoder.

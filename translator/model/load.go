@@ -31,11 +31,15 @@ func load(file *marian.File, description []byte) (*Model, error) {
 		return nil, err
 	}
 	b := newBinder(file)
+	b.translate(a, file)
 	m, err := b.model(a)
 	if err != nil {
 		return nil, err
 	}
 	m.Alphas, m.Unknown = b.rest(file)
+	if m.Recurrence != nil {
+		m.Unknown = withoutLeftovers(m.Unknown)
+	}
 	return m, nil
 }
 
@@ -43,11 +47,16 @@ func load(file *marian.File, description []byte) (*Model, error) {
 func (b *binder) model(a *Architecture) (*Model, error) {
 	m := &Model{Architecture: *a}
 	b.embeddings(m)
-	if m.HasEncoder() {
-		b.encoder(m)
+	if m.Recurrence != nil {
+		m.Recurrent = b.network(m)
+		b.output(m, "decoder_ff_logit_l2")
+	} else {
+		if m.HasEncoder() {
+			b.encoder(m)
+		}
+		b.decoder(m)
+		b.output(m, "decoder_ff_logit_out")
 	}
-	b.decoder(m)
-	b.output(m)
 	if err := b.err(); err != nil {
 		return nil, err
 	}
@@ -64,7 +73,8 @@ type binder struct {
 	used     map[string]bool
 	bound    []*marian.Tensor
 	problems []error
-	create   bool // make tensors that do not exist
+	refused  error // that a part cannot be as it is described, whatever the parameters are
+	create   bool  // make tensors that do not exist
 }
 
 func newBinder(file *marian.File) *binder {
@@ -79,6 +89,9 @@ func newBinder(file *marian.File) *binder {
 const maxProblems = 5
 
 func (b *binder) err() error {
+	if b.refused != nil {
+		return b.refused
+	}
 	if len(b.problems) <= maxProblems {
 		return errors.Join(b.problems...)
 	}
@@ -110,6 +123,13 @@ func (b *binder) use(t *marian.Tensor) {
 	if !b.used[t.Name] {
 		b.used[t.Name] = true
 		b.bound = append(b.bound, t)
+	}
+}
+
+// refuse notes a part that no program can run.
+func (b *binder) refuse(format string, args ...any) {
+	if b.refused == nil {
+		b.refused = unsupported("the description is wrong, as no program can run it", format, args...)
 	}
 }
 
@@ -169,8 +189,7 @@ func (b *binder) embeddings(m *Model) {
 	m.TargetEmbedding = b.table(m.targetEmbedding(), &m.TargetVocabulary, m.Dim)
 }
 
-func (b *binder) output(m *Model) {
-	const name = "decoder_ff_logit_out"
+func (b *binder) output(m *Model, name string) {
 	switch {
 	case m.tiedOutput():
 		m.Output.W = m.TargetEmbedding
@@ -304,10 +323,13 @@ func (b *binder) average(m *Model, prefix string) *Average {
 }
 
 func (b *binder) recurrent(m *Model, prefix string) *Recurrent {
-	r := &Recurrent{
-		Pre:    b.pre(m, prefix),
-		Input:  Affine{W: b.take(prefix+"_W", m.Dim, m.Dim), In: m.Dim, Out: m.Dim},
-		Forget: b.affine(prefix, "f", m.Dim, m.Dim),
+	r := &Recurrent{Pre: b.pre(m, prefix)}
+	if m.Autoregression == RecurrentCell {
+		cell := b.cell(m.DecoderCell, cellPlace{prefix: prefix, in: m.Dim, dim: m.Dim, layerNorm: m.CellNorm})
+		r.Cell = &cell
+	} else {
+		r.Input = b.matrix(prefix+"_W", m.Dim, m.Dim)
+		r.Forget = b.affine(prefix, "f", m.Dim, m.Dim)
 	}
 	if m.Autoregression == SRU {
 		reset := b.affine(prefix, "r", m.Dim, m.Dim)

@@ -4,6 +4,7 @@ import "strings"
 
 const (
 	remedyMarian  = "translate with marian-decoder, or distil the model into a transformer student"
+	remedyTrain   = "train it with marian: here it can be translated with"
 	remedyPlain   = "train the student without it, or use marian-decoder"
 	remedySources = "translate with marian-decoder: it reads one source sentence only here"
 )
@@ -31,7 +32,7 @@ func (c *config) refuse() error {
 // refuseType returns an error unless models of the type are supported.
 func refuseType(name string) error {
 	switch {
-	case name == typeTransformer || name == typeLM:
+	case name == typeTransformer || name == typeLM || isRecurrent(name):
 		return nil
 	case name == "multi-transformer" || name == "shared-multi-transformer":
 		return unsupported(remedySources, "type: %s, with two source sentences", name)
@@ -41,8 +42,8 @@ func refuseType(name string) error {
 		return unsupported(remedyMarian, "type: char-s2s, a model of characters")
 	case name == "transformer_s2s":
 		return unsupported(remedyMarian, "type: %s, a transformer with a recurrent decoder", name)
-	case name == "s2s" || name == "amun" || name == "nematus" || name == "lm" || strings.HasSuffix(name, "-s2s"):
-		return unsupported(remedyMarian, "type: %s, a recurrent model", name)
+	case name == "multi-s2s" || name == "shared-multi-s2s":
+		return unsupported(remedySources, "type: %s, with two source sentences", name)
 	case strings.HasPrefix(name, "bert"):
 		return unsupported("it does not translate", "type: %s, a classifier or masked language model", name)
 	case strings.HasPrefix(name, "comet") || name == "bleurt":

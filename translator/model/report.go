@@ -95,62 +95,97 @@ func (m *Model) precision() string {
 	return found
 }
 
+// A factList gathers facts.
+type factList []Fact
+
+func (l *factList) add(key, value string)        { *l = append(*l, Fact{key, value}) }
+func (l *factList) number(key string, value int) { l.add(key, strconv.Itoa(value)) }
+func (l *factList) flag(key string, value bool) {
+	if value {
+		l.add(key, "true")
+	}
+}
+
 // Facts lists the properties of the architecture under Marian's names.
 func (a *Architecture) Facts() []Fact {
-	var facts []Fact
-	add := func(key, value string) { facts = append(facts, Fact{key, value}) }
-	number := func(key string, value int) { add(key, strconv.Itoa(value)) }
-	flag := func(key string, value bool) {
-		if value {
-			add(key, "true")
-		}
-	}
-	add("type", a.Type)
+	var facts factList
+	facts.add("type", a.Type)
 	if a.Version != "" {
-		add("version", a.Version)
+		facts.add("version", a.Version)
 	}
 	if a.HasEncoder() {
-		add("dim-vocabs", strconv.Itoa(a.SourceVocabulary)+" "+strconv.Itoa(a.TargetVocabulary))
+		facts.add("dim-vocabs", strconv.Itoa(a.SourceVocabulary)+" "+strconv.Itoa(a.TargetVocabulary))
 	} else {
-		number("dim-vocabs", a.TargetVocabulary)
+		facts.number("dim-vocabs", a.TargetVocabulary)
 	}
-	number("dim-emb", a.Dim)
-	number("transformer-heads", a.Heads)
-	if a.HasEncoder() {
-		number("enc-depth", a.EncoderStack.Depth)
-		number("transformer-dim-ffn", a.EncoderStack.FFNDim)
-		number("transformer-ffn-depth", a.EncoderStack.FFNDepth)
+	facts.number("dim-emb", a.Dim)
+	if a.Recurrence != nil {
+		a.recurrentFacts(&facts)
+	} else {
+		a.transformerFacts(&facts)
 	}
-	number("dec-depth", a.DecoderStack.Depth)
-	number("transformer-decoder-dim-ffn", a.DecoderStack.FFNDim)
-	number("transformer-decoder-ffn-depth", a.DecoderStack.FFNDepth)
-	add("transformer-ffn-activation", a.DecoderStack.Activation.String())
-	add("transformer-decoder-autoreg", a.Autoregression.String())
-	if a.Autoregression == AverageAttention {
-		number("transformer-dim-aan", a.AverageNetwork.Dim)
-		number("transformer-aan-depth", a.AverageNetwork.Depth)
-		add("transformer-aan-activation", a.AverageNetwork.Activation.String())
-		flag("transformer-aan-nogate", !a.AverageNetwork.Gate)
-	}
-	add("transformer-preprocess", strconv.Quote(a.Preprocess))
-	add("transformer-postprocess", strconv.Quote(a.Postprocess))
-	add("transformer-postprocess-emb", strconv.Quote(a.PostprocessEmb))
-	add("transformer-postprocess-top", strconv.Quote(a.PostprocessTop))
-	flag("transformer-no-projection", a.NoProjection)
-	flag("transformer-rnn-projection", a.RNNProjection)
-	flag("transformer-disable-position-embeddings", a.NoPositions)
-	if len(a.TiedLayers) > 0 {
-		add("transformer-tied-layers", numbers(a.TiedLayers))
-	}
-	flag("tied-embeddings", a.TiedEmbeddings)
-	flag("tied-embeddings-src", a.TiedEmbeddingsSrc)
-	flag("tied-embeddings-all", a.TiedEmbeddingsAll)
-	flag("output-omit-bias", a.OutputOmitBias)
-	flag("right-left", a.RightLeft)
-	if a.HasEncoder() {
-		number("transformer-guided-alignment-layer", a.AlignmentLayer+1)
+	facts.flag("tied-embeddings", a.TiedEmbeddings)
+	facts.flag("tied-embeddings-src", a.TiedEmbeddingsSrc)
+	facts.flag("tied-embeddings-all", a.TiedEmbeddingsAll)
+	facts.flag("output-omit-bias", a.OutputOmitBias)
+	facts.flag("right-left", a.RightLeft)
+	if a.HasEncoder() && a.Recurrence == nil {
+		facts.number("transformer-guided-alignment-layer", a.AlignmentLayer+1)
 	}
 	return facts
+}
+
+// transformerFacts lists what transformers alone have.
+func (a *Architecture) transformerFacts(facts *factList) {
+	facts.number("transformer-heads", a.Heads)
+	if a.HasEncoder() {
+		facts.number("enc-depth", a.EncoderStack.Depth)
+		facts.number("transformer-dim-ffn", a.EncoderStack.FFNDim)
+		facts.number("transformer-ffn-depth", a.EncoderStack.FFNDepth)
+	}
+	facts.number("dec-depth", a.DecoderStack.Depth)
+	facts.number("transformer-decoder-dim-ffn", a.DecoderStack.FFNDim)
+	facts.number("transformer-decoder-ffn-depth", a.DecoderStack.FFNDepth)
+	facts.add("transformer-ffn-activation", a.DecoderStack.Activation.String())
+	facts.add("transformer-decoder-autoreg", a.Autoregression.String())
+	switch a.Autoregression {
+	case AverageAttention:
+		facts.number("transformer-dim-aan", a.AverageNetwork.Dim)
+		facts.number("transformer-aan-depth", a.AverageNetwork.Depth)
+		facts.add("transformer-aan-activation", a.AverageNetwork.Activation.String())
+		facts.flag("transformer-aan-nogate", !a.AverageNetwork.Gate)
+	case RecurrentCell:
+		facts.add("dec-cell", a.DecoderCell.String())
+		facts.flag("layer-normalization", a.CellNorm)
+	}
+	facts.add("transformer-preprocess", strconv.Quote(a.Preprocess))
+	facts.add("transformer-postprocess", strconv.Quote(a.Postprocess))
+	facts.add("transformer-postprocess-emb", strconv.Quote(a.PostprocessEmb))
+	facts.add("transformer-postprocess-top", strconv.Quote(a.PostprocessTop))
+	facts.flag("transformer-no-projection", a.NoProjection)
+	facts.flag("transformer-rnn-projection", a.RNNProjection)
+	facts.flag("transformer-disable-position-embeddings", a.NoPositions)
+	if len(a.TiedLayers) > 0 {
+		facts.add("transformer-tied-layers", numbers(a.TiedLayers))
+	}
+}
+
+// recurrentFacts lists what recurrent models alone have.
+func (a *Architecture) recurrentFacts(facts *factList) {
+	r := a.Recurrence
+	facts.number("dim-rnn", r.Dim)
+	if a.HasEncoder() {
+		facts.add("enc-type", r.Encoder.String())
+		facts.add("enc-cell", r.EncoderCell.String())
+		facts.number("enc-depth", a.EncoderStack.Depth)
+		facts.number("enc-cell-depth", r.EncoderCells)
+	}
+	facts.add("dec-cell", r.DecoderCell.String())
+	facts.number("dec-depth", a.DecoderStack.Depth)
+	facts.number("dec-cell-base-depth", r.BaseCells)
+	facts.number("dec-cell-high-depth", r.HighCells)
+	facts.flag("layer-normalization", r.LayerNorm)
+	facts.flag("skip", r.Skip)
 }
 
 func numbers(list []int) string {

@@ -38,16 +38,16 @@ type recording struct {
 	shortlist string
 }
 
-// recordings are all files that marian-decoder and marian-scorer wrote with Transformers: what the commands.txt of the
-// reference folders say, and the student's outputs.
+// recordings are all files that marian-decoder and marian-scorer wrote with models of one source at most: what the commands.txt
+// of the reference folders say, and the student's outputs.
 func recordings(t *testing.T) []recording {
 	t.Helper()
 	var all []recording
 	for _, folder := range referenceFolders(t) {
 		for _, line := range sharedLines(t, path.Join(folder, "commands.txt")) {
 			r, ok := parseCommand(t, folder, line)
-			other := func(model string) bool { return !isTransformer(t, path.Dir(model)) }
-			if ok && incomparable[r.output] == "" && !slices.ContainsFunc(r.models, other) {
+			several := func(model string) bool { return hasSeveralSources(t, path.Dir(model)) }
+			if ok && incomparable[r.output] == "" && !slices.ContainsFunc(r.models, several) {
 				all = append(all, r)
 			}
 		}
@@ -68,8 +68,8 @@ func referenceFolders(t *testing.T) []string {
 	return found
 }
 
-// isTransformer says, from the description that lies beside a model, whether it is one with a single source at most.
-func isTransformer(t *testing.T, folder string) bool {
+// hasSeveralSources says, from the description that lies beside a model, whether it reads more than one source.
+func hasSeveralSources(t *testing.T, folder string) bool {
 	t.Helper()
 	content, err := os.ReadFile(sharedtest.Path(t, path.Join(folder, "model.yml")))
 	if err != nil {
@@ -79,7 +79,7 @@ func isTransformer(t *testing.T, folder string) bool {
 	if err := yaml.Unmarshal(content, &description); err != nil {
 		t.Fatal(err)
 	}
-	return description.Type == "transformer" || description.Type == "lm-transformer"
+	return strings.HasPrefix(description.Type, "multi-")
 }
 
 // parseCommand reads a command line of Marian's decoder or scorer. It reports false for another program.
@@ -214,7 +214,7 @@ var incomparable = map[string]string{
 	reference + "/transformer-prenorm/scorer.reference.txt": "the scorer normalises keys and values that the decoder does not",
 }
 
-// Every file that Marian wrote with a Transformer is compared. A new one fails until it is.
+// Every file that Marian wrote with a model of one source is compared. A new one fails until it is.
 func TestNothingIsLeftOut(t *testing.T) {
 	compared := map[string]bool{}
 	for _, r := range recordings(t) {
@@ -224,7 +224,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 		compared[r.output] = true
 	}
 	folders := referenceFolders(t)
-	if len(folders) < 15 || len(compared) < 74 {
+	if len(folders) < 15 || len(compared) < 94 {
 		t.Errorf("%d folders and %d outputs: fewer than there were", len(folders), len(compared))
 	}
 	for _, folder := range append(folders, student+"/ref") {
@@ -234,7 +234,7 @@ func TestNothingIsLeftOut(t *testing.T) {
 		}
 		for _, entry := range entries {
 			name := path.Join(folder, entry.Name())
-			left := notCompared[entry.Name()] != "" || incomparable[name] != "" || ofAnotherFamily(t, folder, entry.Name())
+			left := notCompared[entry.Name()] != "" || incomparable[name] != "" || folder != student+"/ref" && path.Base(folder) != "ensemble" && hasSeveralSources(t, folder)
 			if compared[name] == left {
 				t.Errorf("%s: compared %v, left out %v", name, compared[name], left)
 			}
@@ -244,14 +244,6 @@ func TestNothingIsLeftOut(t *testing.T) {
 	for name := range compared {
 		t.Errorf("%s does not exist", name)
 	}
-}
-
-// ofAnotherFamily says whether an output needs a model that is not a Transformer.
-func ofAnotherFamily(t *testing.T, folder, name string) bool {
-	if path.Base(folder) == "ensemble" {
-		return name == "selfatt-ssru-gru.beam3.nbest.txt" // the third is a GRU
-	}
-	return folder != student+"/ref" && !isTransformer(t, folder)
 }
 
 // sharedLines returns the lines of a file of the shared folder.

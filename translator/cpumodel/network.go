@@ -1,0 +1,94 @@
+package cpumodel
+
+import (
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/model"
+)
+
+// A network is a packed recurrent model, all but embeddings and output layer.
+type network struct {
+	dim               int // of states
+	forward, backward []cellLayer
+	upper             []cellLayer
+	start             *product // nil without an encoder
+	base              []*cell
+	attention         *additive // nil without an encoder
+	high              []cellLayer
+	hidden            []*product
+}
+
+// A cellLayer is a packed model.RecurrentLayer.
+type cellLayer struct {
+	cells          []*cell
+	backward, skip bool
+}
+
+// An additive is a packed model.AdditiveAttention. With the hyperbolic tangents as keys and the score vector as the one query it is
+// what the kernels call attention.
+type additive struct {
+	dim            int
+	context, state *product
+	score          []float32
+	kernel         kernels.Attention
+}
+
+// network packs a recurrent model.
+func (w *Weights) recurrentModel(p *packer, m *model.Model) {
+	from, r := m.Recurrent, m.Recurrence
+	n := &network{dim: r.Dim}
+	n.forward, n.backward = p.cellLayers(from.Forward), p.cellLayers(from.Backward)
+	n.upper, n.high = p.cellLayers(from.Upper), p.cellLayers(from.High)
+	if from.Start != nil {
+		n.start = p.product(from.Start)
+	}
+	for i := range from.Base {
+		n.base = append(n.base, p.cell(&from.Base[i]))
+	}
+	if a := from.Attention; a != nil {
+		n.attention = &additive{
+			dim: a.Dim, context: p.product(&a.Context), state: p.product(&a.State), score: p.vector(a.Score),
+			kernel: kernels.Attention{Heads: 1, HeadDim: a.Dim, Scale: 1, QStride: a.Dim, KStride: a.Dim, VStride: a.Dim, OutStride: a.Dim},
+		}
+	}
+	for i := range from.Hidden {
+		n.hidden = append(n.hidden, p.product(&from.Hidden[i]))
+	}
+	w.network, w.layerState = n, stateWidth(r.DecoderCell, r.Dim)
+	w.stateWidth = (1 + len(n.high)) * w.layerState
+	w.positions = newPositions(m.Dim, false)
+}
+
+// stateWidth is the number of elements of the state of a cell.
+func stateWidth(kind model.CellKind, dim int) int {
+	if kind.Memory() {
+		return 2 * dim
+	}
+	return dim
+}
+
+func (p *packer) cellLayers(from []model.RecurrentLayer) []cellLayer {
+	var to []cellLayer
+	for i := range from {
+		layer := cellLayer{backward: from[i].Backward, skip: from[i].Skip}
+		for j := range from[i].Cells {
+			layer.cells = append(layer.cells, p.cell(&from[i].Cells[j]))
+		}
+		to = append(to, layer)
+	}
+	return to
+}
+
+// networkBuffers are buffers of recurrent models, valid during a call.
+type networkBuffers struct {
+	results       [2][]float32 // tokens × dim: of a layer and of the one before
+	contexts      []float32    // tokens × dim of a context
+	mapped        []float32    // what attention makes of contexts, or of states
+	means, starts []float32
+	order, firsts []int // sentences, the longest first; the first token of each
+	tanhs         []float32
+	query         []float32
+	embedded      []float32
+	found         []float32 // rows × dim of a context: what attention found
+	summand       []float32
+	layerInput    []float32
+}

@@ -1,0 +1,115 @@
+package cpumodel
+
+import (
+	"slices"
+
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// begin puts the decoder's first state into a slot: what the sentence makes all layers and memories of a recurrent decoder begin
+// with, or zeros.
+func (s *Stepper) begin(slot search.Slot, c *context) {
+	states, start := s.slotStates(s.states, int(slot)), s.starts.rows(c.start)
+	if len(start) == 0 {
+		clear(states)
+		return
+	}
+	for first := 0; first < len(states); first += len(start) {
+		copy(states[first:], start)
+	}
+}
+
+// decodeNetwork runs a recurrent decoder, from the embeddings to what the output layer multiplies.
+func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, align bool) {
+	w, n, b, rows := s.w, s.w.network, &s.network, len(slots)
+	b.embedded = grow(b.embedded, rows*w.dim)
+	for i, slot := range slots {
+		s.embed(b.embedded[i*w.dim:(i+1)*w.dim], w.target, tokens[i], s.slots[slot].position)
+	}
+	s.gather(slots, 0, n.dim)
+	s.decoderCell(n.base[0], b.embedded, rows)
+	if n.attention != nil {
+		s.attend(n.attention, rows, align)
+	}
+	for _, cell := range n.base[1:] {
+		s.decoderCell(cell, b.found, rows)
+	}
+	s.scatter(slots, 0, n.dim)
+	for i := range n.high {
+		s.highLayer(&n.high[i], slots, i+1)
+	}
+	s.deepOutput(rows)
+	s.finish(rows)
+}
+
+// decoderCell advances the gathered states by a cell, which reads input if it has any.
+func (s *Stepper) decoderCell(c *cell, input []float32, rows int) {
+	b := &s.cells
+	if c.input != nil {
+		b.fromInput = grow(b.fromInput, rows*c.input.linear.n)
+		s.product(b.fromInput, c.input, input, rows)
+	}
+	s.run(c, &cellRows{count: rows, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(rows)})
+}
+
+// highLayer runs a layer over the results of the one before, which are in the buffer of outputs.
+func (s *Stepper) highLayer(l *cellLayer, slots []search.Slot, layer int) {
+	rows, dim, b := len(slots), s.w.network.dim, &s.network
+	b.layerInput = append(b.layerInput[:0], s.cells.outputs[:rows*dim]...)
+	s.gather(slots, layer, dim)
+	for _, cell := range l.cells {
+		s.decoderCell(cell, b.layerInput, rows)
+	}
+	s.scatter(slots, layer, dim)
+	if l.skip {
+		kernels.Add(s.cells.outputs[:rows*dim], s.cells.outputs, b.layerInput)
+	}
+}
+
+// attend looks at the source with the states after the first cell.
+func (s *Stepper) attend(a *additive, rows int, align bool) {
+	b, dim := &s.network, a.dim
+	b.query = grow(b.query, rows*dim)
+	s.product(b.query, a.state, s.cells.outputs, rows)
+	b.found = grow(b.found, rows*dim)
+	if align {
+		s.attentions = s.attentions[:0]
+	}
+	for i := range s.rows {
+		c := &s.contexts[s.rows[i].context]
+		found := b.found[i*dim : (i+1)*dim]
+		if c.length == 0 {
+			clear(found)
+			continue
+		}
+		kept, size := s.memory.rows(c.memory), c.length*dim
+		b.tanhs = append(b.tanhs[:0], kept[:size]...)
+		kernels.AddBias(b.tanhs, b.query[i*dim:(i+1)*dim], c.length, dim)
+		kernels.Tanh(b.tanhs)
+		s.scratch = grow(s.scratch, a.kernel.ScratchLen(c.length))
+		a.kernel.RunRows(found, a.score, b.tanhs, kept[size:], s.cells.counting(c.length), s.scratch)
+		if align {
+			first := len(s.attentions)
+			s.attentions = slices.Grow(s.attentions, c.length)[:first+c.length]
+			a.kernel.Weights(s.attentions[first:], a.score, b.tanhs, c.length, 0)
+			s.rows[i].attention = run{first, c.length}
+		}
+	}
+}
+
+// deepOutput computes what the output layer multiplies from embeddings, results and what attention found.
+func (s *Stepper) deepOutput(rows int) {
+	b, dim := &s.network, s.w.dim
+	s.top, b.summand = grow(s.top, rows*dim), grow(b.summand, rows*dim)
+	inputs := [...][]float32{b.embedded, s.cells.outputs, b.found}
+	for i, p := range s.w.network.hidden {
+		if i == 0 {
+			s.product(s.top, p, inputs[i], rows)
+			continue
+		}
+		s.product(b.summand, p, inputs[i], rows)
+		kernels.Add(s.top[:rows*dim], s.top, b.summand)
+	}
+	kernels.Tanh(s.top[:rows*dim])
+}

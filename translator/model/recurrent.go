@@ -1,0 +1,136 @@
+package model
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// A Recurrence is what the description of a recurrent model says: one of type s2s, nematus, amun or lm.
+type Recurrence struct {
+	Dim         int // of states
+	Encoder     EncoderType
+	EncoderCell CellKind
+	DecoderCell CellKind
+
+	EncoderCells int // of each layer of the encoder, one after another
+	BaseCells    int // of the decoder's first layer; the first two stand around the attention
+	HighCells    int // of the decoder's other layers
+
+	LayerNorm bool
+	Skip      bool // layers from the second on add their input to what they give
+	Nematus   bool // layer norms outside of cells are those of Nematus
+}
+
+// EncoderType is the order in which the layers of a recurrent encoder read a sentence.
+type EncoderType uint8
+
+// The types of encoders. Bidirectional has two stacks, which read forwards and backwards and whose results stand side by
+// side in the end. In Alternating, the direction changes from layer to layer of each stack. In BiUnidirectional, only the first
+// layers are two; the others read both forwards.
+const (
+	Bidirectional EncoderType = iota
+	BiUnidirectional
+	Alternating
+)
+
+var encoderTypes = [...]string{"bidirectional", "bi-unidirectional", "alternating"}
+
+// String returns the type in Marian's words.
+func (e EncoderType) String() string {
+	if int(e) < len(encoderTypes) {
+		return encoderTypes[e]
+	}
+	return "encoder type " + strconv.Itoa(int(e))
+}
+
+// ContextDim is the number of elements that the encoder gives for a source token.
+func (r *Recurrence) ContextDim(encoderDepth int) int {
+	if r.Encoder == BiUnidirectional && encoderDepth > 1 {
+		return r.Dim
+	}
+	return 2 * r.Dim
+}
+
+// Limits of what a description may claim, far above any recurrent model there is.
+const (
+	maxRecurrentDepth = 1 << 7
+	maxCells          = 1 << 6 // of a layer
+)
+
+// recurrentConfig holds the keys of a description that matter to recurrent models alone.
+type recurrentConfig struct {
+	DimRNN       int    `yaml:"dim-rnn"`
+	EncType      string `yaml:"enc-type"`
+	EncCell      string `yaml:"enc-cell"`
+	EncCellDepth int    `yaml:"enc-cell-depth"`
+	DecBaseDepth int    `yaml:"dec-cell-base-depth"`
+	DecHighDepth int    `yaml:"dec-cell-high-depth"`
+	Skip         bool   `yaml:"skip"`
+}
+
+func defaultRecurrentConfig() recurrentConfig {
+	return recurrentConfig{DimRNN: 1024, EncType: "bidirectional", EncCell: "gru", EncCellDepth: 1, DecBaseDepth: 2, DecHighDepth: 1}
+}
+
+// isRecurrent says whether a type's models are recurrent ones.
+func isRecurrent(name string) bool {
+	return name == typeS2S || name == typeNematus || name == typeAmun || name == typeRecurrentLM
+}
+
+// recurrent describes a recurrent model.
+func (c *config) recurrent() (*Architecture, error) {
+	a := &Architecture{
+		Type: c.Type, Version: c.Version, Dim: c.DimEmb,
+		EncoderStack: Stack{Depth: c.EncDepth}, DecoderStack: Stack{Depth: c.DecDepth},
+		TiedEmbeddings: c.TiedEmbeddings, TiedEmbeddingsSrc: c.TiedEmbeddingsSrc, TiedEmbeddingsAll: c.TiedEmbeddingsAll,
+		OutputOmitBias: c.OutputOmitBias, RightLeft: c.RightLeft, NoPositions: true,
+	}
+	if !a.HasEncoder() {
+		a.EncoderStack.Depth = 0
+	}
+	r := &Recurrence{
+		Dim: c.DimRNN, EncoderCells: c.EncCellDepth, BaseCells: c.DecBaseDepth, HighCells: c.DecHighDepth,
+		LayerNorm: c.LayerNormalization, Skip: c.Skip, Nematus: c.Type == typeNematus,
+	}
+	var err error
+	if r.Encoder, err = encoderTypeOf(c.EncType); err != nil {
+		return nil, err
+	}
+	if r.EncoderCell, err = cellKindOf(c.EncCell); err != nil {
+		return nil, err
+	}
+	if r.DecoderCell, err = cellKindOf(c.DecCell); err != nil {
+		return nil, err
+	}
+	a.Recurrence = r
+	if err := c.vocabularies(a); err != nil {
+		return nil, err
+	}
+	if err := a.validateRecurrent(); err != nil {
+		return nil, fmt.Errorf("description of the model: %w", err)
+	}
+	return a, nil
+}
+
+func encoderTypeOf(name string) (EncoderType, error) {
+	for i, known := range encoderTypes {
+		if name == known {
+			return EncoderType(i), nil
+		}
+	}
+	return 0, unsupported(remedyMarian, "enc-type: %s", name)
+}
+
+func (a *Architecture) validateRecurrent() error {
+	r, lowest := a.Recurrence, 0
+	if a.HasEncoder() {
+		lowest = 1
+	}
+	return within([]bound{
+		{"dim-emb", a.Dim, 1, maxDim}, {"dim-rnn", r.Dim, 1, maxDim},
+		{"enc-depth", a.EncoderStack.Depth, lowest, maxRecurrentDepth}, {"dec-depth", a.DecoderStack.Depth, 1, maxRecurrentDepth},
+		{"enc-cell-depth", r.EncoderCells, 1, maxCells}, {"dec-cell-base-depth", r.BaseCells, 1, maxCells},
+		{"dec-cell-high-depth", r.HighCells, 1, maxCells},
+		{"dim-vocabs", a.SourceVocabulary, 0, maxVocabulary}, {"dim-vocabs", a.TargetVocabulary, 0, maxVocabulary},
+	})
+}
