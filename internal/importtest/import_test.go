@@ -85,6 +85,9 @@ const table = `
 	scripts/notices:
 
 	infra:
+	infra/healthcheck:
+	scripts/image:
+	scripts/streams:
 `
 
 // vague are package names that say nothing about what is inside.

@@ -1,0 +1,42 @@
+# The image holds the program, certificates of authorities, and nothing else: no shell, no packages. It runs as a user
+# without rights, and writes nothing into its own file system.
+#
+#   docker build -t sluice .                                                        the model is mounted at /model
+#   docker build -t sluice --target with-model --build-arg MODEL=models/ende-tiny . the model is in the image
+#   docker run --read-only -v $PWD/job.yml:/job.yml:ro sluice run /job.yml
+#
+# Where no base image can be had, scripts/image.sh makes the same image without this file.
+ARG BUILDER=docker.io/library/golang:1.26
+
+FROM ${BUILDER} AS build
+WORKDIR /src
+ENV CGO_ENABLED=0
+COPY go.mod go.sum ./
+RUN ["go", "mod", "download"]
+COPY . .
+RUN ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", "/out/usr/bin/sluice", "./cmd/sluice"]
+RUN ["go", "build", "-trimpath", "-ldflags=-s -w", "-o", "/out/usr/bin/healthcheck", "./infra/healthcheck"]
+
+FROM scratch AS base
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/ /
+COPY LICENSE THIRD_PARTY_NOTICES /usr/share/doc/sluice/
+LABEL org.opencontainers.image.title="sluice" \
+      org.opencontainers.image.description="Streaming batch translation with Marian models" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# A number, so that Kubernetes can see that it is not root.
+USER 65532:65532
+# Where jobs find their model, and what the health check asks.
+ENV MODEL=/model LISTEN=:9090
+EXPOSE 9090
+STOPSIGNAL SIGTERM
+# Only "sluice run" with observe.listen answers; give other commands --no-healthcheck.
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 CMD ["/usr/bin/healthcheck"]
+ENTRYPOINT ["/usr/bin/sluice"]
+CMD ["--help"]
+
+FROM base AS with-model
+ARG MODEL
+COPY ${MODEL} /model
+
+FROM base
