@@ -464,6 +464,32 @@ func TestPickAgrees(t *testing.T) {
 	})
 }
 
+func TestEmbedInt8Agrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(9)
+		for _, n := range lengths {
+			row, position, dst := int8s(r, n), awkward(r, n, true), make([]float32, n)
+			agree(t, fmt.Sprintf("embedding of %d", n), func(g *arena) []float32 {
+				d := guard(g, dst)
+				EmbedInt8(d, guard(g, row), 0.013, 16, guard(g, position))
+				return d
+			})
+			wide := make([]float32, n)
+			for i, q := range row {
+				wide[i] = float32(q) * 0.013
+			}
+			got := make([]float32, n)
+			Embed(dst, wide, 16, position)
+			EmbedInt8(got, row, 0.013, 16, position)
+			for i := range got {
+				if got[i] != dst[i] && got[i] == got[i] {
+					t.Fatalf("element %d of %d is %v, that of a wide row %v", i, n, got[i], dst[i])
+				}
+			}
+		}
+	})
+}
+
 func panics(f func()) (yes bool) {
 	defer func() { yes = recover() != nil }()
 	f()

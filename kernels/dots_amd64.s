@@ -4540,6 +4540,67 @@ step:
 	VZEROUPPER
 	RET
 
+// func embedInt8AVX512(dst *float32, row *int8, position *float32, n int, factor float32, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·embedInt8AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         row+8(FP), CX
+	MOVQ         position+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS factor+32(FP), Z0
+	VBROADCASTSS scale+36(FP), Z1
+
+elements:
+	VPMOVSXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VMOVUPS   (DX), Z3
+	VADDPS    Z3, Z2, Z2
+	VMOVUPS   Z2, (AX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x40, AX
+	ADDQ      $0x40, DX
+	SUBQ      $0x10, BX
+	JNZ       elements
+	VZEROUPPER
+	RET
+
+// func embedInt8AVX2(dst *float32, row *int8, position *float32, n int, factor float32, scale float32)
+// Requires: AVX, AVX2
+TEXT ·embedInt8AVX2(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         row+8(FP), CX
+	MOVQ         position+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS factor+32(FP), Y0
+	VMOVAPS      Y0, Y1
+	VBROADCASTSS scale+36(FP), Y2
+	VMOVAPS      Y2, Y3
+
+elements:
+	VPMOVSXBD (CX), Y4
+	VCVTDQ2PS Y4, Y4
+	VPMOVSXBD 8(CX), Y5
+	VCVTDQ2PS Y5, Y5
+	VMULPS    Y0, Y4, Y4
+	VMULPS    Y1, Y5, Y5
+	VMULPS    Y2, Y4, Y4
+	VMULPS    Y3, Y5, Y5
+	VMOVUPS   (DX), Y6
+	VMOVUPS   32(DX), Y7
+	VADDPS    Y6, Y4, Y4
+	VADDPS    Y7, Y5, Y5
+	VMOVUPS   Y4, (AX)
+	VMOVUPS   Y5, 32(AX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x40, AX
+	ADDQ      $0x40, DX
+	SUBQ      $0x10, BX
+	JNZ       elements
+	VZEROUPPER
+	RET
+
 // func pickAVX512(dst *float32, src *float32, places *int32, n int, limit int) int
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
 TEXT ·pickAVX512(SB), NOSPLIT, $0-48

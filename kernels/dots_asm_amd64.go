@@ -90,6 +90,16 @@ func keptDots64AVX2(dots *float32, q *float32, keys *float32, nk int)
 //go:noescape
 func gatherPanelAVX512(panel *int8, table *int8, stride int, ids *int32, steps int)
 
+// embedInt8AVX512 computes embedInt8Generic for n elements, a multiple of 16 and at least 16.
+//
+//go:noescape
+func embedInt8AVX512(dst *float32, row *int8, position *float32, n int, factor float32, scale float32)
+
+// embedInt8AVX2 computes embedInt8Generic for n elements, a multiple of 16 and at least 16.
+//
+//go:noescape
+func embedInt8AVX2(dst *float32, row *int8, position *float32, n int, factor float32, scale float32)
+
 // pickAVX512 computes pickGeneric for n >= 1 places among limit elements. It returns something other than 0 if a place is not.
 //
 //go:noescape

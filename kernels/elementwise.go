@@ -174,6 +174,20 @@ func Embed(dst, row []float32, scale float32, position []float32) {
 	embed(dst, row[:n], scale, position[:n])
 }
 
+// EmbedInt8 is Embed for an embedding of int8 elements q·factor: dst = (q·factor)·scale + position, every operation rounded.
+func EmbedInt8(dst []float32, row []int8, factor, scale float32, position []float32) {
+	n := len(dst)
+	need(len(row), n, "embedding")
+	need(len(position), n, "position")
+	embedInt8(dst, row[:n], factor, scale, position[:n])
+}
+
+func embedInt8Generic(dst []float32, row []int8, factor, scale float32, position []float32) {
+	for i, q := range row {
+		dst[i] = float32(float32(float32(q)*factor)*scale) + position[i]
+	}
+}
+
 func embedGeneric(dst, row []float32, scale float32, position []float32) {
 	for i := range dst {
 		dst[i] = float32(row[i]*scale) + position[i]

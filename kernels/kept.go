@@ -6,7 +6,7 @@ import "fmt"
 func (s Attention) KeptLen(nk int) int { return 2 * nk * s.Heads * s.HeadDim }
 
 // Keep stores keys and values for RunKept, in the order in which that reads them: for a sentence that many queries attend to,
-// one at a time. How they lie there is the affair of the kernels; it is the same for all implementations.
+// one at a time. How they lie there is the affair of the kernels.
 //
 // dst: KeptLen(nk) elements. k, v: nk rows. scratch: ScratchLen(nk) elements. dst must not overlap the other slices.
 func (s Attention) Keep(dst, k, v []float32, nk int, scratch []float32) {
@@ -31,12 +31,12 @@ func (s Attention) Keep(dst, k, v []float32, nk int, scratch []float32) {
 	}
 }
 
-// transposes says whether the kept keys of a head are transposed, for the kernels that compute the scores of 16 keys side by
-// side. Otherwise they are kept in rows.
+// transposes says whether the kept keys of a head are transposed, for kernels that compute the scores of 16 keys side by side:
+// on amd64, for the usual sizes of heads. Otherwise they are kept in rows.
 //
 // Transposed, groups of 16 keys follow each other, the last one with what is left of them. A group holds the first element
 // of all its keys, then the second, and so on. Nothing is padded: reading the keys is what takes most of the time.
-func (s *Attention) transposes() bool { return s.HeadDim == 32 || s.HeadDim == 64 }
+func (s *Attention) transposes() bool { return transposesKeys && (s.HeadDim == 32 || s.HeadDim == 64) }
 
 // keptGroup is how many keys stand side by side.
 const keptGroup = 16

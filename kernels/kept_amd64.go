@@ -4,6 +4,8 @@ package kernels
 
 import "github.com/sluice-mt/sluice/internal/cpu"
 
+const transposesKeys = true
+
 // keepTransposed transposes the keys head by head, 16 at a time; the last ones in the scratch, where there is room for 16.
 func (s *Attention) keepTransposed(keys, k []float32, nk int, scratch []float32) {
 	if cpu.Active() != cpu.AVX512 || !hasAttention(k, k) {

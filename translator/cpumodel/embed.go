@@ -17,18 +17,6 @@ type embedding struct {
 	factor float32 // element = int8·factor
 }
 
-// row returns the vector of a token; it may be in the scratch, which has dim elements.
-func (e *embedding) row(token search.Token, scratch []float32) []float32 {
-	first := int(token) * e.dim
-	if e.int8 == nil {
-		return e.float[first : first+e.dim]
-	}
-	for i, q := range e.int8[first : first+e.dim] {
-		scratch[i] = float32(q) * e.factor
-	}
-	return scratch[:e.dim]
-}
-
 func (w *Weights) embeddings(p *packer, m *model.Model) {
 	w.target = p.embedding(m.TargetEmbedding, m.Dim)
 	switch {
@@ -129,11 +117,16 @@ func (s *Stepper) position(position int) []float32 {
 
 // embed writes the input of a position into dst. NoToken has a vector of zeros.
 func (s *Stepper) embed(dst []float32, e *embedding, token search.Token, position int) {
-	row := s.zeros
-	if token != search.NoToken {
-		row = e.row(token, s.vector)
+	factor, at := s.w.positions.factor, s.position(position)
+	first := int(token) * e.dim
+	switch {
+	case token == search.NoToken:
+		kernels.Embed(dst, s.zeros, factor, at)
+	case e.int8 != nil:
+		kernels.EmbedInt8(dst, e.int8[first:first+e.dim], e.factor, factor, at)
+	default:
+		kernels.Embed(dst, e.float[first:first+e.dim], factor, at)
 	}
-	kernels.Embed(dst, row, s.w.positions.factor, s.position(position))
 }
 
 // attentionScale returns the factor of attention scores.

@@ -35,7 +35,6 @@ type Stepper struct {
 	bottom       []float32 // rows × dim: embeddings, for a residual connection around the stack
 	average      []float32
 	scratch      []float32 // of attention
-	vector       []float32 // dim
 	zeros        []float32 // dim
 	positions    []float32 // those after the ones of the weights
 	starting     []int32   // rows at position 0
@@ -90,7 +89,7 @@ type moving struct {
 func (w *Weights) NewStepper(slots int) *Stepper {
 	s := &Stepper{
 		w: w, slots: make([]slot, slots),
-		vector: make([]float32, w.dim), zeros: make([]float32, w.dim),
+		zeros:  make([]float32, w.dim),
 		memory: pool{width: w.contextWidth()},
 		cache:  cache{width: 2 * w.dim * len(w.decoder)},
 		rows:   make([]row, 0, slots),

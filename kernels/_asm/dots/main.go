@@ -21,6 +21,8 @@ func main() {
 		keptDotsAVX2(dim)
 	}
 	gatherPanelAVX512()
+	embedInt8(asm.AVX512)
+	embedInt8(asm.AVX2)
 	pick(asm.AVX512)
 	pick(asm.AVX2)
 	dotRowsInt8AVX512()
