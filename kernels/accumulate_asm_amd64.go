@@ -10,7 +10,26 @@ package kernels
 //go:noescape
 func accumulateFloat32AVX512(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
 
-// accumulateFloat32AVX2 computes blocks of height (1 to 6) rows of accumulateFloat32Generic for panels of 32 columns. See accumulateFloat32AVX512.
+// accumulateFloat32AVX2 computes blocks of height (1 to 6) rows of accumulateFloat32Generic for panels of 32 columns. k is at least 1.
+// See accumulateFloat32AVX512.
 //
 //go:noescape
 func accumulateFloat32AVX2(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+
+// accumulateBFloat16BF16 computes blocks of height (1 to 12) rows of accumulateBFloat16Generic for panels of 32 columns. k is at least 1.
+// See accumulateFloat32AVX512; k counts pairs.
+//
+//go:noescape
+func accumulateBFloat16BF16(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+
+// accumulateBFloat16AVX512 computes blocks of height (1 to 12) rows of accumulateBFloat16Generic for panels of 32 columns. k is at least 1.
+// See accumulateFloat32AVX512; k counts pairs.
+//
+//go:noescape
+func accumulateBFloat16AVX512(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+
+// accumulateBFloat16AVX2 computes blocks of height (1 to 6) rows of accumulateBFloat16Generic for panels of 32 columns. k is at least 1.
+// See accumulateFloat32AVX512; k counts pairs.
+//
+//go:noescape
+func accumulateBFloat16AVX2(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)

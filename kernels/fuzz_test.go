@@ -172,3 +172,47 @@ func FuzzRows(f *testing.F) {
 		}
 	})
 }
+
+func FuzzDotRowsInt8(f *testing.F) {
+	seeds(f, uint8(21), uint8(37))
+	f.Fuzz(func(t *testing.T, data []byte, n, k uint8) {
+		const rows = 7
+		ids := make([]int32, n)
+		for i := range ids {
+			ids[i] = int32(fuzzByte(data, i, 0)) % rows
+		}
+		weights, a := make([]int8, rows*int(k)), make([]uint8, Int8Stride(int(k)))
+		for i := range weights {
+			weights[i] = int8(fuzzByte(data, i, 1))
+		}
+		for i := range a {
+			a[i] = fuzzByte(data, i, 2)
+		}
+		scales := fuzzFloats(data, rows)
+		table := PackInt8Rows(rows, int(k), weights, scales)
+		agreeEverywhere(t, "DotRowsInt8", func(g *arena) []float32 {
+			y := guard(g, make([]float32, len(ids)))
+			DotRowsInt8(y, guard(g, a), 0.7, table, guard(g, ids), guard(g, scales))
+			return y
+		})
+	})
+}
+
+func FuzzQuantizeRowsInt16(f *testing.F) {
+	seeds(f, uint8(3), uint8(37), float32(20), uint16(1000))
+	f.Fuzz(func(t *testing.T, data []byte, rows, k uint8, multiplier float32, bound uint16) {
+		rows %= 8
+		limit := int(bound)%32767 + 1
+		x, stride := fuzzFloats(data, int(rows)*int(k)), Int16Stride(int(k))
+		agreeEverywhere(t, "QuantizeRowsInt16", func(g *arena) []float32 {
+			dst, scales := guard(g, make([]int16, int(rows)*stride)), guard(g, make([]float32, rows))
+			QuantizeRowsInt16(dst, scales, guard(g, x), int(rows), int(k), limit)
+			fixed := guard(g, make([]int16, int(rows)*stride))
+			QuantizeRowsInt16Fixed(fixed, guard(g, x), int(rows), int(k), multiplier, limit)
+			if k == 0 {
+				return scales
+			}
+			return append(append(wordsWithoutPadding(dst, stride, int(k)), wordsWithoutPadding(fixed, stride, int(k))...), scales...)
+		})
+	})
+}

@@ -7,25 +7,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
-// beyondFamily names, for each level that is not a family of its own, the functions of assembly that need it: their
-// callers must have asked cpu.Integer. All others run on every processor of their family.
-var beyondFamily = map[cpu.Level][]string{
-	cpu.AVXVNNI:    {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
-	cpu.AVX512VNNI: {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt8AVX512"},
+// beyondFamily names, for each set of instructions that is not all of a family's, the functions of assembly that need it:
+// their callers must have asked cpu.Integer, or usesBF16. All others run on every processor of their family.
+var beyondFamily = map[string][]string{
+	"AVX-VNNI":     {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
+	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt8AVX512"},
+	"AVX-512 BF16": {"accumulateBFloat16BF16"},
 }
 
 // A kernel for AVX-512 that uses an instruction of VNNI by mistake would pass every test on the machines that have both.
-func TestOnlyTheKernelsOfALevelUseItsInstructions(t *testing.T) {
+func TestOnlyTheKernelsOfASetUseItsInstructions(t *testing.T) {
 	files, err := filepath.Glob("*_amd64.s")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no assembly: %v", err)
 	}
 	function := regexp.MustCompile(`^TEXT ·(\w+)\(SB\)`)
-	found := map[cpu.Level][]string{}
+	found := map[string][]string{}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
@@ -36,26 +35,28 @@ func TestOnlyTheKernelsOfALevelUseItsInstructions(t *testing.T) {
 			if m := function.FindStringSubmatch(line); m != nil {
 				name = m[1]
 			}
-			if l, ok := levelOfInstruction(line); ok && !slices.Contains(found[l], name) {
-				found[l] = append(found[l], name)
+			if set := instructionSet(line); set != "" && !slices.Contains(found[set], name) {
+				found[set] = append(found[set], name)
 			}
 		}
 	}
-	for l, want := range beyondFamily {
-		slices.Sort(found[l])
-		if !slices.Equal(found[l], want) {
-			t.Errorf("functions with instructions of %v: %v, want %v", l, found[l], want)
+	for set, want := range beyondFamily {
+		slices.Sort(found[set])
+		if !slices.Equal(found[set], want) {
+			t.Errorf("functions with instructions of %s: %v, want %v", set, found[set], want)
 		}
 	}
 }
 
-// levelOfInstruction returns the level that a line of assembly needs, if it is beyond its family.
-func levelOfInstruction(line string) (cpu.Level, bool) {
+// instructionSet returns which of those sets a line of assembly needs, if any.
+func instructionSet(line string) string {
 	switch line = strings.TrimSpace(line); {
 	case strings.HasPrefix(line, "// VEX 66 0F38 5"):
-		return cpu.AVXVNNI, true
+		return "AVX-VNNI"
 	case strings.HasPrefix(line, "VPDPBUSD"), strings.HasPrefix(line, "VPDPWSSD"):
-		return cpu.AVX512VNNI, true
+		return "AVX-512 VNNI"
+	case strings.HasPrefix(line, "// VDPBF16PS"):
+		return "AVX-512 BF16"
 	}
-	return 0, false
+	return ""
 }

@@ -28,3 +28,6 @@ func Has(l Level) bool {
 	}
 	return false
 }
+
+// HasBF16 reports whether the processor multiplies bfloat16 in 512-bit registers (AVX512_BF16).
+func HasBF16() bool { return Has(AVX512) && cpu.X86.HasAVX512BF16 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -17,20 +15,13 @@ const (
 
 // accumulateFloat32AVX2 is accumulateFloat32AVX512 with 16 columns at a time, in two registers.
 func accumulateFloat32AVX2() {
-	asm.Kernel("accumulateFloat32AVX2", signature,
-		"accumulateFloat32AVX2 computes blocks of height (1 to 6) rows of accumulateFloat32Generic for panels of 32 columns. See accumulateFloat32AVX512.")
-	height := asm.Int("height")
-	for rows := 1; rows < maxRows256; rows++ {
-		CMPQ(height, U32(rows))
-		JEQ(LabelRef(fmt.Sprintf("rows%d", rows)))
-	}
-	for rows := maxRows256; rows > 0; rows-- {
-		Label(fmt.Sprintf("rows%d", rows))
-		product256{newBlock(rows)}.generate()
-	}
+	kernel{"accumulateFloat32AVX2", "accumulateFloat32Generic", "float32", floats, false}.write(maxRows256, "See accumulateFloat32AVX512.")
 }
 
-type product256 struct{ block }
+type product256 struct {
+	block
+	kernel
+}
 
 func (m product256) sum(row, half int) reg.VecPhysical { return asm.Y[2*row+half] }
 
@@ -50,8 +41,8 @@ func (m product256) generate() {
 	MOVQ(asm.Addr("k"), k)
 	m.results(y, func(v, exists reg.VecPhysical, at Mem) { VMASKMOVPS(at, exists, v) })
 	Label(m.label("step"))
-	m.products(w)
-	m.step()
+	m.kernel.step(m.rows, []Mem{{Base: w}, {Base: w, Disp: 32}}, m.at, m.sum, asm.Y[12:])
+	m.advance()
 	ADDQ(U32(4*panel), w)
 	DECQ(k)
 	JNZ(LabelRef(m.label("step")))
@@ -74,8 +65,6 @@ func (m product256) generate() {
 	ADDQ(step, asm.Addr("w"))
 	DECQ(asm.Addr("panels"))
 	JNZ(LabelRef(m.label("panel")))
-	VZEROUPPER()
-	RET()
 }
 
 // results moves the results of the block between registers and memory.
@@ -90,21 +79,6 @@ func (m product256) results(y reg.GPVirtual, move func(v, exists reg.VecPhysical
 			if r < m.rows-1 {
 				ADDQ(stride, row)
 			}
-		}
-	}
-}
-
-// products adds the products of one k.
-func (m product256) products(w reg.GPVirtual) {
-	weights := asm.Y[12:14]
-	for half := range weights {
-		VMOVUPS(Mem{Base: w, Disp: 32 * half}, weights[half])
-	}
-	for r := range m.rows {
-		x := asm.Y[14+r%2]
-		VBROADCASTSS(m.at(r), x)
-		for half := range weights {
-			VFMADD231PS(weights[half], x, m.sum(r, half))
 		}
 	}
 }

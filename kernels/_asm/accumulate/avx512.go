@@ -20,7 +20,57 @@ const (
 	maxRows = 12
 )
 
-const signature = "func(height int, x *float32, rowStep, kStep, blocks int, w *float32, wStep, k int, y *float32, yStride, panels int, mask uint32)"
+// step adds the products of a step along k: of each row's four bytes, repeated, and those of 32 columns. weights are the
+// vectors of a panel, free registers are for any use.
+type step func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical)
+
+// kernel is a function to generate.
+type kernel struct {
+	name, reference, element string
+	step                     step
+	flush                    bool // denormals are zero, in operands and results
+}
+
+func (k kernel) write(rows int, doc ...string) {
+	asm.Kernel(k.name, fmt.Sprintf("func(height int, x *%[1]s, rowStep, kStep, blocks int, w *%[1]s, wStep, k int, y *float32, yStride, panels int, mask uint32)", k.element),
+		append([]string{fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for panels of 32 columns. k is at least 1.", k.name, rows, k.reference)}, doc...)...)
+	if k.flush {
+		flush()
+	}
+	height := asm.Int("height")
+	for r := 1; r < rows; r++ {
+		CMPQ(height, U32(r))
+		JEQ(LabelRef(fmt.Sprintf("rows%d", r)))
+	}
+	for r := rows; r > 0; r-- {
+		Label(fmt.Sprintf("rows%d", r))
+		if b := newBlock(r); rows == maxRows {
+			product512{block: b, kernel: k, free: asm.Z[r*vectors:]}.generate()
+		} else {
+			product256{b, k}.generate()
+		}
+		if k.flush {
+			LDMXCSR(control)
+		}
+		VZEROUPPER()
+		RET()
+	}
+}
+
+// control is where the control word is kept that flush changes.
+var control Mem
+
+// flush sets the bits of the control word that make denormals zero.
+func flush() {
+	const denormalsAreZero, flushToZero = 1 << 6, 1 << 15
+	control = AllocLocal(8)
+	changed, word := control.Offset(4), GP32()
+	STMXCSR(control)
+	MOVL(control, word)
+	ORL(U32(denormalsAreZero|flushToZero), word)
+	MOVL(word, changed)
+	LDMXCSR(changed)
+}
 
 // accumulateFloat32AVX512 adds to blocks of height rows their products with panels of 32 columns. Each height has code of
 // its own.
@@ -29,17 +79,22 @@ const signature = "func(height int, x *float32, rowStep, kStep, blocks int, w *f
 //
 //	y[r][j] = fma(x[r·rowStep + i·kStep], w[i][j], y[r][j]),  i = 0, 1, …, k-1
 func accumulateFloat32AVX512() {
-	asm.Kernel("accumulateFloat32AVX512", signature,
-		"accumulateFloat32AVX512 computes blocks of height (1 to 12) rows of accumulateFloat32Generic for panels of 32 columns. k is at least 1.",
+	kernel{"accumulateFloat32AVX512", "accumulateFloat32Generic", "float32", floats, false}.write(maxRows,
 		"Steps and yStride are in bytes, wStep from panel to panel. mask has a bit for each column of a panel that exists.")
-	height := asm.Int("height")
-	for rows := 1; rows < maxRows; rows++ {
-		CMPQ(height, U32(rows))
-		JEQ(LabelRef(fmt.Sprintf("rows%d", rows)))
+}
+
+// floats multiplies one k.
+func floats(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical) {
+	w, repeated := free[:len(weights)], free[len(weights):]
+	for j, m := range weights {
+		VMOVUPS(m, w[j])
 	}
-	for rows := maxRows; rows > 0; rows-- {
-		Label(fmt.Sprintf("rows%d", rows))
-		product512{block: newBlock(rows), free: asm.Z[rows*vectors:]}.generate()
+	for r := range rows {
+		x := repeated[r%len(repeated)]
+		VBROADCASTSS(at(r), x)
+		for j := range weights {
+			VFMADD231PS(w[j], x, sum(r, j))
+		}
 	}
 }
 
@@ -79,8 +134,8 @@ func (b block) at(row int) Mem {
 	return mem
 }
 
-// step moves the addresses to the next k.
-func (b block) step() {
+// advance moves the addresses to the next step.
+func (b block) advance() {
 	for _, r := range b.row {
 		ADDQ(b.kStep, r)
 	}
@@ -95,6 +150,7 @@ func (b block) next() {
 
 type product512 struct {
 	block
+	kernel
 	free []reg.VecPhysical // not sums
 }
 
@@ -133,8 +189,6 @@ func (m product512) generate() {
 	ADDQ(U32(4*panel), asm.Addr("y"))
 	DECQ(asm.Addr("panels"))
 	JNZ(LabelRef(m.label("panel")))
-	VZEROUPPER()
-	RET()
 }
 
 // results moves the results of the block between registers and memory.
@@ -158,7 +212,7 @@ func (m product512) steps(w, k reg.GPVirtual) {
 	turn := func(steps int) {
 		for step := range steps {
 			m.products(w, step)
-			m.step()
+			m.advance()
 		}
 		ADDQ(U32(4*panel*steps), w)
 		SUBQ(U32(steps), k)
@@ -177,19 +231,12 @@ func (m product512) steps(w, k reg.GPVirtual) {
 	Label(m.label("finish"))
 }
 
-// products adds the products of one k: each row's element, repeated, times the weights of 32 columns.
+// products adds the products of a step.
 func (m product512) products(w reg.GPVirtual, step int) {
-	weights, repeated := m.free[:vectors], m.free[vectors:]
+	var at []Mem
 	for j := range vectors {
-		at := step*4*panel + 64*j
-		VMOVUPS(Mem{Base: w, Disp: at}, weights[j])
-		PREFETCHT0(Mem{Base: w, Disp: at + ahead})
+		at = append(at, Mem{Base: w, Disp: step*4*panel + 64*j})
+		PREFETCHT0(at[j].Offset(ahead))
 	}
-	for r := range m.rows {
-		x := repeated[r%len(repeated)]
-		VBROADCASTSS(m.at(r), x)
-		for j := range vectors {
-			VFMADD231PS(weights[j], x, m.sum(r, j))
-		}
-	}
+	m.kernel.step(m.rows, at, m.at, m.sum, m.free)
 }

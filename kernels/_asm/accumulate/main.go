@@ -7,5 +7,6 @@ func main() {
 	ConstraintExpr("!purego")
 	accumulateFloat32AVX512()
 	accumulateFloat32AVX2()
+	accumulateBFloat16()
 	Generate()
 }
