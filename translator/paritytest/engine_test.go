@@ -56,7 +56,7 @@ func (r *recording) open(t *testing.T) *setup {
 			t.Fatal(err)
 		}
 		precision := cpumodel.Float32
-		if r.quantised() {
+		if r.int8 || r.quantised() {
 			precision = cpumodel.Int8
 		}
 		options := cpumodel.Options{Suppress: []search.Token{s.text.Target.Unk()}}

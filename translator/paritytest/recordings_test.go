@@ -33,6 +33,7 @@ type recording struct {
 	format  nbest.Format
 	list    bool // whether it is an n-best list
 	pieces  bool // whether it shows pieces
+	int8    bool // whether to translate in 8 bits, whatever the model is stored in
 	batched bool // whether Marian decoded more than one sentence at a time
 	// shortlist names the text form of a shortlist, used with its default parameters.
 	shortlist string
@@ -68,8 +69,19 @@ func referenceFolders(t *testing.T) []string {
 	return found
 }
 
-// hasSeveralSources says, from the description that lies beside a model, whether it reads more than one source.
+// hasSeveralSources says whether a model reads more than one source.
 func hasSeveralSources(t *testing.T, folder string) bool {
+	return strings.HasPrefix(modelType(t, folder), "multi-")
+}
+
+// isRecurrent says whether a model is a recurrent one.
+func isRecurrent(t *testing.T, folder string) bool {
+	name := modelType(t, folder)
+	return name == "s2s" || name == "nematus"
+}
+
+// modelType reads the type from the description that lies beside a model.
+func modelType(t *testing.T, folder string) string {
 	t.Helper()
 	content, err := os.ReadFile(sharedtest.Path(t, path.Join(folder, "model.yml")))
 	if err != nil {
@@ -79,7 +91,7 @@ func hasSeveralSources(t *testing.T, folder string) bool {
 	if err := yaml.Unmarshal(content, &description); err != nil {
 		t.Fatal(err)
 	}
-	return strings.HasPrefix(description.Type, "multi-")
+	return description.Type
 }
 
 // parseCommand reads a command line of Marian's decoder or scorer. It reports false for another program.
