@@ -24,7 +24,7 @@ const (
 func TestChaos(t *testing.T) {
 	seeds := 20
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

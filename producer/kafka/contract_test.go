@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,18 +100,27 @@ func runContract(t *testing.T, cluster *kafkatest.Cluster, config Config) {
 
 func TestContract(t *testing.T) {
 	cluster := kafkatest.StartProcess(t)
+	checks(t, 20)
 	t.Run("Offsets", func(t *testing.T) { runContract(t, cluster, Config{}) })
 	t.Run("Markers", func(t *testing.T) {
 		runContract(t, cluster, Config{Markers: "yes", Compression: kafkaclient.Zstd, BatchBytes: 10_000})
 	})
 }
 
+// checks sets how many cases of a property are tried during a test: each takes a while here.
+func checks(t *testing.T, n int) {
+	value := flag.Lookup("rapid.checks").Value
+	before := value.String()
+	t.Cleanup(func() { _ = value.Set(before) })
+	if err := value.Set(strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestContractOfRealKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Kafka")
 	}
-	checks := flag.Lookup("rapid.checks").Value
-	defer checks.Set(checks.String())
-	checks.Set("20")
+	checks(t, 20)
 	runContract(t, kafkatest.StartReal(t, 1).Cluster, Config{Markers: "yes"})
 }
