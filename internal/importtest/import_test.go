@@ -33,6 +33,7 @@ const table = `
 	internal/jobfile:
 	internal/deadletter: internal/job
 	internal/kafkaclient: internal/job
+	internal/modelcheck:
 	internal/nbest: internal/job
 	internal/obs:
 	internal/readahead: internal/job
