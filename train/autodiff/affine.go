@@ -7,13 +7,12 @@ type affine[T Float] struct{ y, x, w, b *Matrix[T] }
 func (t *Tape[T]) Affine(x, w, b *Matrix[T]) *Matrix[T] {
 	checkShape(x, x.Rows, w.Rows, "the input of an affine function")
 	y := t.matrix(x.Rows, w.Cols)
-	t.device.Multiply(view(y.Value, y.Rows, y.Cols), view(x.Value, x.Rows, x.Cols), view(w.Value, w.Rows, w.Cols), Straight, false)
+	var bias []T
 	if b != nil {
 		checkShape(b, 1, w.Cols, "the bias of an affine function")
-		for i := range y.Rows {
-			t.device.Add(y.Row(i), b.Value)
-		}
+		bias = b.Value
 	}
+	t.device.Affine(view(y.Value, y.Rows, y.Cols), view(x.Value, x.Rows, x.Cols), view(w.Value, w.Rows, w.Cols), Straight, bias)
 	o := t.affines.next()
 	*o = affine[T]{y, x, w, b}
 	t.record(o)

@@ -56,6 +56,15 @@ func (c *CPU) Multiply(y, a, b View[float32], order Order, add bool) {
 	}
 }
 
+// Affine sets y to x·w + bias.
+func (c *CPU) Affine(y, x, w View[float32], order Order, bias []float32) {
+	if inner := productShape(y, x, w, order); y.Rows*y.Cols*inner < smallProduct {
+		c.Plain.Affine(y, x, w, order, bias)
+		return
+	}
+	kernels.MulFloat32(y.Data, y.Stride, x.Data, x.Stride, y.Rows, c.pack(w, order), bias, kernels.None)
+}
+
 // pack readies the right operand of a product.
 func (c *CPU) pack(b View[float32], order Order) *kernels.Float32Matrix {
 	if !b.Kept {

@@ -55,6 +55,9 @@ type Device[T Float] interface {
 	// rows or columns.
 	Multiply(y, a, b View[T], order Order, add bool)
 
+	// Affine sets y to the product of x and w, which is not transposed on the left, plus bias in every row, if bias is not nil.
+	Affine(y, x, w View[T], order Order, bias []T)
+
 	// Softmax replaces each row of x by e^x/Σe^x.
 	Softmax(x View[T])
 

@@ -232,6 +232,7 @@ func TestCPUDevice(t *testing.T) {
 		big(order, true)
 	}
 	keptOperand(t)
+	affineOperands(t)
 	x := []float32{-30, -2, -0.5, 0, 0.25, 1, 3, 20}
 	for f := Identity; f <= Tanh; f++ {
 		got, want := make([]float32, len(x)), make([]float32, len(x))
@@ -332,5 +333,35 @@ func keptOperand(t *testing.T) {
 		}
 		b.Data[3] = 9
 		device.Reset()
+	}
+}
+
+// affineOperands compares products with a bias, large and small.
+func affineOperands(t *testing.T) {
+	t.Helper()
+	for _, n := range []int{3, 40} {
+		for _, order := range []Order{Straight, TransposedB} {
+			in := randomMatrices([][2]int{{n, n}, {n, n}, {1, n}}, 11)
+			var single [3][]float32
+			for i, m := range in {
+				for _, v := range m.Value {
+					single[i] = append(single[i], float32(v))
+				}
+			}
+			for _, bias := range []bool{true, false} {
+				got, want := view(make([]float32, n*n), n, n), view(make([]float64, n*n), n, n)
+				b, b64 := single[2], in[2].Value
+				if !bias {
+					b, b64 = nil, nil
+				}
+				new(CPU).Affine(got, view(single[0], n, n), view(single[1], n, n), order, b)
+				Plain[float64]{}.Affine(want, view(in[0].Value, n, n), view(in[1].Value, n, n), order, b64)
+				for i, v := range got.Data {
+					if math.Abs(float64(v)-want.Data[i]) > 1e-4 {
+						t.Fatalf("order %d, bias %v: element %d is %v, want %v", order, bias, i, v, want.Data[i])
+					}
+				}
+			}
+		}
 	}
 }

@@ -84,12 +84,11 @@ func (m *Matrix[T]) rows(data []T, first, n int) View[T] {
 }
 
 func (t *Tape[T]) logits(logits, h View[T], w, bias *Matrix[T]) {
-	t.device.Multiply(logits, h, kept(w), TransposedB, false)
+	var values []T
 	if bias != nil {
-		for i := range logits.Rows {
-			t.device.Add(logits.row(i), bias.Value)
-		}
+		values = bias.Value
 	}
+	t.device.Affine(logits, h, kept(w), TransposedB, values)
 }
 
 // Logits returns h·wᵀ + bias, without gradients.

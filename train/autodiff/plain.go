@@ -37,6 +37,17 @@ func (Plain[T]) Multiply(y, a, b View[T], order Order, add bool) {
 	}
 }
 
+// Affine sets y to x·w + bias.
+func (p Plain[T]) Affine(y, x, w View[T], order Order, bias []T) {
+	p.Multiply(y, x, w, order, false)
+	if bias == nil {
+		return
+	}
+	for i := range y.Rows {
+		addTo(y.row(i), bias)
+	}
+}
+
 // Softmax replaces each row of x by e^x/Σe^x.
 func (p Plain[T]) Softmax(x View[T]) {
 	for i := range x.Rows {
