@@ -154,6 +154,7 @@ func (c *chaos) settle(t *testing.T) {
 	for attempt := 0; attempt < 6 && !finished; attempt++ {
 		if attempt > 0 { // fake brokers keep a member that has died between joining and learning its share; a newcomer makes them notice
 			c.counts["newcomers"]++
+			c.describe(t)
 			c.workers = append(c.workers, c.start(t))
 		}
 		finished = c.awaitOffsets(t, c.cluster, chaosPartitions, int64(c.records), 15*time.Second)
@@ -166,4 +167,69 @@ func (c *chaos) settle(t *testing.T) {
 		t.Error("the job does not finish")
 	}
 	c.oracle(t, c.cluster, chaosPartitions, c.records)
+}
+
+// describe logs who has which partitions, in the group's eyes and in the workers' own.
+func (c *chaos) describe(t *testing.T) {
+	if c.cluster.Fake == nil {
+		return
+	}
+	info := c.cluster.Fake.GroupInfo(c.source.Group)
+	t.Logf("the group is %s, in generation %d", info.State, info.Epoch)
+	for _, member := range info.Members {
+		t.Logf("member %s has %v", member.MemberID, member.Assignment)
+	}
+	for _, w := range c.workers {
+		lag := w.source.Lag()
+		for name := range lag {
+			member, _, _ := w.source.Member(name)
+			t.Logf("a worker, %s of generation %d, has %s, %d behind", member.ID, member.Generation, name, lag[name])
+		}
+	}
+}
+
+// A worker comes or goes every 300 ms. The job goes on all the same, and nothing is done twice.
+func TestRebalanceStorm(t *testing.T) {
+	storm := 60 * time.Second
+	if testing.Short() {
+		storm = 4 * time.Second
+	}
+	cluster := kafkatest.StartFake(t, kfake.NumBrokers(3))
+	s := newSetup(t, cluster, chaosPartitions)
+	s.source.Session, s.source.Rebalance = 3*time.Second, 3*time.Second
+	s.source.FetchBytes = 500
+	s.pipeline.Memory = 100 << 10
+	s.translator = restless{20 * time.Millisecond}
+	steady := s.start(t)
+	records := 0
+	var guests, gone []*worker
+	for begin := time.Now(); time.Since(begin) < storm; {
+		for p := range chaosPartitions {
+			cluster.Write(t, kafkatest.Numbers(s.in(), p, records, records+10)...)
+		}
+		records += 10
+		time.Sleep(300 * time.Millisecond)
+		if len(guests) < 2 {
+			guests = append(guests, s.start(t))
+			continue
+		}
+		guests[0].stop()
+		gone = append(gone, guests[0])
+		guests = guests[1:]
+	}
+	var during int64
+	for _, offset := range committedOffsets(t, cluster, s.source.Group, s.in(), chaosPartitions) {
+		during += max(0, offset)
+	}
+	if during == 0 {
+		t.Error("nothing was done during the storm")
+	}
+	if !s.awaitOffsets(t, cluster, chaosPartitions, int64(records), 60*time.Second) {
+		t.Error("the job does not finish")
+	}
+	for _, w := range append(append(guests, gone...), steady) {
+		w.end(t)
+	}
+	t.Logf("%d workers came and went; %d of %d records were done meanwhile", len(gone), during, records*chaosPartitions)
+	s.oracle(t, cluster, chaosPartitions, records)
 }
