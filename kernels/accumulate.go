@@ -36,21 +36,32 @@ func (w *Float32Matrix) PackTransposed(k, n int, b []float32, stride int) {
 	}
 }
 
-// transposedTile is the columns of a row that transpose takes in a run: with all rows of a panel they stay in the first
-// level cache until the lines of the panel are complete.
-const transposedTile = 16
-
-// transpose writes rows of k elements to the columns of a panel.
+// transpose writes rows of k elements to the columns of a panel, eight rows at a time, to fill lines of the cache.
 func transpose(panel, b []float32, stride, rows, k int) {
-	for first := 0; first < k; first += transposedTile {
-		end := min(first+transposedTile, k)
-		for j := range rows {
-			at := first*float32Panel + j
-			for _, v := range b[j*stride+first : j*stride+end] {
-				panel[at] = v
-				at += float32Panel
-			}
+	j := 0
+	for ; j+8 <= rows; j += 8 {
+		var row [8][]float32
+		for i := range row {
+			row[i] = b[(j+i)*stride:][:k]
 		}
+		transposeEight(panel[j:], &row)
+	}
+	for ; j < rows; j++ {
+		at := j
+		for _, v := range b[j*stride : j*stride+k] {
+			panel[at] = v
+			at += float32Panel
+		}
+	}
+}
+
+// transposeEight writes eight rows to the first eight columns of a panel.
+func transposeEight(panel []float32, row *[8][]float32) {
+	r0, n := row[0], len(row[0])
+	r1, r2, r3, r4, r5, r6, r7 := row[1][:n], row[2][:n], row[3][:n], row[4][:n], row[5][:n], row[6][:n], row[7][:n]
+	for i, v := range r0 {
+		to := panel[i*float32Panel:][:8]
+		to[0], to[1], to[2], to[3], to[4], to[5], to[6], to[7] = v, r1[i], r2[i], r3[i], r4[i], r5[i], r6[i], r7[i]
 	}
 }
 

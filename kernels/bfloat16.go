@@ -25,9 +25,13 @@ type BFloat16Matrix struct {
 func (w *BFloat16Matrix) Pack(k, n int, b []float32, stride int) {
 	need(len(b), span(k, stride, n), "elements of a bfloat16 matrix")
 	w.resize(k, n)
-	for i := range k {
-		for j, v := range b[i*stride : i*stride+n] {
-			w.panels[w.at(i, j)] = toBFloat16(v)
+	for first := 0; first < n; first += bfloat16Panel {
+		panel := w.panels[first*w.pairs*2:]
+		for i := range k {
+			pair := panel[i/2*bfloat16Panel*2:][:bfloat16Panel*2]
+			for j, v := range b[i*stride+first : i*stride+min(first+bfloat16Panel, n)] {
+				pair[2*j+i%2] = toBFloat16(v)
+			}
 		}
 	}
 }
@@ -37,8 +41,9 @@ func (w *BFloat16Matrix) PackTransposed(k, n int, b []float32, stride int) {
 	need(len(b), span(n, stride, k), "elements of a bfloat16 matrix")
 	w.resize(k, n)
 	for j := range n {
+		column := w.panels[j/bfloat16Panel*bfloat16Panel*w.pairs*2+j%bfloat16Panel*2:]
 		for i, v := range b[j*stride : j*stride+k] {
-			w.panels[w.at(i, j)] = toBFloat16(v)
+			column[i/2*bfloat16Panel*2+i%2] = toBFloat16(v)
 		}
 	}
 }
@@ -58,11 +63,6 @@ func (w *BFloat16Matrix) resize(k, n int) {
 	}
 	w.panels = w.panels[:size]
 	clear(w.panels)
-}
-
-// at returns the place of the element in row i and column j.
-func (w *BFloat16Matrix) at(i, j int) int {
-	return ((j/bfloat16Panel*w.pairs+i/2)*bfloat16Panel+j%bfloat16Panel)*2 + i%2
 }
 
 // BFloat16Stride returns the elements from one row of k bfloat16 to the next: k rounded up to a multiple of 2.

@@ -52,11 +52,7 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulInt8Call) chunk(first, rows int) {
-	limit := mulInt8Rows
-	if c.level != cpu.AVX512VNNI {
-		limit = mulInt8RowsAVX2
-	}
-	b := cutBlocks(rows, limit)
+	b := cutBlocks(rows, c.blockLimit(rows))
 	perCall := max(1, callWork/(rows*c.w.K*int8Panel))
 	for p := 0; p*int8Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
@@ -66,6 +62,17 @@ func (c *mulInt8Call) chunk(first, rows int) {
 		c.call(b.height, b.lower, first+b.split, p, n, mask)
 		p += n
 	}
+}
+
+// blockLimit returns the most rows of a block.
+func (c *mulInt8Call) blockLimit(rows int) int {
+	switch {
+	case c.level == cpu.AVX512VNNI:
+		return mulInt8Rows
+	case c.level == cpu.AVXVNNI && (rows == 7 || rows == 8):
+		return 3 // 4 rows of 16 columns have too few sums to keep the processor busy, 3 rows have two sets of them
+	}
+	return mulInt8RowsAVX2
 }
 
 // call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the
