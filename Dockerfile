@@ -36,7 +36,7 @@ ENTRYPOINT ["/usr/bin/sluice"]
 CMD ["--help"]
 
 FROM base AS with-model
-ARG MODEL
+ARG MODEL=models/ende-tiny
 COPY ${MODEL} /model
 
 FROM base

@@ -1,7 +1,6 @@
 package validate
 
 import (
-	_ "github.com/goreleaser/goreleaser/v2/pkg/config"
 	_ "github.com/hashicorp/hcl/v2/hclparse"
 	_ "github.com/moby/buildkit/frontend/dockerfile/parser"
 	_ "sigs.k8s.io/kustomize/api/krusty"

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The programs of a release, as .goreleaser.yml builds them.
+#
+#   release.sh build [FOLDER]              all systems, from the commit that is checked out, into FOLDER (bin/release), with
+#                                          checksums
+#   release.sh reproducible [OS_ARCH]      builds one system twice, from two clones in different folders, with caches of their own,
+#                                          and compares the bytes. The system of this machine if nothing is said
+set -euo pipefail
+cd "$(dirname "$0")/.."
+targets=(linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64)
+work=""
+trap '[ -z "$work" ] || { chmod -R u+w "$work" && rm -rf "$work"; }' EXIT
+
+# program TARGET FILE: from the checkout in the current folder.
+program() {
+	CGO_ENABLED=0 GOOS=${1%_*} GOARCH=${1#*_} GOFLAGS='' \
+		go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$2" ./cmd/sluice
+}
+
+# clone FOLDER: what is committed, with the tags, and nothing else.
+clone() {
+	git clone -q --no-hardlinks . "$1"
+	# Modules are there already; the address of the clone's origin must not matter.
+	git -C "$1" remote remove origin
+}
+
+build() {
+	local folder target suffix
+	folder=$(mkdir -p "$1" && cd "$1" && pwd)
+	work=$(mktemp -d)
+	clone "$work/source"
+	for target in "${targets[@]}"; do
+		suffix=""
+		[ "${target%_*}" != windows ] || suffix=.exe
+		(cd "$work/source" && program "$target" "$folder/sluice_$target$suffix")
+	done
+	(cd "$folder" && sha256sum sluice_* >checksums.txt && cat checksums.txt)
+}
+
+reproducible() {
+	local one two
+	work=$(mktemp -d)
+	clone "$work/one"
+	clone "$work/somewhere else"
+	(cd "$work/one" && GOCACHE=$work/cache1 program "$1" "$work/first")
+	(cd "$work/somewhere else" && GOCACHE=$work/cache2 program "$1" "$work/second")
+	one=$(sha256sum <"$work/first") two=$(sha256sum <"$work/second")
+	if [ "$one" != "$two" ]; then
+		echo "two builds of the same commit differ: ${one%% *} and ${two%% *}" >&2
+		return 1
+	fi
+	echo "two builds for $1 have the same bytes: sha256 ${one%% *}"
+	go version -m "$work/first" | grep -E 'mod|vcs' || true
+}
+
+case ${1:-} in
+	build) build "${2:-bin/release}" ;;
+	reproducible) reproducible "${2:-$(go env GOOS)_$(go env GOARCH)}" ;;
+	*)
+		sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"
+		exit 2
+		;;
+esac
