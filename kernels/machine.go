@@ -13,17 +13,34 @@ func Implementations() []string {
 
 // Int8Peak measures for about the time d how many int8 multiply-accumulates per second one core can do at most: the best
 // instruction that the CPU has for it, on registers alone. Products are measured against it.
-func Int8Peak(d time.Duration) float64 {
-	burst, best := 1<<16, 0.0
+func Int8Peak(d time.Duration) float64 { return peak(d, int8Burst) }
+
+// Float32Peak is the same for float32. Where there is no such loop it is what a product reaches on the first-level cache.
+func Float32Peak(d time.Duration) float64 { return peak(d, float32Burst) }
+
+// peak measures a burst of about so many multiply-accumulates, which returns how many it has done.
+func peak(d time.Duration, burst func(n int) int) float64 {
+	size, best := 1<<16, 0.0
 	for start := time.Now(); best == 0 || time.Since(start) < d; {
 		begin := time.Now()
-		done := int8Burst(burst)
+		done := burst(size)
 		took := time.Since(begin)
 		if took < 20*time.Microsecond {
-			burst *= 2 // long enough to be measured, short enough not to be interrupted
+			size *= 2 // long enough to be measured, short enough not to be interrupted
 			continue
 		}
 		best = max(best, float64(done)/took.Seconds())
 	}
 	return best
+}
+
+// float32BurstProduct does about n multiply-accumulates as products of a small matrix.
+func float32BurstProduct(n int) int {
+	const rows, k, columns = 12, 64, 64
+	w, x, y := PackFloat32(k, columns, make([]float32, k*columns)), make([]float32, rows*k), make([]float32, rows*columns)
+	done := 0
+	for ; done < n; done += rows * k * columns {
+		MulFloat32(y, columns, x, k, rows, w, nil, None)
+	}
+	return done
 }

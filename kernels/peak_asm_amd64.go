@@ -13,3 +13,13 @@ func int8BurstAVX512(turns int)
 //
 //go:noescape
 func int8BurstAVX2(turns int)
+
+// float32BurstAVX512 does 24 independent VFMADD231PS in each turn.
+//
+//go:noescape
+func float32BurstAVX512(turns int)
+
+// float32BurstAVX2 does 12 independent VFMADD231PS in each turn.
+//
+//go:noescape
+func float32BurstAVX2(turns int)

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
 )
 
 // benchmark is one run of "sluice bench".
@@ -25,6 +26,8 @@ type benchmark struct {
 	batch  batchFlags
 	input  string
 	runs   int
+	topUp  float64
+	alone  bool // one sentence at a time
 	asJSON bool
 }
 
@@ -43,6 +46,9 @@ type benchRun struct {
 	Output         float64 `json:"output_layer_share"`
 	Rest           float64 `json:"text_and_search_share"`
 	Rows           float64 `json:"hypotheses_per_decoder_step"`
+	Allocations    float64 `json:"allocations_per_sentence"`    // of the whole process: results, and what the benchmark itself needs
+	Half           float64 `json:"milliseconds_half,omitempty"` // that half of the sentences took at most, one at a time
+	Nearly         float64 `json:"milliseconds_99_percent,omitempty"`
 }
 
 // A benchReport is the median of several runs, and what the machine could do.
@@ -55,7 +61,8 @@ type benchReport struct {
 	Median    benchRun `json:"median"`
 	Slowest   float64  `json:"slowest_words_per_second"`
 	Fastest   float64  `json:"fastest_words_per_second"`
-	Int8Peak  float64  `json:"int8_ceiling_gmacs_per_core"`
+	Peak      float64  `json:"ceiling_gmacs_per_core"` // of the precision
+	Resident  float64  `json:"resident_megabytes"`     // at most, with the model; 0 where the system does not tell
 	Kernels   []string `json:"kernels"`
 }
 
@@ -75,6 +82,8 @@ what the arithmetic reaches of the machine's measured ceiling. Loading and files
 	own := newGroup("Benchmark")
 	own.flags.StringVarP(&b.input, "input", "i", "", "`FILE` of text, a sentence a line")
 	own.flags.IntVar(&b.runs, "runs", 5, "passes over the text; the median is printed")
+	own.flags.Float64Var(&b.topUp, "top-up", 0, "`SHARE` of free slots at which the decoder is refilled; 1 is when it is empty, as with plain mini-batches")
+	own.flags.BoolVar(&b.alone, "one-by-one", false, "translate one sentence at a time, and tell how long they take")
 	own.flags.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own, b.model.group(), b.search.group(), b.batch.group())
 	addMarianFlags(command.Flags())
@@ -100,6 +109,7 @@ func (b *benchmark) run(command *cobra.Command) error {
 		return err
 	}
 	defer parts.models.close()
+	parts.config.Batching.TopUp = b.topUp
 	runs, err := b.measure(parts, lines, words)
 	if err != nil {
 		return err
@@ -107,7 +117,7 @@ func (b *benchmark) run(command *cobra.Command) error {
 	report := summarise(runs)
 	report.Precision, report.Workers = parts.models.precision.String(), parts.config.Batching.Workers
 	report.Lines, report.Words, report.Kernels = len(lines), words, kernels.Implementations()
-	report.Int8Peak = kernels.Int8Peak(200*time.Millisecond) / 1e9
+	report.Peak, report.Resident = ceiling(parts.models.precision)/1e9, float64(residentBytes())/1e6
 	if b.asJSON {
 		return writeJSON(command.OutOrStdout(), report)
 	}
@@ -124,17 +134,30 @@ func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]
 	if err := translateAll(engine, lines[:min(len(lines), 2000)]); err != nil {
 		return nil, err
 	}
+	translate := translateAll
+	var took []time.Duration
+	if b.alone {
+		translate = func(engine *translator.Engine, lines []string) (err error) {
+			took, err = translateEach(engine, lines, took[:0])
+			return err
+		}
+	}
 	var runs []benchRun
 	for range b.runs {
-		before, cpu := parts.models.count(), processTime()
+		before, allocations, cpu := parts.models.count(), allocated(), processTime()
 		start := time.Now()
-		if err := translateAll(engine, lines); err != nil {
+		if err := translate(engine, lines); err != nil {
 			return nil, err
 		}
 		elapsed := time.Since(start).Seconds()
 		run := newBenchRun(elapsed, words, parts.models.count().minus(before), parts.config.Batching.Workers)
 		if cpu = processTime() - cpu; cpu > 0 {
 			run.CPUSeconds, run.WordsPerCPU = cpu.Seconds(), float64(words)/cpu.Seconds()
+		}
+		run.Allocations = float64(allocated()-allocations) / float64(len(lines))
+		if b.alone {
+			slices.Sort(took)
+			run.Half, run.Nearly = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
 		}
 		runs = append(runs, run)
 	}
@@ -158,6 +181,35 @@ func translateAll(engine *translator.Engine, lines []string) error {
 	engine.Flush()
 	pending.Wait()
 	return failed
+}
+
+// translateEach translates one line after the other and appends how long each took.
+func translateEach(engine *translator.Engine, lines []string, took []time.Duration) ([]time.Duration, error) {
+	for i := range lines {
+		begin := time.Now()
+		if err := translateAll(engine, lines[i:i+1]); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(begin))
+	}
+	return took, nil
+}
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+// allocated is the number of objects that have been allocated on the heap.
+func allocated() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.Mallocs
+}
+
+// ceiling measures the multiply-accumulates that a core can do in a second.
+func ceiling(precision cpumodel.Precision) float64 {
+	if precision == cpumodel.Float32 {
+		return kernels.Float32Peak(200 * time.Millisecond)
+	}
+	return kernels.Int8Peak(200 * time.Millisecond)
 }
 
 // counts are the sums of what all Steppers counted.
@@ -216,18 +268,22 @@ func (r benchReport) print(w io.Writer) error {
 %s source words/s (median of %d; %s to %s), %s in a second of processor time
 %s source pieces/s, %s target pieces/s
 %.1f million multiply-accumulates per source piece, decoder included
-%.0f GMAC/s per worker, %.0f %% of the %.0f GMAC/s that a core reaches in 8 bits
+%.0f GMAC/s per worker, %.0f %% of the %.0f GMAC/s that a core reaches in %s
 time: encoder %.0f %%, decoder %.0f %%, output layer %.0f %%, text, search and waiting %.0f %%
 hypotheses per decoder step: %.1f
+memory: %.0f MB at most, %.1f allocations per sentence
 kernels: %s
 `, r.Precision, r.Workers, formatCount(int64(r.Lines)), formatCount(r.Words),
 		formatCount(int64(m.WordsPerSec)), r.Runs, formatCount(int64(r.Slowest)), formatCount(int64(r.Fastest)),
 		formatCount(int64(m.WordsPerCPU)),
 		formatCount(int64(m.SourcePieces)), formatCount(int64(m.TargetPieces)),
 		m.MACsPerPiece/1e6,
-		m.GMACsPerWorker, 100*m.GMACsPerWorker/r.Int8Peak, r.Int8Peak,
-		100*m.Encode, 100*m.Step, 100*m.Output, 100*m.Rest, m.Rows,
+		m.GMACsPerWorker, 100*m.GMACsPerWorker/r.Peak, r.Peak, r.Precision,
+		100*m.Encode, 100*m.Step, 100*m.Output, 100*m.Rest, m.Rows, r.Resident, m.Allocations,
 		strings.Join(r.Kernels, "; "))
+	if err == nil && m.Half > 0 {
+		_, err = fmt.Fprintf(w, "one sentence at a time: half take %.2f ms or less, 99 %% %.2f ms or less\n", m.Half, m.Nearly)
+	}
 	return err
 }
 

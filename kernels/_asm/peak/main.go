@@ -2,6 +2,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 
@@ -41,5 +43,28 @@ func main() {
 	JNZ(LabelRef("turn"))
 	VZEROUPPER()
 	RET()
+	float32Burst(asm.AVX512, 24)
+	float32Burst(asm.AVX2, 12)
 	Generate()
+}
+
+// float32Burst generates independent fused multiply-adds of zeros. The last two registers are the operands.
+func float32Burst(isa asm.ISA, sums int) {
+	name, registers := "float32Burst"+isa.String(), asm.Y
+	if isa == asm.AVX512 {
+		registers = asm.Z
+	}
+	asm.Kernel(name, "func(turns int)", fmt.Sprintf("%s does %d independent VFMADD231PS in each turn.", name, sums))
+	turns := asm.Int("turns")
+	for _, v := range registers {
+		VXORPS(v, v, v)
+	}
+	Label("turn")
+	for i := range sums {
+		VFMADD231PS(registers[len(registers)-1], registers[len(registers)-2], registers[i])
+	}
+	DECQ(turns)
+	JNZ(LabelRef("turn"))
+	VZEROUPPER()
+	RET()
 }

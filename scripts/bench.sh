@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Measures the CPU engine: products, stages, whole texts, batching, latency. Prints Markdown for BENCHMARKS.md.
+#
+#   scripts/bench.sh [--quick] MODEL NEWS SHORT
+#
+# MODEL is a folder with an 8-bit model, NEWS and SHORT are texts, a sentence a line. --quick takes a tenth of the texts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+every=1
+if [ "${1:-}" = --quick ]; then
+	every=10
+	shift
+fi
+if [ $# != 3 ]; then
+	sed -n '2,6s/^# \{0,1\}//p' "$0"
+	exit 2
+fi
+model=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+awk "NR % $every == 0" "$2" >"$folder/news"
+awk "NR % $every == 0" "$3" >"$folder/short"
+awk "NR % (20 * $every) == 0" "$2" >"$folder/few"
+go build -o "$folder/sluice" ./cmd/sluice
+
+# row LABEL FLAGS...: a line of a table
+row() {
+	local label=$1
+	shift
+	"$folder/sluice" bench -m "$model" --json "$@" | awk -v label="$label" '
+		{ gsub(/[",:]/, " "); value[$1] = $2 }
+		END {
+			printf "| %s | %.0f | %.0f | %.0f to %.0f | %.0f | %.0f %% | %.0f |\n", label, value["source_words_per_second"],
+				value["source_words_per_cpu_second"], value["slowest_words_per_second"], value["fastest_words_per_second"],
+				value["gmacs_per_second_and_worker"], 100 * value["gmacs_per_second_and_worker"] / value["ceiling_gmacs_per_core"],
+				value["resident_megabytes"]
+		}'
+}
+
+head() {
+	printf '\n## %s\n\n| | source words/s, median | in a second of processor time | slowest to fastest pass | GMAC/s | of the ceiling | MB |\n' "$1"
+	echo '|---|---|---|---|---|---|---|'
+}
+
+printf 'Machine: %s, %s cores.\n' "$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" "$(nproc)"
+
+head 'Whole texts'
+for text in news short; do
+	for workers in 1 2; do
+		row "$text, workers: $workers" -i "$folder/$text" --cpu-threads "$workers"
+	done
+	row "$text, beam 4" -i "$folder/$text" --cpu-threads 1 --beam-size 4 --runs 3
+done
+
+head 'Implementations'
+for level in avx512vnni avx512 avxvnni avx2; do
+	SLUICE_CPU=$level row "news, $level" -i "$folder/news" --cpu-threads 1 --runs 3
+done
+
+head 'Topping up and sorting'
+for text in news short; do
+	for sort in src none; do
+		row "$text, topped up, sorted: $sort" -i "$folder/$text" --cpu-threads 1 --maxi-batch-sort "$sort" --runs 3
+		row "$text, mini-batches, sorted: $sort" -i "$folder/$text" --cpu-threads 1 --maxi-batch-sort "$sort" --top-up 1 --runs 3
+	done
+done
+
+head 'One sentence at a time'
+row 'news' -i "$folder/few" --cpu-threads 1 --one-by-one --runs 3
+"$folder/sluice" bench -m "$model" -i "$folder/few" --cpu-threads 1 --one-by-one --runs 3 | tail -1
+
+printf '\n## Stages\n\n```\n'
+go test ./translator/cpumodel -run '^$' -bench . -benchtime 2s | grep -E '^(Benchmark|cpu)'
+printf '```\n\n## Kernels\n\n```\n'
+go test ./kernels -run '^$' -bench 'MulInt8|MulFloat32|DotRows|Attention|Rows' -benchtime 0.2s | grep -E '^(Benchmark|cpu)'
+echo '```'
