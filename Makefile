@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint fuzz generate bench notices clean
+.PHONY: build demo test lint fuzz soak generate bench notices clean
 
 build: ## the program, in bin/
 	@go build -trimpath -o bin/sluice ./cmd/sluice
@@ -18,6 +18,10 @@ lint: ## the linters alone
 
 fuzz: ## every fuzz target for a minute (FUZZTIME=5s for less)
 	@scripts/fuzz.sh "$${FUZZTIME:-60s}"
+
+soak: ## kill workers and brokers of streaming jobs for a quarter of an hour, and files two hundred times (needs Java and Maven)
+	@SLUICE_SOAK=1 go test -count=1 -timeout 30m -run TestSoak -v ./cmd/sluice
+	@SLUICE_KILLS=200 go test -count=1 -timeout 30m -run 'TestKill$$' -v ./cmd/sluice
 
 generate: ## the assembly from its generators
 	@go generate ./kernels/...

@@ -18,11 +18,13 @@ scripts/lint.sh | tee "$log"
 while read -r line; do missing+=("$line"); done < <(sed -n 's/^missing: //p' "$log")
 
 step "tests"
-go test -timeout 20m ./... 2>&1 | grep -v 'no test files' | tee "$log"
+export PATH="$PATH:$PWD/.cache/bin:$(go env GOPATH)/bin"
+go test -timeout 30m ./... 2>&1 | grep -v 'no test files' | tee "$log"
 
 step "race detector on what is concurrent"
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
-	go test -race -short -timeout 20m ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./consumer/... ./producer/... ./internal/compress ./internal/job
+	go test -race -short -timeout 20m ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel \
+		./consumer/... ./producer/... ./train ./train/network ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 else
 	missing+=("the race detector (it needs a C compiler)")
 fi
@@ -31,6 +33,16 @@ step "kernels: assembly as generated, every implementation, no assembly"
 go test -C kernels/_asm ./...
 for implementation in generic avx2; do SLUICE_CPU=$implementation go test -count=1 -short ./kernels/...; done
 go test -short -tags purego ./kernels/...
+
+step "arm64"
+if command -v qemu-aarch64 >/dev/null; then
+	scripts/arm64.sh
+else
+	missing+=("the assembly for arm64 (no qemu-aarch64; it is in the package qemu-user)")
+fi
+
+step "manifests"
+go test -C infra/validate ./...
 
 step "other systems"
 for target in linux/arm64 darwin/arm64 windows/amd64; do
@@ -43,7 +55,7 @@ step "fuzz targets, briefly"
 scripts/fuzz.sh "${FUZZTIME:-2s}"
 
 [ -d ../shared ] || missing+=("tests against recorded translations and corpora (no ../shared beside the checkout)")
-for program in spm_encode spm_decode spm_train sacrebleu bzip2 xz zstd; do
+for program in spm_encode spm_decode spm_train sacrebleu bzip2 xz zstd java mvn versitygw promtool; do
 	command -v "$program" >/dev/null || missing+=("comparisons with $program (not installed)")
 done
 printf '\n'
