@@ -18,7 +18,8 @@ scripts/lint.sh | tee "$log"
 while read -r line; do missing+=("$line"); done < <(sed -n 's/^missing: //p' "$log")
 
 step "tests"
-export PATH="$PATH:$PWD/.cache/bin:$(go env GOPATH)/bin"
+gopath=$(go env GOPATH)
+export PATH="$PATH:$PWD/.cache/bin:$gopath/bin"
 go test -timeout 30m ./... 2>&1 | grep -v 'no test files' | tee "$log"
 
 step "race detector on what is concurrent"
