@@ -1,10 +1,18 @@
 package autodiff
 
-// affine is y = x·w + b.
-type affine[T Float] struct{ y, x, w, b *Matrix[T] }
+// affine is y = f(x·w + b).
+type affine[T Float] struct {
+	y, x, w, b *Matrix[T]
+	f          Function // Identity or ReLU
+}
 
 // Affine returns x·w + b. x: rows × in, w: in × out, b: 1 × out, or nil.
-func (t *Tape[T]) Affine(x, w, b *Matrix[T]) *Matrix[T] {
+func (t *Tape[T]) Affine(x, w, b *Matrix[T]) *Matrix[T] { return t.affine(x, w, b, Identity) }
+
+// AffineReLU returns max(0, x·w + b), without keeping what ReLU was applied to.
+func (t *Tape[T]) AffineReLU(x, w, b *Matrix[T]) *Matrix[T] { return t.affine(x, w, b, ReLU) }
+
+func (t *Tape[T]) affine(x, w, b *Matrix[T], f Function) *Matrix[T] {
 	checkShape(x, x.Rows, w.Rows, "the input of an affine function")
 	y := t.matrix(x.Rows, w.Cols)
 	var bias []T
@@ -12,16 +20,20 @@ func (t *Tape[T]) Affine(x, w, b *Matrix[T]) *Matrix[T] {
 		checkShape(b, 1, w.Cols, "the bias of an affine function")
 		bias = b.Value
 	}
-	t.device.Affine(view(y.Value, y.Rows, y.Cols), view(x.Value, x.Rows, x.Cols), view(w.Value, w.Rows, w.Cols), Straight, bias)
+	t.device.Affine(view(y.Value, y.Rows, y.Cols), view(x.Value, x.Rows, x.Cols), view(w.Value, w.Rows, w.Cols), Straight, bias, f)
 	o := t.affines.next()
-	*o = affine[T]{y, x, w, b}
+	*o = affine[T]{y, x, w, b, f}
 	t.record(o)
 	return y
 }
 
-// dx = dy·wᵀ, dw = xᵀ·dy, db = Σ dy over the rows.
+// dx = dy·wᵀ, dw = xᵀ·dy, db = Σ dy over the rows, where ReLU lets dy through: where y is positive. Dropout may have changed
+// y, but where it made a zero, dy is zero too.
 func (o *affine[T]) backward(t *Tape[T]) {
 	y, x, w := o.y, o.x, o.w
+	if o.f == ReLU {
+		t.device.Mask(y.Grad, y.Value)
+	}
 	dy := view(y.Grad, y.Rows, y.Cols)
 	if x.Grad != nil {
 		t.device.Multiply(view(x.Grad, x.Rows, x.Cols), dy, view(w.Value, w.Rows, w.Cols), TransposedB, true)

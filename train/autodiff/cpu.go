@@ -56,13 +56,32 @@ func (c *CPU) Multiply(y, a, b View[float32], order Order, add bool) {
 	}
 }
 
-// Affine sets y to x·w + bias.
-func (c *CPU) Affine(y, x, w View[float32], order Order, bias []float32) {
+// Affine sets y to f(x·w + bias).
+func (c *CPU) Affine(y, x, w View[float32], order Order, bias []float32, f Function) {
 	if inner := productShape(y, x, w, order); y.Rows*y.Cols*inner < smallProduct {
-		c.Plain.Affine(y, x, w, order, bias)
+		c.Plain.Affine(y, x, w, order, bias, f)
 		return
 	}
-	kernels.MulFloat32(y.Data, y.Stride, x.Data, x.Stride, y.Rows, c.pack(w, order), bias, kernels.None)
+	fused := kernels.None
+	if f == ReLU {
+		fused = kernels.Rectified
+	}
+	kernels.MulFloat32(y.Data, y.Stride, x.Data, x.Stride, y.Rows, c.pack(w, order), bias, fused)
+}
+
+// Mask sets dy to zero where y is not positive, without branches.
+func (c *CPU) Mask(dy, y []float32) {
+	dy = dy[:len(y)]
+	for i, v := range y {
+		dy[i] = positivePart(dy[i], v)
+	}
+}
+
+// positivePart returns g if v is positive, else zero. Nothing could predict a branch here.
+func positivePart(g, v float32) float32 {
+	bits := int32(math.Float32bits(v))
+	negative := (bits | (bits - 1)) >> 31 // all ones for a negative number and for zeros
+	return math.Float32frombits(math.Float32bits(g) &^ uint32(negative))
 }
 
 // pack readies the right operand of a product.
@@ -147,13 +166,11 @@ func (c *CPU) ApplyBackward(dx, dy, x []float32, f Function) {
 	}
 }
 
-// reluBackward adds dy where x is positive, without branches, which nothing could predict.
+// reluBackward adds dy where x is positive.
 func reluBackward(dx, dy, x []float32) {
 	dx, dy = dx[:len(x)], dy[:len(x)]
 	for i, v := range x {
-		bits := int32(math.Float32bits(v))
-		negative := (bits | (bits - 1)) >> 31 // all ones for a negative number and for zeros
-		dx[i] += math.Float32frombits(math.Float32bits(dy[i]) &^ uint32(negative))
+		dx[i] += positivePart(dy[i], v)
 	}
 }
 

@@ -55,8 +55,11 @@ type Device[T Float] interface {
 	// rows or columns.
 	Multiply(y, a, b View[T], order Order, add bool)
 
-	// Affine sets y to the product of x and w, which is not transposed on the left, plus bias in every row, if bias is not nil.
-	Affine(y, x, w View[T], order Order, bias []T)
+	// Affine sets y to f(x·w + bias), or f(x·wᵀ + bias), with bias, if it is not nil, in every row. f is Identity or ReLU.
+	Affine(y, x, w View[T], order Order, bias []T, f Function)
+
+	// Mask sets dy to zero where y is not positive.
+	Mask(dy, y []T)
 
 	// Softmax replaces each row of x by e^x/Σe^x.
 	Softmax(x View[T])

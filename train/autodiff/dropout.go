@@ -9,7 +9,7 @@ type dropout[T Float] struct {
 }
 
 // Dropout sets each element of x to zero with probability p and divides the others by 1-p. It works in place: no gradient
-// looks at the result of its operation, but whoever used x before must not need it any more. See Copy.
+// looks at the result of its operation (that of AffineReLU looks at signs only), but whoever used x before must not need it any more. See Copy.
 func (t *Tape[T]) Dropout(x *Matrix[T], p float64) {
 	if !t.recording || p <= 0 {
 		return

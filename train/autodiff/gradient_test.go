@@ -65,6 +65,11 @@ func gradientCases() []gradientCase {
 			return t.Highway(in[0], in[1], in[2]), 0
 		}},
 		unary("running mean", func(t *tape, x *matrix) *matrix { return t.RunningMean(x, targetSentences) }),
+		{"affine with ReLU and dropout", [][2]int{{7, 5}, {5, 6}, {1, 6}}, func(t *tape, in []*matrix) (*matrix, float64) {
+			y := t.AffineReLU(in[0], in[1], in[2])
+			t.Dropout(y, 0.3)
+			return y, 0
+		}},
 		unary("copy", func(t *tape, x *matrix) *matrix {
 			y := t.Copy(x)
 			t.Dropout(y, 0.4)
@@ -233,6 +238,11 @@ func TestCPUDevice(t *testing.T) {
 	}
 	keptOperand(t)
 	affineOperands(t)
+	dy := []float32{1, 2, 3, 4, 5}
+	new(CPU).Mask(dy, []float32{-1, 0, float32(math.Copysign(0, -1)), 1e-30, 7})
+	if !slices.Equal(dy, []float32{0, 0, 0, 4, 5}) {
+		t.Errorf("masked: %v", dy)
+	}
 	x := []float32{-30, -2, -0.5, 0, 0.25, 1, 3, 20}
 	for f := Identity; f <= Tanh; f++ {
 		got, want := make([]float32, len(x)), make([]float32, len(x))
@@ -336,7 +346,7 @@ func keptOperand(t *testing.T) {
 	}
 }
 
-// affineOperands compares products with a bias, large and small.
+// affineOperands compares products, large and small, with bias and ReLU and without.
 func affineOperands(t *testing.T) {
 	t.Helper()
 	for _, n := range []int{3, 40} {
@@ -349,13 +359,14 @@ func affineOperands(t *testing.T) {
 				}
 			}
 			for _, bias := range []bool{true, false} {
+				f := map[bool]Function{true: ReLU, false: Identity}[bias]
 				got, want := view(make([]float32, n*n), n, n), view(make([]float64, n*n), n, n)
 				b, b64 := single[2], in[2].Value
 				if !bias {
 					b, b64 = nil, nil
 				}
-				new(CPU).Affine(got, view(single[0], n, n), view(single[1], n, n), order, b)
-				Plain[float64]{}.Affine(want, view(in[0].Value, n, n), view(in[1].Value, n, n), order, b64)
+				new(CPU).Affine(got, view(single[0], n, n), view(single[1], n, n), order, b, f)
+				Plain[float64]{}.Affine(want, view(in[0].Value, n, n), view(in[1].Value, n, n), order, b64, f)
 				for i, v := range got.Data {
 					if math.Abs(float64(v)-want.Data[i]) > 1e-4 {
 						t.Fatalf("order %d, bias %v: element %d is %v, want %v", order, bias, i, v, want.Data[i])

@@ -88,7 +88,7 @@ func (t *Tape[T]) logits(logits, h View[T], w, bias *Matrix[T]) {
 	if bias != nil {
 		values = bias.Value
 	}
-	t.device.Affine(logits, h, kept(w), TransposedB, values)
+	t.device.Affine(logits, h, kept(w), TransposedB, values, Identity)
 }
 
 // Logits returns h·wᵀ + bias, without gradients.

@@ -37,14 +37,26 @@ func (Plain[T]) Multiply(y, a, b View[T], order Order, add bool) {
 	}
 }
 
-// Affine sets y to x·w + bias.
-func (p Plain[T]) Affine(y, x, w View[T], order Order, bias []T) {
+// Affine sets y to f(x·w + bias).
+func (p Plain[T]) Affine(y, x, w View[T], order Order, bias []T, f Function) {
 	p.Multiply(y, x, w, order, false)
-	if bias == nil {
-		return
-	}
 	for i := range y.Rows {
-		addTo(y.row(i), bias)
+		row := y.row(i)
+		if bias != nil {
+			addTo(row, bias)
+		}
+		if f != Identity {
+			p.Apply(row, row, f)
+		}
+	}
+}
+
+// Mask sets dy to zero where y is not positive.
+func (Plain[T]) Mask(dy, y []T) {
+	for i, v := range y {
+		if !(v > 0) {
+			dy[i] = 0
+		}
 	}
 }
 

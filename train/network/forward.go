@@ -132,18 +132,21 @@ func (r *Replica[T]) attention(a *model.Attention, x, query, memory *autodiff.Ma
 
 func (r *Replica[T]) feedForward(f *model.FFN, activation model.Activation, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	y := r.before(r.network.Model.Preprocess, f.Pre, x)
-	for i := range f.Layers {
-		if i > 0 {
-			y = r.hidden(y, activation)
-		}
-		y = r.affine(&f.Layers[i], y)
+	last := len(f.Layers) - 1
+	for i := range f.Layers[:last] {
+		y = r.hidden(&f.Layers[i], y, activation)
 	}
-	return r.post(nil, f.Post, y, x)
+	return r.post(nil, f.Post, r.affine(&f.Layers[last], y), x)
 }
 
-// hidden runs what stands behind a hidden layer.
-func (r *Replica[T]) hidden(y *autodiff.Matrix[T], activation model.Activation) *autodiff.Matrix[T] {
-	y = r.tape.Apply(y, function(activation))
+// hidden runs a hidden layer of a feed-forward network.
+func (r *Replica[T]) hidden(a *model.Affine, x *autodiff.Matrix[T], activation model.Activation) *autodiff.Matrix[T] {
+	var y *autodiff.Matrix[T]
+	if activation == model.ReLU {
+		y = r.tape.AffineReLU(x, r.matrix(a.W), r.matrix(a.B))
+	} else {
+		y = r.tape.Apply(r.affine(a, x), function(activation))
+	}
 	r.tape.Dropout(y, r.options.DropoutFFN)
 	return y
 }
@@ -151,7 +154,7 @@ func (r *Replica[T]) hidden(y *autodiff.Matrix[T], activation model.Activation) 
 func (r *Replica[T]) averageAttention(a *model.Average, x *autodiff.Matrix[T], sentences autodiff.Segments) *autodiff.Matrix[T] {
 	y := r.before(r.network.Model.Preprocess, a.Pre, r.tape.RunningMean(x, sentences))
 	for i := range a.Hidden {
-		y = r.hidden(r.affine(&a.Hidden[i], y), r.network.Model.AverageNetwork.Activation)
+		y = r.hidden(&a.Hidden[i], y, r.network.Model.AverageNetwork.Activation)
 	}
 	if a.Out != nil {
 		y = r.affine(a.Out, y)
