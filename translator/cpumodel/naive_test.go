@@ -371,13 +371,13 @@ func problems(err error) []*model.ParameterError {
 }
 
 func randomTensor(name string, rows, columns int, random *rand.Rand) *marian.Tensor {
-	data := make([]byte, 4*rows*columns)
+	data, scale := make([]byte, 4*rows*columns), isScale(name)
 	for i := range rows * columns {
 		v := random.NormFloat64() * 0.3
 		if rows > 1 {
 			v /= 0.3 * math.Sqrt(float64(rows))
 		}
-		if isScale(name) {
+		if scale {
 			v += 1
 		}
 		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(float32(v)))

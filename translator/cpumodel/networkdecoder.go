@@ -84,9 +84,12 @@ func (s *Stepper) attend(a *additive, rows int, align bool) {
 			continue
 		}
 		kept, size := s.memory.rows(c.memory), c.length*dim
-		b.tanhs = append(b.tanhs[:0], kept[:size]...)
-		kernels.AddBias(b.tanhs, b.query[i*dim:(i+1)*dim], c.length, dim)
-		kernels.Tanh(b.tanhs)
+		b.tanhs = grow(b.tanhs, size)
+		for first := 0; first < size; first += dim { // one by one, so that a row is still near
+			row := b.tanhs[first : first+dim]
+			kernels.Add(row, kept[first:], b.query[i*dim:])
+			kernels.Tanh(row)
+		}
 		s.scratch = grow(s.scratch, a.kernel.ScratchLen(c.length))
 		a.kernel.RunRows(found, a.score, b.tanhs, kept[size:], s.cells.counting(c.length), s.scratch)
 		if align {

@@ -1,0 +1,80 @@
+package cpumodel
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/model"
+)
+
+// families are models of usual shapes, with random weights, that a benchmark compares.
+var families = []syntheticKind{
+	{name: "student 256 (6-2 SSRU)", lines: "dim-emb: 256\nenc-depth: 6\ntransformer-heads: 8\ntransformer-dim-ffn: 1536\ntransformer-ffn-activation: relu\ntransformer-decoder-autoreg: rnn\ndec-cell: ssru"},
+	{name: "student 512 (6-2 SSRU)", lines: "dim-emb: 512\nenc-depth: 6\ntransformer-heads: 8\ntransformer-dim-ffn: 2048\ntransformer-ffn-activation: relu\ntransformer-decoder-autoreg: rnn\ndec-cell: ssru"},
+	{name: "GRU 256-512", lines: "type: s2s\ndim-emb: 256\ndim-rnn: 512\nenc-depth: 1\ndec-depth: 1"},
+	{name: "Nematus 512-1024", lines: "type: nematus\nenc-cell: gru-nematus\ndec-cell: gru-nematus\nlayer-normalization: true\ndim-emb: 512\ndim-rnn: 1024\nenc-depth: 1\ndec-depth: 1"},
+	{name: "deep GRU 512-1024", lines: "type: s2s\ndim-emb: 512\ndim-rnn: 1024\nenc-type: alternating\nenc-depth: 4\nenc-cell-depth: 2\ndec-cell-base-depth: 4\ndec-depth: 4\ndec-cell-high-depth: 2\nlayer-normalization: true\nskip: true"},
+	{name: "LSTM 256-512", lines: "type: s2s\ndim-emb: 256\ndim-rnn: 512\nenc-cell: lstm\ndec-cell: lstm\nenc-depth: 1\ndec-depth: 1"},
+}
+
+// describeFamily sets the large vocabulary of real models.
+func describeFamily(lines string) string {
+	return describe(lines + "\ndim-vocabs: [32000, 32000]\ntied-embeddings-all: true")
+}
+
+// BenchmarkFamilies translates sentences of 26 pieces into as many, greedily, with shortlists, in batches of 64. What a piece
+// costs is given in multiply-accumulates of products, and the rate of these in percent of the ceiling. Time is that of the
+// processor, since others may use the machine too.
+func BenchmarkFamilies(b *testing.B) {
+	for _, precision := range []Precision{Int8, Float32} {
+		for i, family := range families {
+			b.Run(precision.String()+" "+family.name, func(b *testing.B) {
+				random := rand.New(rand.NewPCG(uint64(i), 9))
+				m := synthesise(b, describeFamily(family.lines), false, random)
+				benchFamily(b, m, precision, random)
+			})
+		}
+	}
+}
+
+func benchFamily(b *testing.B, m *model.Model, precision Precision, random *rand.Rand) {
+	w, err := Load(m, precision, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := w.NewStepper(64)
+	sources := benchSources(s, random, 64, 26)
+	g := greedy{stepper: s, eos: -2, cap: func(source int) int { return source }}
+	pieces := float64(64 * 26)
+	g.translate(sources)
+	passes, before, begin := 0.0, s.Stats(), processorTime(b)
+	for b.Loop() {
+		g.translate(sources)
+		passes++
+	}
+	after, seconds := s.Stats(), (processorTime(b)-begin).Seconds()/passes
+	macs := float64(after.MACs-before.MACs) / passes
+	parts := float64(after.EncodeTime - before.EncodeTime + after.StepTime - before.StepTime + after.OutputTime - before.OutputTime)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(pieces/seconds, "pieces/s")
+	b.ReportMetric(macs/pieces/1e6, "MMAC/piece")
+	b.ReportMetric(macs/seconds/1e9, "GMAC/s")
+	b.ReportMetric(100*float64(after.EncodeTime-before.EncodeTime)/parts, "%encoder")
+	b.ReportMetric(100*float64(after.StepTime-before.StepTime)/parts, "%decoder")
+	if precision == Int8 {
+		b.ReportMetric(100*macs/seconds/kernels.Int8Peak(20*time.Millisecond), "%peak")
+	}
+}
+
+// processorTime is what the process has used so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
