@@ -2,7 +2,7 @@
 # without rights, and writes nothing into its own file system.
 #
 #   docker build -t sluice .                                                        the model is mounted at /model
-#   docker build -t sluice --target with-model --build-arg MODEL=models/ende-tiny . the model is in the image
+#   docker build -t sluice --target with-model --build-arg WITH_MODEL=models/ende-tiny . the model is in the image
 #   docker run --read-only -v $PWD/job.yml:/job.yml:ro sluice run /job.yml
 #
 # Where no base image can be had, scripts/image.sh makes the same image without this file.
@@ -36,7 +36,8 @@ ENTRYPOINT ["/usr/bin/sluice"]
 CMD ["--help"]
 
 FROM base AS with-model
-ARG MODEL=models/ende-tiny
-COPY ${MODEL} /model
+# Not MODEL: the variable of the image would take its place.
+ARG WITH_MODEL=models/ende-tiny
+COPY ${WITH_MODEL} /model
 
 FROM base

@@ -165,7 +165,7 @@ dockerfile() {
 		options+=(--volume "$(go env GOMODCACHE):/root/go/pkg/mod" --volume "$(go env GOCACHE):/root/.cache/go-build")
 	fi
 	buildah build -q "${options[@]}" --build-arg BUILDER="$base" -t localhost/sluice . >/dev/null
-	buildah build -q "${options[@]}" --build-arg BUILDER="$base" --target with-model --build-arg MODEL=models/ende-tiny \
+	buildah build -q "${options[@]}" --build-arg BUILDER="$base" --target with-model --build-arg WITH_MODEL=models/ende-tiny \
 		-t localhost/sluice-with-model . >/dev/null
 	buildah push -q localhost/sluice "docker-archive:$work/sluice.tar" >/dev/null
 	buildah inspect --type image --format '{{.Docker.Config.User}} {{.Docker.Config.Entrypoint}} {{.Docker.Config.Healthcheck.Test}}' localhost/sluice

@@ -65,7 +65,7 @@ func TestComposeRunsSluiceWithoutRights(t *testing.T) {
 	if sluice.Build.Target != "with-model" || !strings.Contains(string(readFile(t, "Dockerfile")), "AS with-model") {
 		t.Errorf("the image is built of stage %q, which the Dockerfile does not have", sluice.Build.Target)
 	}
-	if model := sluice.Build.Args["MODEL"]; model == nil {
+	if model := sluice.Build.Args["WITH_MODEL"]; model == nil {
 		t.Error("no model is built in")
 	} else if _, err := os.Stat(file(*model)); err != nil {
 		t.Error(err)

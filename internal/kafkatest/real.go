@@ -98,10 +98,13 @@ func (r *Real) Up(t testing.TB, node int) {
 	r.script(t, "up", r.folder, strconv.Itoa(node))
 }
 
+// CA is the file of the certificate that has to be trusted at the addresses in Secure.
+func (r *Real) CA() string { return filepath.Join(r.folder, "ca.pem") }
+
 // TLS returns what it takes to connect to the addresses in Secure, beside a user.
 func (r *Real) TLS(t testing.TB) *tls.Config {
 	t.Helper()
-	config, err := kafkaclient.TLSFiles{CA: filepath.Join(r.folder, "ca.pem")}.Load()
+	config, err := kafkaclient.TLSFiles{CA: r.CA()}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
