@@ -13,6 +13,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -146,4 +147,26 @@ func (c *Client) KnownPartitions(ctx context.Context, topic string) int {
 		return 0
 	}
 	return count
+}
+
+// MostMessage returns the size of the largest batch that a topic takes, 0 if that cannot be told: it takes a permission
+// that writing does not.
+func (c *Client) MostMessage(ctx context.Context, topic string) int {
+	ctx, cancel := context.WithTimeout(ctx, c.config.RequestTimeout)
+	defer cancel()
+	const setting = "max.message.bytes"
+	response, err := c.kafka.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{
+		ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{setting},
+	}}})
+	if err != nil {
+		return 0
+	}
+	for _, resource := range response.Resources {
+		for _, entry := range resource.ConfigEntries {
+			if size, err := strconv.Atoi(entry.ConfigValue); entry.ConfigName == setting && err == nil && resource.Error == nil {
+				return max(0, size)
+			}
+		}
+	}
+	return 0
 }

@@ -139,6 +139,26 @@ func TestWhatFailsBecomesADeadLetter(t *testing.T) {
 	}
 }
 
+// A topic says itself how large its messages may be.
+func TestTheTopicSaysWhatIsTooLarge(t *testing.T) {
+	cluster := kafkatest.StartFake(t)
+	s := newSetup(t, cluster, 1)
+	s.sink.Topic, s.sink.DeadLetters = newName("small"), newName("dead")
+	cluster.CreateTopic(t, s.sink.Topic, 1, "max.message.bytes", "2000")
+	cluster.CreateTopic(t, s.sink.DeadLetters, 1)
+	fits, large := strings.Repeat("x", 1500), strings.Repeat("y", 3000)
+	cluster.Write(t, kafkatest.Texts(s.in(), 0, fits, fits, large, fits)...)
+	if err := s.run(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := kafkatest.Values(cluster.Committed(t, s.sink.Topic, 0)); !slices.Equal(got, []string{"T" + fits, "T" + fits, "T" + fits}) {
+		t.Errorf("%d records", len(got))
+	}
+	if got := cluster.Committed(t, s.sink.DeadLetters, 0); len(got) != 1 || !strings.Contains(headers(got[0])[producerkafka.ReasonHeader], "the limit is 2000") {
+		t.Errorf("%d dead letters", len(got))
+	}
+}
+
 type encodeFunc func(dst []byte, output *job.Output) ([]byte, error)
 
 func (f encodeFunc) Append(dst []byte, output *job.Output) ([]byte, error) { return f(dst, output) }

@@ -126,7 +126,10 @@ type Config struct {
 	StampNow bool
 
 	BatchBytes int // a batch is sent when it has so many bytes, before compression; 256 KiB
-	MaxMessage int // the largest message that the topic takes; 1,000,000 bytes. A larger output has failed
+
+	// MaxMessage is the largest message that is written, in bytes; a larger output has failed. 0 is what the topics
+	// take, or 1,000,000 where they do not say.
+	MaxMessage int
 
 	// TransactionTimeout is how long a transaction may be open before the broker aborts it; 60 s. It has to be longer
 	// than the time between two commits.
@@ -145,10 +148,6 @@ func (c Config) withDefaults() Config {
 	if c.BatchBytes <= 0 {
 		c.BatchBytes = defaultBatch
 	}
-	if c.MaxMessage <= 0 {
-		c.MaxMessage = defaultMessage
-	}
-	c.BatchBytes = min(c.BatchBytes, c.MaxMessage)
 	if c.TransactionTimeout <= 0 {
 		c.TransactionTimeout = defaultTransaction
 	}
@@ -214,11 +213,35 @@ func (s *Sink) Connect(ctx context.Context) error {
 		}
 		s.partitions[topic] = count
 	}
+	s.limitMessages(ctx)
 	s.numbers = numbers(s.partitions[s.config.Topic])
 	if s.config.Partitioning == FixedPartition && (s.config.Partition < 0 || s.config.Partition >= s.partitions[s.config.Topic]) {
 		return fmt.Errorf("kafka: topic %s has no partition %d: it has %d", s.config.Topic, s.config.Partition, s.partitions[s.config.Topic])
 	}
 	return nil
+}
+
+// limitMessages makes sure that no message, and no batch, is larger than the topics take.
+func (s *Sink) limitMessages(ctx context.Context) {
+	config := &s.config
+	limit := 0
+	for _, topic := range []string{config.Topic, config.DeadLetters} {
+		if topic == "" {
+			continue
+		}
+		if most := config.Client.MostMessage(ctx, topic); most > 0 && (limit == 0 || most < limit) {
+			limit = most
+		}
+	}
+	switch {
+	case config.MaxMessage > 0 && limit > 0:
+		config.MaxMessage = min(config.MaxMessage, limit)
+	case config.MaxMessage <= 0 && limit > 0:
+		config.MaxMessage = limit
+	case config.MaxMessage <= 0:
+		config.MaxMessage = defaultMessage
+	}
+	config.BatchBytes = min(config.BatchBytes, config.MaxMessage)
 }
 
 // Open takes a lane over and tells where it continues.
