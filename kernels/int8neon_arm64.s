@@ -1369,6 +1369,437 @@ turn1:
 	BNE panel1
 	RET
 
+// func mulInt16NEON(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32)
+TEXT ·mulInt16NEON(SB), NOSPLIT, $0-108
+	MOVD height+0(FP), R16
+	CMP $2, R16
+	BEQ rows2
+	CMP $1, R16
+	BEQ rows1
+	RET
+
+rows2:
+	MOVD a+8(FP), R0
+	MOVD aStride+16(FP), R1
+	MOVD w+40(FP), R2
+	MOVD scales+56(FP), R19
+	MOVD bias+64(FP), R20
+	MOVD yStride+88(FP), R21
+	MOVD panels+96(FP), R22
+	MOVD y+80(FP), R25
+	WORD $0x4f04e41f // movi v31.16b, #128
+	MOVWU floor+104(FP), R16
+	WORD $0x4e040e1e // dup v30.4s, w16
+
+panel2:
+	MOVD $2, R23
+
+strip2:
+	MOVD blocks+32(FP), R6
+	MOVD aScales+24(FP), R5
+	MOVD R0, R7
+	MOVD R25, R4
+
+block2:
+	MOVD R7, R8
+	ADD R1, R8, R9
+	ADD R1, R9, R7
+	MOVD R2, R24
+	MOVD steps+48(FP), R3
+	WORD $0x6f00e400 // movi v0.2d, #0000000000000000
+	WORD $0x6f00e401 // movi v1.2d, #0000000000000000
+	WORD $0x6f00e402 // movi v2.2d, #0000000000000000
+	WORD $0x6f00e403 // movi v3.2d, #0000000000000000
+	WORD $0x6f00e404 // movi v4.2d, #0000000000000000
+	WORD $0x6f00e405 // movi v5.2d, #0000000000000000
+	WORD $0x6f00e406 // movi v6.2d, #0000000000000000
+	WORD $0x6f00e407 // movi v7.2d, #0000000000000000
+	WORD $0x6f00e408 // movi v8.2d, #0000000000000000
+	WORD $0x6f00e409 // movi v9.2d, #0000000000000000
+	WORD $0x6f00e40a // movi v10.2d, #0000000000000000
+	WORD $0x6f00e40b // movi v11.2d, #0000000000000000
+	WORD $0x6f00e40c // movi v12.2d, #0000000000000000
+	WORD $0x6f00e40d // movi v13.2d, #0000000000000000
+	WORD $0x6f00e40e // movi v14.2d, #0000000000000000
+	WORD $0x6f00e40f // movi v15.2d, #0000000000000000
+
+turn2:
+	WORD $0x3cc10510 // ldr q16, [x8], #16
+	WORD $0x3cc10531 // ldr q17, [x9], #16
+	WORD $0x3dc00314 // ldr q20, [x24]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x4e04063c // dup v28.4s, v17.s[0]
+	WORD $0x0e7c8288 // smlal v8.4s, v20.4h, v28.4h
+	WORD $0x4e7c8289 // smlal2 v9.4s, v20.8h, v28.8h
+	WORD $0x3dc00715 // ldr q21, [x24, #16]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x4e04063c // dup v28.4s, v17.s[0]
+	WORD $0x0e7c82aa // smlal v10.4s, v21.4h, v28.4h
+	WORD $0x4e7c82ab // smlal2 v11.4s, v21.8h, v28.8h
+	WORD $0x3dc00b16 // ldr q22, [x24, #32]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x4e04063c // dup v28.4s, v17.s[0]
+	WORD $0x0e7c82cc // smlal v12.4s, v22.4h, v28.4h
+	WORD $0x4e7c82cd // smlal2 v13.4s, v22.8h, v28.8h
+	WORD $0x3dc00f17 // ldr q23, [x24, #48]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	WORD $0x4e04063c // dup v28.4s, v17.s[0]
+	WORD $0x0e7c82ee // smlal v14.4s, v23.4h, v28.4h
+	WORD $0x4e7c82ef // smlal2 v15.4s, v23.8h, v28.8h
+	WORD $0x3dc02314 // ldr q20, [x24, #128]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x4e0c063c // dup v28.4s, v17.s[1]
+	WORD $0x0e7c8288 // smlal v8.4s, v20.4h, v28.4h
+	WORD $0x4e7c8289 // smlal2 v9.4s, v20.8h, v28.8h
+	WORD $0x3dc02715 // ldr q21, [x24, #144]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x4e0c063c // dup v28.4s, v17.s[1]
+	WORD $0x0e7c82aa // smlal v10.4s, v21.4h, v28.4h
+	WORD $0x4e7c82ab // smlal2 v11.4s, v21.8h, v28.8h
+	WORD $0x3dc02b16 // ldr q22, [x24, #160]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x4e0c063c // dup v28.4s, v17.s[1]
+	WORD $0x0e7c82cc // smlal v12.4s, v22.4h, v28.4h
+	WORD $0x4e7c82cd // smlal2 v13.4s, v22.8h, v28.8h
+	WORD $0x3dc02f17 // ldr q23, [x24, #176]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	WORD $0x4e0c063c // dup v28.4s, v17.s[1]
+	WORD $0x0e7c82ee // smlal v14.4s, v23.4h, v28.4h
+	WORD $0x4e7c82ef // smlal2 v15.4s, v23.8h, v28.8h
+	WORD $0x3dc04314 // ldr q20, [x24, #256]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x4e14063c // dup v28.4s, v17.s[2]
+	WORD $0x0e7c8288 // smlal v8.4s, v20.4h, v28.4h
+	WORD $0x4e7c8289 // smlal2 v9.4s, v20.8h, v28.8h
+	WORD $0x3dc04715 // ldr q21, [x24, #272]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x4e14063c // dup v28.4s, v17.s[2]
+	WORD $0x0e7c82aa // smlal v10.4s, v21.4h, v28.4h
+	WORD $0x4e7c82ab // smlal2 v11.4s, v21.8h, v28.8h
+	WORD $0x3dc04b16 // ldr q22, [x24, #288]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x4e14063c // dup v28.4s, v17.s[2]
+	WORD $0x0e7c82cc // smlal v12.4s, v22.4h, v28.4h
+	WORD $0x4e7c82cd // smlal2 v13.4s, v22.8h, v28.8h
+	WORD $0x3dc04f17 // ldr q23, [x24, #304]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	WORD $0x4e14063c // dup v28.4s, v17.s[2]
+	WORD $0x0e7c82ee // smlal v14.4s, v23.4h, v28.4h
+	WORD $0x4e7c82ef // smlal2 v15.4s, v23.8h, v28.8h
+	WORD $0x3dc06314 // ldr q20, [x24, #384]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x4e1c063c // dup v28.4s, v17.s[3]
+	WORD $0x0e7c8288 // smlal v8.4s, v20.4h, v28.4h
+	WORD $0x4e7c8289 // smlal2 v9.4s, v20.8h, v28.8h
+	WORD $0x3dc06715 // ldr q21, [x24, #400]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x4e1c063c // dup v28.4s, v17.s[3]
+	WORD $0x0e7c82aa // smlal v10.4s, v21.4h, v28.4h
+	WORD $0x4e7c82ab // smlal2 v11.4s, v21.8h, v28.8h
+	WORD $0x3dc06b16 // ldr q22, [x24, #416]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x4e1c063c // dup v28.4s, v17.s[3]
+	WORD $0x0e7c82cc // smlal v12.4s, v22.4h, v28.4h
+	WORD $0x4e7c82cd // smlal2 v13.4s, v22.8h, v28.8h
+	WORD $0x3dc06f17 // ldr q23, [x24, #432]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	WORD $0x4e1c063c // dup v28.4s, v17.s[3]
+	WORD $0x0e7c82ee // smlal v14.4s, v23.4h, v28.4h
+	WORD $0x4e7c82ef // smlal2 v15.4s, v23.8h, v28.8h
+	ADD $512, R24
+	SUBS $4, R3
+	BNE turn2
+	WORD $0x3dc00270 // ldr q16, [x19]
+	WORD $0x3dc00294 // ldr q20, [x20]
+	WORD $0x3dc00671 // ldr q17, [x19, #16]
+	WORD $0x3dc00695 // ldr q21, [x20, #16]
+	WORD $0x3dc00a72 // ldr q18, [x19, #32]
+	WORD $0x3dc00a96 // ldr q22, [x20, #32]
+	WORD $0x3dc00e73 // ldr q19, [x19, #48]
+	WORD $0x3dc00e97 // ldr q23, [x20, #48]
+	WORD $0xbc4044b8 // ldr s24, [x5], #4
+	WORD $0x4ea1bc00 // addp v0.4s, v0.4s, v1.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f989219 // fmul v25.4s, v16.4s, v24.s[0]
+	WORD $0x6e39dc00 // fmul v0.4s, v0.4s, v25.4s
+	WORD $0x4e34d400 // fadd v0.4s, v0.4s, v20.4s
+	WORD $0x6ea0e7d9 // fcmgt v25.4s, v30.4s, v0.4s
+	WORD $0x6eb91fc0 // bit v0.16b, v30.16b, v25.16b
+	WORD $0x3d800080 // str q0, [x4]
+	WORD $0x4ea3bc42 // addp v2.4s, v2.4s, v3.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98923a // fmul v26.4s, v17.4s, v24.s[0]
+	WORD $0x6e3adc42 // fmul v2.4s, v2.4s, v26.4s
+	WORD $0x4e35d442 // fadd v2.4s, v2.4s, v21.4s
+	WORD $0x6ea2e7da // fcmgt v26.4s, v30.4s, v2.4s
+	WORD $0x6eba1fc2 // bit v2.16b, v30.16b, v26.16b
+	WORD $0x3d800482 // str q2, [x4, #16]
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f98925b // fmul v27.4s, v18.4s, v24.s[0]
+	WORD $0x6e3bdc84 // fmul v4.4s, v4.4s, v27.4s
+	WORD $0x4e36d484 // fadd v4.4s, v4.4s, v22.4s
+	WORD $0x6ea4e7db // fcmgt v27.4s, v30.4s, v4.4s
+	WORD $0x6ebb1fc4 // bit v4.16b, v30.16b, v27.16b
+	WORD $0x3d800884 // str q4, [x4, #32]
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f989279 // fmul v25.4s, v19.4s, v24.s[0]
+	WORD $0x6e39dcc6 // fmul v6.4s, v6.4s, v25.4s
+	WORD $0x4e37d4c6 // fadd v6.4s, v6.4s, v23.4s
+	WORD $0x6ea6e7d9 // fcmgt v25.4s, v30.4s, v6.4s
+	WORD $0x6eb91fc6 // bit v6.16b, v30.16b, v25.16b
+	WORD $0x3d800c86 // str q6, [x4, #48]
+	ADD R21, R4
+	WORD $0xbc4044b8 // ldr s24, [x5], #4
+	WORD $0x4ea9bd08 // addp v8.4s, v8.4s, v9.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f989219 // fmul v25.4s, v16.4s, v24.s[0]
+	WORD $0x6e39dd08 // fmul v8.4s, v8.4s, v25.4s
+	WORD $0x4e34d508 // fadd v8.4s, v8.4s, v20.4s
+	WORD $0x6ea8e7d9 // fcmgt v25.4s, v30.4s, v8.4s
+	WORD $0x6eb91fc8 // bit v8.16b, v30.16b, v25.16b
+	WORD $0x3d800088 // str q8, [x4]
+	WORD $0x4eabbd4a // addp v10.4s, v10.4s, v11.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f98923a // fmul v26.4s, v17.4s, v24.s[0]
+	WORD $0x6e3add4a // fmul v10.4s, v10.4s, v26.4s
+	WORD $0x4e35d54a // fadd v10.4s, v10.4s, v21.4s
+	WORD $0x6eaae7da // fcmgt v26.4s, v30.4s, v10.4s
+	WORD $0x6eba1fca // bit v10.16b, v30.16b, v26.16b
+	WORD $0x3d80048a // str q10, [x4, #16]
+	WORD $0x4eadbd8c // addp v12.4s, v12.4s, v13.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f98925b // fmul v27.4s, v18.4s, v24.s[0]
+	WORD $0x6e3bdd8c // fmul v12.4s, v12.4s, v27.4s
+	WORD $0x4e36d58c // fadd v12.4s, v12.4s, v22.4s
+	WORD $0x6eace7db // fcmgt v27.4s, v30.4s, v12.4s
+	WORD $0x6ebb1fcc // bit v12.16b, v30.16b, v27.16b
+	WORD $0x3d80088c // str q12, [x4, #32]
+	WORD $0x4eafbdce // addp v14.4s, v14.4s, v15.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f989279 // fmul v25.4s, v19.4s, v24.s[0]
+	WORD $0x6e39ddce // fmul v14.4s, v14.4s, v25.4s
+	WORD $0x4e37d5ce // fadd v14.4s, v14.4s, v23.4s
+	WORD $0x6eaee7d9 // fcmgt v25.4s, v30.4s, v14.4s
+	WORD $0x6eb91fce // bit v14.16b, v30.16b, v25.16b
+	WORD $0x3d800c8e // str q14, [x4, #48]
+	ADD R21, R4
+	SUBS $1, R6
+	BNE block2
+	ADD $64, R2
+	ADD $64, R19
+	ADD $64, R20
+	ADD $64, R25
+	SUBS $1, R23
+	BNE strip2
+	MOVD steps+48(FP), R17
+	SUB $1, R17
+	ADD R17<<7, R2
+	SUB $128, R20
+	MOVD biasStep+72(FP), R17
+	ADD R17, R20
+	SUBS $1, R22
+	BNE panel2
+	RET
+
+rows1:
+	MOVD a+8(FP), R0
+	MOVD aStride+16(FP), R1
+	MOVD w+40(FP), R2
+	MOVD scales+56(FP), R19
+	MOVD bias+64(FP), R20
+	MOVD yStride+88(FP), R21
+	MOVD panels+96(FP), R22
+	MOVD y+80(FP), R25
+	WORD $0x4f04e41f // movi v31.16b, #128
+	MOVWU floor+104(FP), R16
+	WORD $0x4e040e1e // dup v30.4s, w16
+
+panel1:
+	MOVD $2, R23
+
+strip1:
+	MOVD blocks+32(FP), R6
+	MOVD aScales+24(FP), R5
+	MOVD R0, R7
+	MOVD R25, R4
+
+block1:
+	MOVD R7, R8
+	ADD R1, R8, R7
+	MOVD R2, R24
+	MOVD steps+48(FP), R3
+	WORD $0x6f00e400 // movi v0.2d, #0000000000000000
+	WORD $0x6f00e401 // movi v1.2d, #0000000000000000
+	WORD $0x6f00e402 // movi v2.2d, #0000000000000000
+	WORD $0x6f00e403 // movi v3.2d, #0000000000000000
+	WORD $0x6f00e404 // movi v4.2d, #0000000000000000
+	WORD $0x6f00e405 // movi v5.2d, #0000000000000000
+	WORD $0x6f00e406 // movi v6.2d, #0000000000000000
+	WORD $0x6f00e407 // movi v7.2d, #0000000000000000
+
+turn1:
+	WORD $0x3cc10510 // ldr q16, [x8], #16
+	WORD $0x3dc00314 // ldr q20, [x24]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x3dc00715 // ldr q21, [x24, #16]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x3dc00b16 // ldr q22, [x24, #32]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x3dc00f17 // ldr q23, [x24, #48]
+	WORD $0x4e04061c // dup v28.4s, v16.s[0]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	WORD $0x3dc02314 // ldr q20, [x24, #128]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x3dc02715 // ldr q21, [x24, #144]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x3dc02b16 // ldr q22, [x24, #160]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x3dc02f17 // ldr q23, [x24, #176]
+	WORD $0x4e0c061c // dup v28.4s, v16.s[1]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	WORD $0x3dc04314 // ldr q20, [x24, #256]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x3dc04715 // ldr q21, [x24, #272]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x3dc04b16 // ldr q22, [x24, #288]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x3dc04f17 // ldr q23, [x24, #304]
+	WORD $0x4e14061c // dup v28.4s, v16.s[2]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	WORD $0x3dc06314 // ldr q20, [x24, #384]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c8280 // smlal v0.4s, v20.4h, v28.4h
+	WORD $0x4e7c8281 // smlal2 v1.4s, v20.8h, v28.8h
+	WORD $0x3dc06715 // ldr q21, [x24, #400]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c82a2 // smlal v2.4s, v21.4h, v28.4h
+	WORD $0x4e7c82a3 // smlal2 v3.4s, v21.8h, v28.8h
+	WORD $0x3dc06b16 // ldr q22, [x24, #416]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c82c4 // smlal v4.4s, v22.4h, v28.4h
+	WORD $0x4e7c82c5 // smlal2 v5.4s, v22.8h, v28.8h
+	WORD $0x3dc06f17 // ldr q23, [x24, #432]
+	WORD $0x4e1c061c // dup v28.4s, v16.s[3]
+	WORD $0x0e7c82e6 // smlal v6.4s, v23.4h, v28.4h
+	WORD $0x4e7c82e7 // smlal2 v7.4s, v23.8h, v28.8h
+	ADD $512, R24
+	SUBS $4, R3
+	BNE turn1
+	WORD $0x3dc00270 // ldr q16, [x19]
+	WORD $0x3dc00294 // ldr q20, [x20]
+	WORD $0x3dc00671 // ldr q17, [x19, #16]
+	WORD $0x3dc00695 // ldr q21, [x20, #16]
+	WORD $0x3dc00a72 // ldr q18, [x19, #32]
+	WORD $0x3dc00a96 // ldr q22, [x20, #32]
+	WORD $0x3dc00e73 // ldr q19, [x19, #48]
+	WORD $0x3dc00e97 // ldr q23, [x20, #48]
+	WORD $0xbc4044b8 // ldr s24, [x5], #4
+	WORD $0x4ea1bc00 // addp v0.4s, v0.4s, v1.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f989219 // fmul v25.4s, v16.4s, v24.s[0]
+	WORD $0x6e39dc00 // fmul v0.4s, v0.4s, v25.4s
+	WORD $0x4e34d400 // fadd v0.4s, v0.4s, v20.4s
+	WORD $0x6ea0e7d9 // fcmgt v25.4s, v30.4s, v0.4s
+	WORD $0x6eb91fc0 // bit v0.16b, v30.16b, v25.16b
+	WORD $0x3d800080 // str q0, [x4]
+	WORD $0x4ea3bc42 // addp v2.4s, v2.4s, v3.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98923a // fmul v26.4s, v17.4s, v24.s[0]
+	WORD $0x6e3adc42 // fmul v2.4s, v2.4s, v26.4s
+	WORD $0x4e35d442 // fadd v2.4s, v2.4s, v21.4s
+	WORD $0x6ea2e7da // fcmgt v26.4s, v30.4s, v2.4s
+	WORD $0x6eba1fc2 // bit v2.16b, v30.16b, v26.16b
+	WORD $0x3d800482 // str q2, [x4, #16]
+	WORD $0x4ea5bc84 // addp v4.4s, v4.4s, v5.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f98925b // fmul v27.4s, v18.4s, v24.s[0]
+	WORD $0x6e3bdc84 // fmul v4.4s, v4.4s, v27.4s
+	WORD $0x4e36d484 // fadd v4.4s, v4.4s, v22.4s
+	WORD $0x6ea4e7db // fcmgt v27.4s, v30.4s, v4.4s
+	WORD $0x6ebb1fc4 // bit v4.16b, v30.16b, v27.16b
+	WORD $0x3d800884 // str q4, [x4, #32]
+	WORD $0x4ea7bcc6 // addp v6.4s, v6.4s, v7.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f989279 // fmul v25.4s, v19.4s, v24.s[0]
+	WORD $0x6e39dcc6 // fmul v6.4s, v6.4s, v25.4s
+	WORD $0x4e37d4c6 // fadd v6.4s, v6.4s, v23.4s
+	WORD $0x6ea6e7d9 // fcmgt v25.4s, v30.4s, v6.4s
+	WORD $0x6eb91fc6 // bit v6.16b, v30.16b, v25.16b
+	WORD $0x3d800c86 // str q6, [x4, #48]
+	ADD R21, R4
+	SUBS $1, R6
+	BNE block1
+	ADD $64, R2
+	ADD $64, R19
+	ADD $64, R20
+	ADD $64, R25
+	SUBS $1, R23
+	BNE strip1
+	MOVD steps+48(FP), R17
+	SUB $1, R17
+	ADD R17<<7, R2
+	SUB $128, R20
+	MOVD biasStep+72(FP), R17
+	ADD R17, R20
+	SUBS $1, R22
+	BNE panel1
+	RET
+
 // func mulInt8SMMLA(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32)
 TEXT ·mulInt8SMMLA(SB), NOSPLIT, $0-108
 	MOVD height+0(FP), R16

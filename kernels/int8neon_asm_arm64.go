@@ -5,16 +5,22 @@
 package kernels
 
 // mulInt8NEON computes blocks of height (1 to 2) rows of mulInt8Generic for whole panels of 32 columns.
-// steps counts groups of 4 along k, a multiple of 4; strides and biasStep are in bytes. floor is what results are at least.
+// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes. floor is what results are at least.
 //
 //go:noescape
 func mulInt8NEON(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32)
 
 // mulInt8SDOT computes blocks of height (1 to 4) rows of mulInt8Generic for whole panels of 32 columns.
-// steps counts groups of 4 along k, a multiple of 4; strides and biasStep are in bytes. floor is what results are at least.
+// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes. floor is what results are at least.
 //
 //go:noescape
 func mulInt8SDOT(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32)
+
+// mulInt16NEON computes blocks of height (1 to 2) rows of mulInt16Generic for whole panels of 32 columns.
+// steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes. floor is what results are at least.
+//
+//go:noescape
+func mulInt16NEON(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32)
 
 // mulInt8SMMLA computes blocks of height (2, 4, 6 or 8) rows of mulInt8Generic for whole panels of 32 columns. See mulInt8SDOT.
 //

@@ -1169,6 +1169,52 @@ turn:
 	BNE turn
 	RET
 
+// func quantizeInt16NEON(dst *int16, x *float32, n int, multiplier float32, limit float32)
+TEXT ·quantizeInt16NEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD x+8(FP), R1
+	MOVD n+16(FP), R7
+	MOVWU limit+28(FP), R16
+	WORD $0x4e040e1f // dup v31.4s, w16
+	MOVWU multiplier+24(FP), R16
+	WORD $0x4e040e1e // dup v30.4s, w16
+
+turn:
+	WORD $0x6ea0fbe1 // fneg v1.4s, v31.4s
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4ebff442 // fmin v2.4s, v2.4s, v31.4s
+	WORD $0x4e21f442 // fmax v2.4s, v2.4s, v1.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4ebff463 // fmin v3.4s, v3.4s, v31.4s
+	WORD $0x4e21f463 // fmax v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x0e612840 // xtn v0.4h, v2.4s
+	WORD $0x4e612860 // xtn2 v0.8h, v3.4s
+	WORD $0x4ea01c03 // mov v3.16b, v0.16b
+	WORD $0x3d800003 // str q3, [x0]
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4ebff463 // fmin v3.4s, v3.4s, v31.4s
+	WORD $0x4e21f463 // fmax v3.4s, v3.4s, v1.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4ebff442 // fmin v2.4s, v2.4s, v31.4s
+	WORD $0x4e21f441 // fmax v1.4s, v2.4s, v1.4s
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x0e612860 // xtn v0.4h, v3.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3d800401 // str q1, [x0, #16]
+	ADD $32, R0
+	ADD $64, R1
+	SUBS $16, R7
+	BNE turn
+	RET
+
 // func sumNEON(x *float32, n int, sums *[16]float32)
 TEXT ·sumNEON(SB), NOSPLIT, $0-24
 	MOVD x+0(FP), R0

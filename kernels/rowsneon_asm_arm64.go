@@ -99,6 +99,11 @@ func absMaxNEON(x *float32, n int) float32
 //go:noescape
 func quantizeNEON(dst *uint8, x *float32, n int, multiplier float32)
 
+// quantizeInt16NEON computes quantizeInt16Generic for n elements, a multiple of 16 and at least 16, and a multiplier that is not zero.
+//
+//go:noescape
+func quantizeInt16NEON(dst *int16, x *float32, n int, multiplier float32, limit float32)
+
 // sumNEON adds x to the stripes. n is a multiple of 16 and at least 16.
 //
 //go:noescape

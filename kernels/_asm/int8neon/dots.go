@@ -8,8 +8,7 @@ import (
 
 // dots generates the products of a row of activations with chosen rows: four rows at a time, then single ones, 64 bytes
 // in a turn.
-func dots(file *neon.File, kind kind) {
-	name := "dotsInt8" + kind.name()
+func dots(file *neon.File, name string, dot func(f *neon.Func, sum, weights, a v)) {
 	f := file.Func(name, "y *int32, a *uint8, base *int8, ids *int32, stride int, n int", "",
 		name+" stores Σ (a-128)·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 64.")
 	const (
@@ -38,7 +37,7 @@ func dots(file *neon.File, kind kind) {
 			f.Op("eor", four+v(i), four+v(i), signs)
 			for j := range rows {
 				f.LoadNext(weight+v(j), row+r(j))
-				kind.dot(f, v(2*j+i%2), weight+v(j), four+v(i))
+				dot(f, v(2*j+i%2), weight+v(j), four+v(i))
 			}
 		}
 		f.G("SUBS $64, %v", left)

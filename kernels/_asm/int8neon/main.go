@@ -1,4 +1,4 @@
-// Command int8neon generates the products of quantised matrices for arm64.
+// Command int8neon generates the products of quantised matrices, of bytes and of words, for arm64.
 package main
 
 import (
@@ -14,21 +14,25 @@ type (
 
 func main() {
 	neon.Main(func(f *neon.File) {
-		mulInt8(f, bytePairs{})
-		mulInt8(f, sdot{})
+		multiply(f, "mulInt8NEON", "mulInt8Generic", signature("uint8", "int8"), bytePairs{})
+		multiply(f, "mulInt8SDOT", "mulInt8Generic", signature("uint8", "int8"), sdot{})
+		multiply(f, "mulInt16NEON", "mulInt16Generic", signature("int16", "int16"), wordPairs{})
 		mulInt8SMMLA(f)
-		dots(f, bytePairs{})
-		dots(f, sdot{})
+		dots(f, "dotsInt8NEON", bytePairs{}.dot)
+		dots(f, "dotsInt8SDOT", (*neon.Func).SDOT)
 		bursts(f)
 	})
 }
 
 const (
 	panel     = 32        // columns of a panel
-	stepBytes = 4 * panel // weights of a panel for four k
-	signature = "height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, " +
-		"scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32"
+	stepBytes = 4 * panel // weights of a panel for four k of bytes, or two of words
 )
+
+func signature(activation, weight string) string {
+	return fmt.Sprintf("height int, a *%s, aStride int, aScales *float32, blocks int, w *%s, steps int, "+
+		"scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32", activation, weight)
+}
 
 // Registers of the products.
 const (
@@ -128,37 +132,34 @@ func (p product) scaled(sum, scale, bias, aScale, temporary v) {
 
 // kind multiplies bytes.
 type kind interface {
-	// name is the suffix of the functions.
-	name() string
+	// signed reports whether activations are, or come as a + 128.
+	signed() bool
 	// maxRows is the rows of the highest block of 16 columns.
 	maxRows() int
 	// sums is how many registers hold the sums of four columns.
 	sums() int
-	// add adds the products of four columns of weights with the four bytes of a at a step.
+	// add adds the products of four columns of weights with the four bytes of a at a step. It may use registers 28 and 29.
 	add(f *neon.Func, sums []v, weights, a v, step int)
 	// join leaves the sums of four columns in the first register.
 	join(f *neon.Func, sums []v)
-	// dot adds the products of 16 bytes to the lanes of a sum.
-	dot(f *neon.Func, sum, weights, a v)
 }
 
 // sdot is FEAT_DotProd: each lane of a sum is a column.
 type sdot struct{}
 
-func (sdot) name() string { return "SDOT" }
+func (sdot) signed() bool { return false }
 func (sdot) maxRows() int { return 4 }
 func (sdot) sums() int    { return 1 }
 func (sdot) add(f *neon.Func, sums []v, weights, a v, step int) {
 	f.SDOTLane(sums[0], weights, a, step)
 }
-func (sdot) join(*neon.Func, []v)                {}
-func (sdot) dot(f *neon.Func, sum, weights, a v) { f.SDOT(sum, weights, a) }
+func (sdot) join(*neon.Func, []v) {}
 
 // bytePairs is plain NEON: products of bytes are words, of which pairs are added to a sum. (Adding two products before
 // would overflow a word, if only for -128·-128 twice.) Two lanes make a column.
 type bytePairs struct{}
 
-func (bytePairs) name() string { return "NEON" }
+func (bytePairs) signed() bool { return false }
 func (bytePairs) maxRows() int { return 2 }
 func (bytePairs) sums() int    { return 2 }
 
@@ -173,6 +174,7 @@ func (bytePairs) add(f *neon.Func, sums []v, weights, a v, step int) {
 
 func (bytePairs) join(f *neon.Func, sums []v) { f.Op("addp", sums[0], sums[0], sums[1]) }
 
+// dot adds the products of 16 bytes to the lanes of a sum.
 func (bytePairs) dot(f *neon.Func, sum, weights, a v) {
 	const products = 29
 	for _, upper := range []bool{false, true} {
@@ -181,16 +183,32 @@ func (bytePairs) dot(f *neon.Func, sum, weights, a v) {
 	}
 }
 
-// mulInt8 generates blocks of a few rows by 16 columns.
+// wordPairs is plain NEON for words: products of words are added to a sum. Two lanes make a column.
+type wordPairs struct{}
+
+func (wordPairs) signed() bool { return true }
+func (wordPairs) maxRows() int { return 2 }
+func (wordPairs) sums() int    { return 2 }
+
+func (wordPairs) add(f *neon.Func, sums []v, weights, a v, step int) {
+	const repeated = 28
+	f.DupLane(repeated, a, step)
+	for i, sum := range sums {
+		f.SMLAL(sum, weights, repeated, i == 1)
+	}
+}
+
+func (wordPairs) join(f *neon.Func, sums []v) { f.Op("addp", sums[0], sums[0], sums[1]) }
+
+// multiply generates blocks of a few rows by 16 columns.
 //
-// Activations come as a + 128; flipping the highest bit makes them signed, so that no correction is needed:
+// Bytes of activations come as a + 128; flipping the highest bit makes them signed, so that no correction is needed:
 //
 //	sum[r][j] += Σ_{i<4} (a[r][4s+i]-128)·w[4s+i][j]
-func mulInt8(file *neon.File, kind kind) {
-	name := "mulInt8" + kind.name()
+func multiply(file *neon.File, name, reference, signature string, kind kind) {
 	f := file.Func(name, signature, "",
-		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of mulInt8Generic for whole panels of 32 columns.", name, kind.maxRows()),
-		"steps counts groups of 4 along k, a multiple of 4; strides and biasStep are in bytes. floor is what results are at least.")
+		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for whole panels of 32 columns.", name, kind.maxRows(), reference),
+		"steps counts groups of 4 bytes along k, a multiple of 4; strides and biasStep are in bytes. floor is what results are at least.")
 	const columns, vectors = 16, 4
 	var heights []int
 	for h := kind.maxRows(); h > 0; h-- {
@@ -216,7 +234,9 @@ func mulInt8(file *neon.File, kind kind) {
 			f.Label(p.label("turn"))
 			for i := range rows {
 				f.LoadNext(activations+v(i), row+r(i))
-				f.Op("eor", activations+v(i), activations+v(i), signs)
+				if !kind.signed() {
+					f.Op("eor", activations+v(i), activations+v(i), signs)
+				}
 			}
 			for step := range 4 {
 				for j := range vectors {

@@ -14,7 +14,7 @@ import (
 //
 // and so are the halves of two rows of activations.
 func mulInt8SMMLA(file *neon.File) {
-	f := file.Func("mulInt8SMMLA", signature, "",
+	f := file.Func("mulInt8SMMLA", signature("uint8", "int8"), "",
 		"mulInt8SMMLA computes blocks of height (2, 4, 6 or 8) rows of mulInt8Generic for whole panels of 32 columns. See mulInt8SDOT.")
 	dispatch(f, []int{8, 6, 4, 2}, func(rows int) {
 		m := smmla{product{Func: f, rows: rows, columns: 8}}

@@ -97,6 +97,15 @@ func (f *Func) SMULL(d, n, m V, upper bool) {
 	f.word(0x0e20c000|uint32(m)<<16|uint32(n)<<5|uint32(d), "smull v%d.8h, v%d.8b, v%d.8b", d, n, m)
 }
 
+// SMLAL adds to the lanes of d the products of the lower 4 signed words, or of the upper ones.
+func (f *Func) SMLAL(d, n, m V, upper bool) {
+	if upper {
+		f.word(0x4e608000|uint32(m)<<16|uint32(n)<<5|uint32(d), "smlal2 v%d.4s, v%d.8h, v%d.8h", d, n, m)
+		return
+	}
+	f.word(0x0e608000|uint32(m)<<16|uint32(n)<<5|uint32(d), "smlal v%d.4s, v%d.4h, v%d.4h", d, n, m)
+}
+
 // SADALP adds pairs of words of n to the lanes of d.
 func (f *Func) SADALP(d, n V) {
 	f.word(0x4e606800|uint32(n)<<5|uint32(d), "sadalp v%d.4s, v%d.8h", d, n)

@@ -32,6 +32,7 @@ func everything() *File {
 	}
 	for _, upper := range []bool{false, true} {
 		f.SMULL(3, 29, 7, upper)
+		f.SMLAL(3, 29, 7, upper)
 		f.ZipHalves(3, 29, 7, upper)
 		f.NarrowWords(3, 29, upper)
 		f.NarrowBytes(29, 3, upper)

@@ -15,6 +15,7 @@ func main() {
 		elementwise(f)
 		reductions(f)
 		quantize(f)
+		quantizeInt16(f)
 		norms(f)
 		attention(f)
 	})
@@ -191,6 +192,38 @@ func quantize(file *neon.File) {
 	f.Label("turn")
 	b.write(f, 2)
 	f.Step(16, 0)
+	f.Step(64, 1)
+	f.G("SUBS $16, %v", count)
+	f.G("BNE turn")
+	f.G("RET")
+}
+
+// quantizeInt16 generates the conversion of activations to words.
+func quantizeInt16(file *neon.File) {
+	f := file.Func("quantizeInt16NEON", "dst *int16, x *float32, n int, multiplier float32, limit float32", "",
+		"quantizeInt16NEON computes quantizeInt16Generic for n elements, a multiple of 16 and at least 16, and a multiplier that is not zero.")
+	f.Args(0, "dst", "x")
+	f.Arg("n", count)
+	b := &body{}
+	low := b.op2("fneg", b.parameter("limit"))
+	for i := range 2 {
+		var whole []value
+		for j := range 2 {
+			q := b.Mul(b.loadAt(1, 32*i+16*j), b.parameter("multiplier"))
+			whole = append(whole, b.op2("fcvtns", b.op("fmax", b.op("fmin", q, b.parameter("limit")), low))) // NaN becomes 0
+		}
+		words := b.new()
+		b.add(words, func(f *neon.Func, reg func(value) neon.V) {
+			f.NarrowWords(0, reg(whole[0]), false)
+			f.NarrowWords(0, reg(whole[1]), true)
+			f.Move(reg(words), 0)
+		}, whole...)
+		b.storeAt(words, 0, 16*i)
+	}
+	b.prepare(f)
+	f.Label("turn")
+	b.write(f, 1)
+	f.Step(32, 0)
 	f.Step(64, 1)
 	f.G("SUBS $16, %v", count)
 	f.G("BNE turn")
