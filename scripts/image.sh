@@ -167,8 +167,7 @@ dockerfile() {
 	buildah build -q "${options[@]}" --build-arg BUILDER="$base" -t localhost/sluice . >/dev/null
 	buildah build -q "${options[@]}" --build-arg BUILDER="$base" --target with-model --build-arg WITH_MODEL=models/ende-tiny \
 		-t localhost/sluice-with-model . >/dev/null
-	buildah push -q localhost/sluice "docker-archive:$work/sluice.tar" >/dev/null
-	buildah inspect --type image --format '{{.Docker.Config.User}} {{.Docker.Config.Entrypoint}} {{.Docker.Config.Healthcheck.Test}}' localhost/sluice
+	expect "its health check" "$(buildah inspect --type image --format '{{.Docker.Config.Healthcheck.Test}}' localhost/sluice)" "[CMD /usr/bin/healthcheck]"
 	expect "the user of the image" "$(buildah inspect --type image --format '{{.Docker.Config.User}}' localhost/sluice)" 65532:65532
 	local container root
 	container=$(buildah from localhost/sluice-with-model)
@@ -181,6 +180,10 @@ dockerfile() {
 		"$(bin_translate "$work/one.en")"
 	buildah umount "$container" >/dev/null
 	buildah rm "$container" >/dev/null
+	buildah rmi -f localhost/sluice localhost/sluice-with-model >/dev/null
+	if [ "$base" = localhost/sluice-builder ]; then
+		buildah rmi -f "$base" >/dev/null
+	fi
 }
 
 case ${1:-} in
