@@ -202,9 +202,10 @@ func TestFile(t *testing.T) {
 }
 
 func TestUntrainable(t *testing.T) {
-	m := loadModel(t, "ende-tiny/model.intgemm.alphas.bin")
-	if _, err := New(m); !errors.Is(err, ErrUntrainable) || !strings.Contains(err.Error(), "intgemm8") {
-		t.Errorf("a quantised model: %v", err)
+	for path, want := range map[string]string{"ende-tiny/model.intgemm.alphas.bin": "intgemm8", "reference/s2s-gru/model.npz": "type s2s"} {
+		if _, err := New(loadModel(t, path)); !errors.Is(err, ErrUntrainable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 
