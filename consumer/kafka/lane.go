@@ -271,6 +271,7 @@ func (l *lane) decode(batch *kafkaclient.Batch) ([]job.Record, error) {
 		return []job.Record{l.number(lost, batch.LastOffset)}, nil
 	}
 	records := make([]job.Record, 0, len(l.decoded))
+	kept := make([]job.Message, len(l.decoded))
 	for i := range l.decoded {
 		message := &l.decoded[i]
 		if message.Offset < l.next {
@@ -279,7 +280,7 @@ func (l *lane) decode(batch *kafkaclient.Batch) ([]job.Record, error) {
 		if l.end >= 0 && message.Offset >= l.end {
 			break
 		}
-		records = append(records, l.number(l.toRecord(message), message.Offset))
+		records = append(records, l.number(l.toRecord(message, &kept[i]), message.Offset))
 	}
 	return records, nil
 }
@@ -293,15 +294,13 @@ func (l *lane) number(record job.Record, offset int64) job.Record {
 }
 
 // toRecord copies what is kept of a message: its parts lie in a buffer of the whole batch.
-func (l *lane) toRecord(message *kafkaclient.Record) job.Record {
-	record := job.Record{
-		Message: &job.Message{Key: bytes.Clone(message.Key), Time: message.Time, Tombstone: message.Value == nil},
-		Size:    1 + len(message.Key) + len(message.Value),
-	}
+func (l *lane) toRecord(message *kafkaclient.Record, kept *job.Message) job.Record {
+	*kept = job.Message{Key: bytes.Clone(message.Key), Time: message.Time, Tombstone: message.Value == nil}
+	record := job.Record{Message: kept, Size: 1 + len(message.Key) + len(message.Value)}
 	if len(message.Headers) > 0 {
-		record.Message.Headers = message.Headers
+		kept.Headers = message.Headers
 		for i := range message.Headers {
-			header := &record.Message.Headers[i]
+			header := &kept.Headers[i]
 			header.Value = bytes.Clone(header.Value)
 			record.Size += len(header.Key) + len(header.Value)
 		}

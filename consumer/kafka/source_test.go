@@ -362,6 +362,30 @@ func TestALaneThatIsClosedEarlyComesAgain(t *testing.T) {
 	}
 }
 
+// A static member keeps its place while it is away.
+func TestAStaticMemberComesBack(t *testing.T) {
+	cluster := kafkatest.StartFake(t)
+	topic, group := newName("in"), newName("group")
+	cluster.CreateTopic(t, topic, 2)
+	config := func(instance string) Config {
+		return Config{Topics: []string{topic}, Group: group, Instance: instance, Session: 10 * time.Second}
+	}
+	a := opened(t, cluster, config("a"))
+	a.next(t, job.Position{})
+	a.next(t, job.Position{})
+	b := opened(t, cluster, config("b"))
+	had := b.next(t, job.Position{}).Name()
+	b.Leave(context.Background())
+	time.Sleep(500 * time.Millisecond)
+	if lanes := len(a.held()[topic]); lanes != 1 {
+		t.Errorf("a member that is away has lost its lane: the other has %d", lanes)
+	}
+	b = opened(t, cluster, config("b"))
+	if has := b.next(t, job.Position{}).Name(); has != had {
+		t.Errorf("it had %s and has %s", had, has)
+	}
+}
+
 func TestConfigurationIsChecked(t *testing.T) {
 	client := opened(t, kafkatest.StartFake(t, kfake.SeedTopics(1, "t")), Config{Topics: []string{"t"}}).client
 	for _, config := range []Config{

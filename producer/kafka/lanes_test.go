@@ -22,10 +22,7 @@ import (
 )
 
 // input is what a source of files knows of them.
-type input struct {
-	identity string
-	changes  []string
-}
+type input struct{ identity string }
 
 func (i *input) Identity(string) (json.RawMessage, error) { return json.RawMessage(i.identity), nil }
 
