@@ -98,7 +98,7 @@ func TestWhatIsThereIsPassedOverOnlyIfItWouldBeTheSame(t *testing.T) {
 	}
 	expect("the same", producer.ErrDone)
 	*f.input.word = "two"
-	expect("another input", nil, "the word was one and is now two", "--overwrite")
+	expect("another input", nil, "the word was one and is now two", "overwrite")
 	f.config.MadeWith = map[string]string{"model": strings.Repeat("m2 ", 40), "beam": "4"}
 	expect("other options", nil, "the word was one", "model was m1 and is now sha256:", "beam was not set and is now 4")
 	f.store.Put(t, f.bucket, "out/lane.txt", []byte("foreign"))
