@@ -146,6 +146,9 @@ func embed(dst, row []float32, s float32, position []float32) {
 
 // maximum returns the largest element, ignoring NaN.
 func maximum(x []float32) float32 {
+	if cpu.Active() == cpu.Generic {
+		return maxGeneric(x)
+	}
 	largest, first := maxGeneric(nil), 0
 	for first < len(x) {
 		n := wholePart(len(x)-first, 16)
@@ -175,6 +178,9 @@ const argMaxBlock = 512
 
 // argMax finds the first block with the largest element, or NaN, and then its place in the block.
 func argMax(x []float32) int {
+	if cpu.Active() == cpu.Generic {
+		return argMaxGeneric(x)
+	}
 	best, largest := 0, float32(0)
 	for first := 0; first < len(x); first += argMaxBlock {
 		value := blockMaximum(x[first:min(first+argMaxBlock, len(x))])
@@ -202,6 +208,10 @@ func blockMaximum(x []float32) float32 {
 }
 
 func layerNorm(dst, x, residual, scale, bias []float32, rows, n int, eps float32) {
+	if cpu.Active() == cpu.Generic {
+		layerNormGeneric(dst, x, residual, scale, bias, rows, n, eps)
+		return
+	}
 	for r := range rows {
 		v := startNorm(dst, x, residual, r*n, n)
 		mean := sum(v) / float32(n)
@@ -213,6 +223,10 @@ func layerNorm(dst, x, residual, scale, bias []float32, rows, n int, eps float32
 }
 
 func rmsNorm(dst, x, residual, scale []float32, rows, n int, eps float32) {
+	if cpu.Active() == cpu.Generic {
+		rmsNormGeneric(dst, x, residual, scale, rows, n, eps)
+		return
+	}
 	for r := range rows {
 		v := startNorm(dst, x, residual, r*n, n)
 		normalise(v, scale, 0, inverseRoot(squares(v, 0)/float32(n)+eps))
@@ -272,6 +286,10 @@ func normalise(x, scale []float32, mean, inverse float32) {
 }
 
 func softmax(x []float32, rows, n, stride int) {
+	if cpu.Active() == cpu.Generic {
+		softmaxGeneric(x, rows, n, stride)
+		return
+	}
 	for r := range rows {
 		row := x[r*stride : r*stride+n]
 		scale(row, row, 1/exp(row, maximum(row)))
@@ -294,6 +312,9 @@ func exp(x []float32, largest float32) float32 {
 }
 
 func expSum(x []float32, largest float32) float32 {
+	if cpu.Active() == cpu.Generic {
+		return expSumGeneric(x, largest)
+	}
 	var s stripes
 	i := 0
 	for n := wholePart(len(x), 16); n > 0; n = wholePart(len(x)-i, 16) {
@@ -307,6 +328,10 @@ func expSum(x []float32, largest float32) float32 {
 }
 
 func quantizeRows(dst []uint8, scales []float32, x []float32, rows, k int) {
+	if cpu.Active() == cpu.Generic {
+		quantizeRowsGeneric(dst, scales, x, rows, k)
+		return
+	}
 	stride := Int8Stride(k)
 	for r := range rows {
 		row := x[r*k : (r+1)*k]
@@ -317,6 +342,10 @@ func quantizeRows(dst []uint8, scales []float32, x []float32, rows, k int) {
 }
 
 func quantizeRowsFixed(dst []uint8, x []float32, rows, k int, multiplier float32) {
+	if cpu.Active() == cpu.Generic {
+		quantizeRowsFixedGeneric(dst, x, rows, k, multiplier)
+		return
+	}
 	stride := Int8Stride(k)
 	for r := range rows {
 		quantize(dst[r*stride:], x[r*k:(r+1)*k], multiplier)

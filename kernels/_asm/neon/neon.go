@@ -26,7 +26,6 @@ type Func struct {
 	file    *File
 	name    string
 	offsets map[string]int
-	results string
 	labels  int
 }
 
