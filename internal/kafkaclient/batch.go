@@ -108,8 +108,9 @@ func NextBatch(data []byte) (batch Batch, rest []byte, err error) {
 	return batch, rest, nil
 }
 
-// Records decodes the records of a batch and appends them to dst. Keys and values are parts of one buffer that
-// belongs to the caller afterwards. More than limit bytes, inflated, are ErrBatchTooLarge.
+// Records decodes the records of a batch and appends them to dst. Keys and values are parts of the batch or of the
+// Inflater, so they have to be copied before either is used again. More than limit bytes, inflated, are
+// ErrBatchTooLarge.
 func (b *Batch) Records(dst []Record, inflater *Inflater, limit int) ([]Record, error) {
 	data, err := inflater.inflate(int(b.attributes&codecBits), b.payload, limit)
 	if err != nil {

@@ -46,9 +46,13 @@ const mostWindow = 32 << 20
 // An Inflater undoes the compression of batches. It is used by one goroutine at a time; its zero value is ready.
 type Inflater struct {
 	zstd *zstd.Decoder
+	out  bytes.Buffer
 }
 
-// inflate returns what was compressed in a buffer of its own. The size that a stream claims is not believed.
+// mostKept is how much room an Inflater keeps for the next batch.
+const mostKept = 4 << 20
+
+// inflate returns what was compressed. It is valid until the next call. The size that a stream claims is not believed.
 func (i *Inflater) inflate(codec int, data []byte, limit int) ([]byte, error) {
 	if codec == int(None) {
 		if len(data) > limit {
@@ -64,16 +68,19 @@ func (i *Inflater) inflate(codec int, data []byte, limit int) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
-	var out bytes.Buffer
-	out.Grow(min(limit, 4*len(data)) + bytes.MinRead)
-	n, err := out.ReadFrom(io.LimitReader(reader, int64(limit)+1))
+	if i.out.Cap() > mostKept {
+		i.out = bytes.Buffer{}
+	}
+	i.out.Reset()
+	i.out.Grow(min(limit, 4*len(data)) + bytes.MinRead)
+	n, err := i.out.ReadFrom(io.LimitReader(reader, int64(limit)+1))
 	if n > int64(limit) || errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 		return nil, ErrBatchTooLarge
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inflate %s: %w", Compression(codec), err)
 	}
-	return out.Bytes(), nil
+	return i.out.Bytes(), nil
 }
 
 func (i *Inflater) reader(codec Compression, data []byte) (reader io.Reader, done func(), err error) {

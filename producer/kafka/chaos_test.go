@@ -190,6 +190,7 @@ func (c *chaos) describe(t *testing.T) {
 
 // A worker comes or goes every 300 ms. The job goes on all the same, and nothing is done twice.
 func TestRebalanceStorm(t *testing.T) {
+	t.Parallel()
 	storm := 60 * time.Second
 	if testing.Short() {
 		storm = 4 * time.Second
