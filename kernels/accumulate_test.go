@@ -170,3 +170,57 @@ func BenchmarkAccumulateFloat32(b *testing.B) {
 		}
 	}
 }
+
+func TestAccumulateAllocatesNothing(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(1)
+		const rows, k, n = 15, 70, 45
+		var w Float32Matrix
+		var half BFloat16Matrix
+		w.Pack(k, n, normals(r, k*n), n)
+		half.Pack(k, n, normals(r, k*n), n)
+		x, y, x16 := normals(r, rows*k), make([]float32, rows*n), make([]uint16, rows*k)
+		if allocations := testing.AllocsPerRun(10, func() {
+			AccumulateFloat32(y, n, x, k, rows, &w)
+			AccumulateFloat32Transposed(y, n, x, rows, rows, &w)
+			ToBFloat16(x16, x, k, rows, k)
+			AccumulateBFloat16(y, n, x16, rows, &half)
+		}); allocations != 0 {
+			t.Errorf("%v allocations", allocations)
+		}
+	})
+}
+
+// A slice that is too short must stop a product before it touches memory that is not its own.
+func TestShortSlicesOfTrainingPanic(t *testing.T) {
+	r := source(1)
+	x, x16 := normals(r, 1000), make([]uint16, 1000)
+	var w Float32Matrix
+	var half BFloat16Matrix
+	w.Pack(64, 10, x, 10)
+	half.Pack(64, 10, x, 10)
+	for name, kernel := range map[string]func(){
+		"Pack":                 func() { new(Float32Matrix).Pack(10, 10, x[:99], 10) },
+		"PackTransposed":       func() { new(Float32Matrix).PackTransposed(10, 10, x[:99], 10) },
+		"Pack stride":          func() { new(Float32Matrix).Pack(10, 10, x, 9) },
+		"y":                    func() { AccumulateFloat32(x[:19], 10, x, 64, 2, &w) },
+		"x":                    func() { AccumulateFloat32(x, 10, x[:127], 64, 2, &w) },
+		"transposed x":         func() { AccumulateFloat32Transposed(x, 10, x[:127], 2, 2, &w) },
+		"transposed stride":    func() { AccumulateFloat32Transposed(x, 10, x, 1, 2, &w) },
+		"bfloat16 Pack":        func() { new(BFloat16Matrix).Pack(10, 10, x[:99], 10) },
+		"bfloat16 y":           func() { AccumulateBFloat16(x[:19], 10, x16, 2, &half) },
+		"bfloat16 x":           func() { AccumulateBFloat16(x, 10, x16[:127], 2, &half) },
+		"ToBFloat16 dst":       func() { ToBFloat16(x16[:11], x, 5, 2, 5) },
+		"ToBFloat16 x":         func() { ToBFloat16(x16, x[:9], 5, 2, 5) },
+		"ToBFloat16Transposed": func() { ToBFloat16Transposed(x16, x[:9], 2, 2, 5) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s too short: no panic", name)
+				}
+			}()
+			kernel()
+		}()
+	}
+}

@@ -1022,7 +1022,7 @@ rows2:
 	MOVQ aStride+16(FP), AX
 
 panel2:
-	MOVQ $0x00000002, DX
+	MOVQ $0x00000001, DX
 
 strip2:
 	MOVQ a+8(FP), CX
@@ -1035,111 +1035,201 @@ block2:
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
 	MOVQ  w+40(FP), R8
 	MOVQ  steps+48(FP), R9
 
 steps2:
 	PREFETCHT0   4096(R8)
-	VMOVDQU      (R8), Y12
-	VMOVDQU      32(R8), Y13
-	VPBROADCASTD (CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
-	VPBROADCASTD (CX)(AX*1), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y3, Y3
+	PREFETCHT0   4160(R8)
+	VMOVDQU      (R8), Y8
+	VMOVDQU      32(R8), Y9
+	VMOVDQU      64(R8), Y10
+	VMOVDQU      96(R8), Y11
+	VPBROADCASTD (CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
+	VPBROADCASTD (CX)(AX*1), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y5, Y5
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y7, Y7
 	PREFETCHT0   4224(R8)
-	VMOVDQU      128(R8), Y12
-	VMOVDQU      160(R8), Y13
-	VPBROADCASTD 4(CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
-	VPBROADCASTD 4(CX)(AX*1), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y3, Y3
+	PREFETCHT0   4288(R8)
+	VMOVDQU      128(R8), Y8
+	VMOVDQU      160(R8), Y9
+	VMOVDQU      192(R8), Y10
+	VMOVDQU      224(R8), Y11
+	VPBROADCASTD 4(CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
+	VPBROADCASTD 4(CX)(AX*1), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y5, Y5
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y7, Y7
 	PREFETCHT0   4352(R8)
-	VMOVDQU      256(R8), Y12
-	VMOVDQU      288(R8), Y13
-	VPBROADCASTD 8(CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
-	VPBROADCASTD 8(CX)(AX*1), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y3, Y3
+	PREFETCHT0   4416(R8)
+	VMOVDQU      256(R8), Y8
+	VMOVDQU      288(R8), Y9
+	VMOVDQU      320(R8), Y10
+	VMOVDQU      352(R8), Y11
+	VPBROADCASTD 8(CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
+	VPBROADCASTD 8(CX)(AX*1), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y5, Y5
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y7, Y7
 	PREFETCHT0   4480(R8)
-	VMOVDQU      384(R8), Y12
-	VMOVDQU      416(R8), Y13
-	VPBROADCASTD 12(CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
-	VPBROADCASTD 12(CX)(AX*1), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y2, Y2
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y3, Y3
+	PREFETCHT0   4544(R8)
+	VMOVDQU      384(R8), Y8
+	VMOVDQU      416(R8), Y9
+	VMOVDQU      448(R8), Y10
+	VMOVDQU      480(R8), Y11
+	VPBROADCASTD 12(CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
+	VPBROADCASTD 12(CX)(AX*1), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y4, Y4
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y5, Y5
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y6, Y6
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y7, Y7
 	ADDQ         $0x00000200, R8
 	ADDQ         $0x10, CX
 	SUBQ         $0x04, R9
 	JNZ          steps2
-	VBROADCASTSS floor+104(FP), Y14
+	VBROADCASTSS floor+104(FP), Y10
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	VMASKMOVPS   (R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
+	VMASKMOVPS   (R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
-	VBROADCASTSS (SI), Y15
-	VMULPS       (R10), Y15, Y15
-	VMULPS       Y15, Y0, Y0
-	VADDPS       Y13, Y0, Y0
-	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
-	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 4(SI), Y15
-	VMULPS       (R10), Y15, Y15
-	VMULPS       Y15, Y2, Y2
-	VADDPS       Y13, Y2, Y2
-	VMAXPS       Y2, Y14, Y2
-	VMASKMOVPS   Y2, Y12, (R11)
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y4, Y4
+	VADDPS       Y9, Y4, Y4
+	VMAXPS       Y4, Y10, Y4
+	VMASKMOVPS   Y4, Y8, (R11)
 	ADDQ         R9, R11
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	VMASKMOVPS   32(R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
+	VMASKMOVPS   32(R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
-	VBROADCASTSS (SI), Y15
-	VMULPS       32(R10), Y15, Y15
-	VMULPS       Y15, Y1, Y1
-	VADDPS       Y13, Y1, Y1
-	VMAXPS       Y1, Y14, Y1
-	VMASKMOVPS   Y1, Y12, 32(R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMASKMOVPS   Y1, Y8, 32(R11)
 	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y9, Y5, Y5
+	VMAXPS       Y5, Y10, Y5
+	VMASKMOVPS   Y5, Y8, 32(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
+	VMASKMOVPS   64(R8), Y8, Y9
+	MOVQ         BX, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMASKMOVPS   Y2, Y8, 64(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y6, Y6
+	VADDPS       Y9, Y6, Y6
+	VMAXPS       Y6, Y10, Y6
+	VMASKMOVPS   Y6, Y8, 64(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
+	VMASKMOVPS   96(R8), Y8, Y9
+	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 4(SI), Y15
-	VMULPS       32(R10), Y15, Y15
-	VMULPS       Y15, Y3, Y3
-	VADDPS       Y13, Y3, Y3
-	VMAXPS       Y3, Y14, Y3
-	VMASKMOVPS   Y3, Y12, 32(R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMASKMOVPS   Y3, Y8, 96(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y9, Y7, Y7
+	VMAXPS       Y7, Y10, Y7
+	VMASKMOVPS   Y7, Y8, 96(R11)
 	ADDQ         R9, R11
 	MOVQ         R11, BX
 	ADDQ         $0x00000008, SI
@@ -1150,15 +1240,14 @@ steps2:
 	ADDQ         AX, CX
 	DECQ         DI
 	JNZ          block2
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
+	ADDQ         $0x00000080, w+40(FP)
+	ADDQ         $0x00000080, scales+56(FP)
+	ADDQ         $0x00000080, y+80(FP)
 	CMPQ         biasStep+72(FP), $0x00000000
 	JEQ          noBias5
-	ADDQ         $0x00000040, bias+64(FP)
+	ADDQ         $0x00000080, bias+64(FP)
 
 noBias5:
-	RORL $0x10, mask+108(FP)
 	DECQ DX
 	JNZ  strip2
 	MOVQ steps+48(FP), CX
@@ -1174,7 +1263,7 @@ rows1:
 	MOVQ aStride+16(FP), AX
 
 panel1:
-	MOVQ $0x00000002, DX
+	MOVQ $0x00000001, DX
 
 strip1:
 	MOVQ a+8(FP), CX
@@ -1185,75 +1274,131 @@ strip1:
 block1:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
 	MOVQ  w+40(FP), R8
 	MOVQ  steps+48(FP), R9
 
 steps1:
 	PREFETCHT0   4096(R8)
-	VMOVDQU      (R8), Y12
-	VMOVDQU      32(R8), Y13
-	VPBROADCASTD (CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
+	PREFETCHT0   4160(R8)
+	VMOVDQU      (R8), Y8
+	VMOVDQU      32(R8), Y9
+	VMOVDQU      64(R8), Y10
+	VMOVDQU      96(R8), Y11
+	VPBROADCASTD (CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
 	PREFETCHT0   4224(R8)
-	VMOVDQU      128(R8), Y12
-	VMOVDQU      160(R8), Y13
-	VPBROADCASTD 4(CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
+	PREFETCHT0   4288(R8)
+	VMOVDQU      128(R8), Y8
+	VMOVDQU      160(R8), Y9
+	VMOVDQU      192(R8), Y10
+	VMOVDQU      224(R8), Y11
+	VPBROADCASTD 4(CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
 	PREFETCHT0   4352(R8)
-	VMOVDQU      256(R8), Y12
-	VMOVDQU      288(R8), Y13
-	VPBROADCASTD 8(CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
+	PREFETCHT0   4416(R8)
+	VMOVDQU      256(R8), Y8
+	VMOVDQU      288(R8), Y9
+	VMOVDQU      320(R8), Y10
+	VMOVDQU      352(R8), Y11
+	VPBROADCASTD 8(CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
 	PREFETCHT0   4480(R8)
-	VMOVDQU      384(R8), Y12
-	VMOVDQU      416(R8), Y13
-	VPBROADCASTD 12(CX), Y14
-	VPMADDWD     Y12, Y14, Y15
-	VPADDD       Y15, Y0, Y0
-	VPMADDWD     Y13, Y14, Y15
-	VPADDD       Y15, Y1, Y1
+	PREFETCHT0   4544(R8)
+	VMOVDQU      384(R8), Y8
+	VMOVDQU      416(R8), Y9
+	VMOVDQU      448(R8), Y10
+	VMOVDQU      480(R8), Y11
+	VPBROADCASTD 12(CX), Y12
+	VPMADDWD     Y8, Y12, Y13
+	VPADDD       Y13, Y0, Y0
+	VPMADDWD     Y9, Y12, Y13
+	VPADDD       Y13, Y1, Y1
+	VPMADDWD     Y10, Y12, Y13
+	VPADDD       Y13, Y2, Y2
+	VPMADDWD     Y11, Y12, Y13
+	VPADDD       Y13, Y3, Y3
 	ADDQ         $0x00000200, R8
 	ADDQ         $0x10, CX
 	SUBQ         $0x04, R9
 	JNZ          steps1
-	VBROADCASTSS floor+104(FP), Y14
+	VBROADCASTSS floor+104(FP), Y10
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	VMASKMOVPS   (R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
+	VMASKMOVPS   (R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
-	VBROADCASTSS (SI), Y15
-	VMULPS       (R10), Y15, Y15
-	VMULPS       Y15, Y0, Y0
-	VADDPS       Y13, Y0, Y0
-	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	VMASKMOVPS   32(R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
+	VMASKMOVPS   32(R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
-	VBROADCASTSS (SI), Y15
-	VMULPS       32(R10), Y15, Y15
-	VMULPS       Y15, Y1, Y1
-	VADDPS       Y13, Y1, Y1
-	VMAXPS       Y1, Y14, Y1
-	VMASKMOVPS   Y1, Y12, 32(R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMASKMOVPS   Y1, Y8, 32(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
+	VMASKMOVPS   64(R8), Y8, Y9
+	MOVQ         BX, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMASKMOVPS   Y2, Y8, 64(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
+	VMASKMOVPS   96(R8), Y8, Y9
+	MOVQ         BX, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMASKMOVPS   Y3, Y8, 96(R11)
 	ADDQ         R9, R11
 	MOVQ         R11, BX
 	ADDQ         $0x00000004, SI
@@ -1263,15 +1408,14 @@ steps1:
 	ADDQ         AX, CX
 	DECQ         DI
 	JNZ          block1
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
+	ADDQ         $0x00000080, w+40(FP)
+	ADDQ         $0x00000080, scales+56(FP)
+	ADDQ         $0x00000080, y+80(FP)
 	CMPQ         biasStep+72(FP), $0x00000000
 	JEQ          noBias6
-	ADDQ         $0x00000040, bias+64(FP)
+	ADDQ         $0x00000080, bias+64(FP)
 
 noBias6:
-	RORL $0x10, mask+108(FP)
 	DECQ DX
 	JNZ  strip1
 	MOVQ steps+48(FP), CX
@@ -1302,6 +1446,26 @@ DATA bit_of_lane_8<>+20(SB)/4, $0x00002000
 DATA bit_of_lane_8<>+24(SB)/4, $0x00004000
 DATA bit_of_lane_8<>+28(SB)/4, $0x00008000
 GLOBL bit_of_lane_8<>(SB), RODATA|NOPTR, $32
+
+DATA bit_of_lane_16<>+0(SB)/4, $0x00010000
+DATA bit_of_lane_16<>+4(SB)/4, $0x00020000
+DATA bit_of_lane_16<>+8(SB)/4, $0x00040000
+DATA bit_of_lane_16<>+12(SB)/4, $0x00080000
+DATA bit_of_lane_16<>+16(SB)/4, $0x00100000
+DATA bit_of_lane_16<>+20(SB)/4, $0x00200000
+DATA bit_of_lane_16<>+24(SB)/4, $0x00400000
+DATA bit_of_lane_16<>+28(SB)/4, $0x00800000
+GLOBL bit_of_lane_16<>(SB), RODATA|NOPTR, $32
+
+DATA bit_of_lane_24<>+0(SB)/4, $0x01000000
+DATA bit_of_lane_24<>+4(SB)/4, $0x02000000
+DATA bit_of_lane_24<>+8(SB)/4, $0x04000000
+DATA bit_of_lane_24<>+12(SB)/4, $0x08000000
+DATA bit_of_lane_24<>+16(SB)/4, $0x10000000
+DATA bit_of_lane_24<>+20(SB)/4, $0x20000000
+DATA bit_of_lane_24<>+24(SB)/4, $0x40000000
+DATA bit_of_lane_24<>+28(SB)/4, $0x80000000
+GLOBL bit_of_lane_24<>(SB), RODATA|NOPTR, $32
 
 // func mulInt16AVXVNNI(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 // Requires: AVX, AVX2, MMX+
@@ -2621,7 +2785,7 @@ rows2:
 	MOVQ aStride+16(FP), AX
 
 panel2:
-	MOVQ $0x00000002, DX
+	MOVQ $0x00000001, DX
 
 strip2:
 	MOVQ a+8(FP), CX
@@ -2631,154 +2795,268 @@ strip2:
 
 block2:
 	VPXOR Y0, Y0, Y0
-	VPXOR Y4, Y4, Y4
 	VPXOR Y1, Y1, Y1
-	VPXOR Y5, Y5, Y5
 	VPXOR Y2, Y2, Y2
-	VPXOR Y6, Y6, Y6
 	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
 	MOVQ  w+40(FP), R8
 	MOVQ  steps+48(FP), R9
 
 steps2:
 	PREFETCHT0   4096(R8)
-	VMOVDQU      (R8), Y12
-	VMOVDQU      32(R8), Y13
-	VPBROADCASTD (CX), Y14
+	PREFETCHT0   4160(R8)
+	VMOVDQU      (R8), Y8
+	VMOVDQU      32(R8), Y9
+	VMOVDQU      64(R8), Y10
+	VMOVDQU      96(R8), Y11
+	VPBROADCASTD (CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y0
-	LONG $0x520dc2c4
-	BYTE $0xc4
+	// VEX 66 0F38 52: Y8, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc0
 
-	// VEX 66 0F38 52: Y13, Y14, Y1
-	LONG         $0x520dc2c4
-	BYTE         $0xcd
-	VPBROADCASTD (CX)(AX*1), Y14
+	// VEX 66 0F38 52: Y9, Y12, Y1
+	LONG $0x521dc2c4
+	BYTE $0xc9
 
-	// VEX 66 0F38 52: Y12, Y14, Y2
-	LONG $0x520dc2c4
-	BYTE $0xd4
+	// VEX 66 0F38 52: Y10, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd2
 
-	// VEX 66 0F38 52: Y13, Y14, Y3
-	LONG         $0x520dc2c4
-	BYTE         $0xdd
+	// VEX 66 0F38 52: Y11, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xdb
+	VPBROADCASTD (CX)(AX*1), Y12
+
+	// VEX 66 0F38 52: Y8, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe0
+
+	// VEX 66 0F38 52: Y9, Y12, Y5
+	LONG $0x521dc2c4
+	BYTE $0xe9
+
+	// VEX 66 0F38 52: Y10, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf2
+
+	// VEX 66 0F38 52: Y11, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfb
 	PREFETCHT0   4224(R8)
-	VMOVDQU      128(R8), Y12
-	VMOVDQU      160(R8), Y13
-	VPBROADCASTD 4(CX), Y14
+	PREFETCHT0   4288(R8)
+	VMOVDQU      128(R8), Y8
+	VMOVDQU      160(R8), Y9
+	VMOVDQU      192(R8), Y10
+	VMOVDQU      224(R8), Y11
+	VPBROADCASTD 4(CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y4
-	LONG $0x520dc2c4
-	BYTE $0xe4
+	// VEX 66 0F38 52: Y8, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc0
 
-	// VEX 66 0F38 52: Y13, Y14, Y5
-	LONG         $0x520dc2c4
-	BYTE         $0xed
-	VPBROADCASTD 4(CX)(AX*1), Y14
+	// VEX 66 0F38 52: Y9, Y12, Y1
+	LONG $0x521dc2c4
+	BYTE $0xc9
 
-	// VEX 66 0F38 52: Y12, Y14, Y6
-	LONG $0x520dc2c4
-	BYTE $0xf4
+	// VEX 66 0F38 52: Y10, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd2
 
-	// VEX 66 0F38 52: Y13, Y14, Y7
-	LONG         $0x520dc2c4
-	BYTE         $0xfd
+	// VEX 66 0F38 52: Y11, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xdb
+	VPBROADCASTD 4(CX)(AX*1), Y12
+
+	// VEX 66 0F38 52: Y8, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe0
+
+	// VEX 66 0F38 52: Y9, Y12, Y5
+	LONG $0x521dc2c4
+	BYTE $0xe9
+
+	// VEX 66 0F38 52: Y10, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf2
+
+	// VEX 66 0F38 52: Y11, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfb
 	PREFETCHT0   4352(R8)
-	VMOVDQU      256(R8), Y12
-	VMOVDQU      288(R8), Y13
-	VPBROADCASTD 8(CX), Y14
+	PREFETCHT0   4416(R8)
+	VMOVDQU      256(R8), Y8
+	VMOVDQU      288(R8), Y9
+	VMOVDQU      320(R8), Y10
+	VMOVDQU      352(R8), Y11
+	VPBROADCASTD 8(CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y0
-	LONG $0x520dc2c4
-	BYTE $0xc4
+	// VEX 66 0F38 52: Y8, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc0
 
-	// VEX 66 0F38 52: Y13, Y14, Y1
-	LONG         $0x520dc2c4
-	BYTE         $0xcd
-	VPBROADCASTD 8(CX)(AX*1), Y14
+	// VEX 66 0F38 52: Y9, Y12, Y1
+	LONG $0x521dc2c4
+	BYTE $0xc9
 
-	// VEX 66 0F38 52: Y12, Y14, Y2
-	LONG $0x520dc2c4
-	BYTE $0xd4
+	// VEX 66 0F38 52: Y10, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd2
 
-	// VEX 66 0F38 52: Y13, Y14, Y3
-	LONG         $0x520dc2c4
-	BYTE         $0xdd
+	// VEX 66 0F38 52: Y11, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xdb
+	VPBROADCASTD 8(CX)(AX*1), Y12
+
+	// VEX 66 0F38 52: Y8, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe0
+
+	// VEX 66 0F38 52: Y9, Y12, Y5
+	LONG $0x521dc2c4
+	BYTE $0xe9
+
+	// VEX 66 0F38 52: Y10, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf2
+
+	// VEX 66 0F38 52: Y11, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfb
 	PREFETCHT0   4480(R8)
-	VMOVDQU      384(R8), Y12
-	VMOVDQU      416(R8), Y13
-	VPBROADCASTD 12(CX), Y14
+	PREFETCHT0   4544(R8)
+	VMOVDQU      384(R8), Y8
+	VMOVDQU      416(R8), Y9
+	VMOVDQU      448(R8), Y10
+	VMOVDQU      480(R8), Y11
+	VPBROADCASTD 12(CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y4
-	LONG $0x520dc2c4
-	BYTE $0xe4
+	// VEX 66 0F38 52: Y8, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc0
 
-	// VEX 66 0F38 52: Y13, Y14, Y5
-	LONG         $0x520dc2c4
-	BYTE         $0xed
-	VPBROADCASTD 12(CX)(AX*1), Y14
+	// VEX 66 0F38 52: Y9, Y12, Y1
+	LONG $0x521dc2c4
+	BYTE $0xc9
 
-	// VEX 66 0F38 52: Y12, Y14, Y6
-	LONG $0x520dc2c4
-	BYTE $0xf4
+	// VEX 66 0F38 52: Y10, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd2
 
-	// VEX 66 0F38 52: Y13, Y14, Y7
-	LONG         $0x520dc2c4
-	BYTE         $0xfd
+	// VEX 66 0F38 52: Y11, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xdb
+	VPBROADCASTD 12(CX)(AX*1), Y12
+
+	// VEX 66 0F38 52: Y8, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe0
+
+	// VEX 66 0F38 52: Y9, Y12, Y5
+	LONG $0x521dc2c4
+	BYTE $0xe9
+
+	// VEX 66 0F38 52: Y10, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf2
+
+	// VEX 66 0F38 52: Y11, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfb
 	ADDQ         $0x00000200, R8
 	ADDQ         $0x10, CX
 	SUBQ         $0x04, R9
 	JNZ          steps2
-	VPADDD       Y4, Y0, Y0
-	VPADDD       Y5, Y1, Y1
-	VPADDD       Y6, Y2, Y2
-	VPADDD       Y7, Y3, Y3
-	VBROADCASTSS floor+104(FP), Y14
+	VBROADCASTSS floor+104(FP), Y10
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	VMASKMOVPS   (R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
+	VMASKMOVPS   (R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
-	VBROADCASTSS (SI), Y15
-	VMULPS       (R10), Y15, Y15
-	VMULPS       Y15, Y0, Y0
-	VADDPS       Y13, Y0, Y0
-	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
-	VCVTDQ2PS    Y2, Y2
-	VBROADCASTSS 4(SI), Y15
-	VMULPS       (R10), Y15, Y15
-	VMULPS       Y15, Y2, Y2
-	VADDPS       Y13, Y2, Y2
-	VMAXPS       Y2, Y14, Y2
-	VMASKMOVPS   Y2, Y12, (R11)
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y4, Y4
+	VADDPS       Y9, Y4, Y4
+	VMAXPS       Y4, Y10, Y4
+	VMASKMOVPS   Y4, Y8, (R11)
 	ADDQ         R9, R11
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	VMASKMOVPS   32(R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
+	VMASKMOVPS   32(R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
-	VBROADCASTSS (SI), Y15
-	VMULPS       32(R10), Y15, Y15
-	VMULPS       Y15, Y1, Y1
-	VADDPS       Y13, Y1, Y1
-	VMAXPS       Y1, Y14, Y1
-	VMASKMOVPS   Y1, Y12, 32(R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMASKMOVPS   Y1, Y8, 32(R11)
 	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y9, Y5, Y5
+	VMAXPS       Y5, Y10, Y5
+	VMASKMOVPS   Y5, Y8, 32(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
+	VMASKMOVPS   64(R8), Y8, Y9
+	MOVQ         BX, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMASKMOVPS   Y2, Y8, 64(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y6, Y6
+	VADDPS       Y9, Y6, Y6
+	VMAXPS       Y6, Y10, Y6
+	VMASKMOVPS   Y6, Y8, 64(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
+	VMASKMOVPS   96(R8), Y8, Y9
+	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
-	VBROADCASTSS 4(SI), Y15
-	VMULPS       32(R10), Y15, Y15
-	VMULPS       Y15, Y3, Y3
-	VADDPS       Y13, Y3, Y3
-	VMAXPS       Y3, Y14, Y3
-	VMASKMOVPS   Y3, Y12, 32(R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMASKMOVPS   Y3, Y8, 96(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y9, Y7, Y7
+	VMAXPS       Y7, Y10, Y7
+	VMASKMOVPS   Y7, Y8, 96(R11)
 	ADDQ         R9, R11
 	MOVQ         R11, BX
 	ADDQ         $0x00000008, SI
@@ -2789,15 +3067,14 @@ steps2:
 	ADDQ         AX, CX
 	DECQ         DI
 	JNZ          block2
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
+	ADDQ         $0x00000080, w+40(FP)
+	ADDQ         $0x00000080, scales+56(FP)
+	ADDQ         $0x00000080, y+80(FP)
 	CMPQ         biasStep+72(FP), $0x00000000
 	JEQ          noBias11
-	ADDQ         $0x00000040, bias+64(FP)
+	ADDQ         $0x00000080, bias+64(FP)
 
 noBias11:
-	RORL $0x10, mask+108(FP)
 	DECQ DX
 	JNZ  strip2
 	MOVQ steps+48(FP), CX
@@ -2813,7 +3090,7 @@ rows1:
 	MOVQ aStride+16(FP), AX
 
 panel1:
-	MOVQ $0x00000002, DX
+	MOVQ $0x00000001, DX
 
 strip1:
 	MOVQ a+8(FP), CX
@@ -2823,104 +3100,172 @@ strip1:
 
 block1:
 	VPXOR Y0, Y0, Y0
-	VPXOR Y2, Y2, Y2
 	VPXOR Y4, Y4, Y4
-	VPXOR Y6, Y6, Y6
 	VPXOR Y1, Y1, Y1
-	VPXOR Y3, Y3, Y3
 	VPXOR Y5, Y5, Y5
+	VPXOR Y2, Y2, Y2
+	VPXOR Y6, Y6, Y6
+	VPXOR Y3, Y3, Y3
 	VPXOR Y7, Y7, Y7
 	MOVQ  w+40(FP), R8
 	MOVQ  steps+48(FP), R9
 
 steps1:
 	PREFETCHT0   4096(R8)
-	VMOVDQU      (R8), Y12
-	VMOVDQU      32(R8), Y13
-	VPBROADCASTD (CX), Y14
+	PREFETCHT0   4160(R8)
+	VMOVDQU      (R8), Y8
+	VMOVDQU      32(R8), Y9
+	VMOVDQU      64(R8), Y10
+	VMOVDQU      96(R8), Y11
+	VPBROADCASTD (CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y0
-	LONG $0x520dc2c4
-	BYTE $0xc4
+	// VEX 66 0F38 52: Y8, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc0
 
-	// VEX 66 0F38 52: Y13, Y14, Y1
-	LONG         $0x520dc2c4
-	BYTE         $0xcd
+	// VEX 66 0F38 52: Y9, Y12, Y1
+	LONG $0x521dc2c4
+	BYTE $0xc9
+
+	// VEX 66 0F38 52: Y10, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd2
+
+	// VEX 66 0F38 52: Y11, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xdb
 	PREFETCHT0   4224(R8)
-	VMOVDQU      128(R8), Y12
-	VMOVDQU      160(R8), Y13
-	VPBROADCASTD 4(CX), Y14
+	PREFETCHT0   4288(R8)
+	VMOVDQU      128(R8), Y8
+	VMOVDQU      160(R8), Y9
+	VMOVDQU      192(R8), Y10
+	VMOVDQU      224(R8), Y11
+	VPBROADCASTD 4(CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y2
-	LONG $0x520dc2c4
-	BYTE $0xd4
+	// VEX 66 0F38 52: Y8, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe0
 
-	// VEX 66 0F38 52: Y13, Y14, Y3
-	LONG         $0x520dc2c4
-	BYTE         $0xdd
+	// VEX 66 0F38 52: Y9, Y12, Y5
+	LONG $0x521dc2c4
+	BYTE $0xe9
+
+	// VEX 66 0F38 52: Y10, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf2
+
+	// VEX 66 0F38 52: Y11, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfb
 	PREFETCHT0   4352(R8)
-	VMOVDQU      256(R8), Y12
-	VMOVDQU      288(R8), Y13
-	VPBROADCASTD 8(CX), Y14
+	PREFETCHT0   4416(R8)
+	VMOVDQU      256(R8), Y8
+	VMOVDQU      288(R8), Y9
+	VMOVDQU      320(R8), Y10
+	VMOVDQU      352(R8), Y11
+	VPBROADCASTD 8(CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y4
-	LONG $0x520dc2c4
-	BYTE $0xe4
+	// VEX 66 0F38 52: Y8, Y12, Y0
+	LONG $0x521dc2c4
+	BYTE $0xc0
 
-	// VEX 66 0F38 52: Y13, Y14, Y5
-	LONG         $0x520dc2c4
-	BYTE         $0xed
+	// VEX 66 0F38 52: Y9, Y12, Y1
+	LONG $0x521dc2c4
+	BYTE $0xc9
+
+	// VEX 66 0F38 52: Y10, Y12, Y2
+	LONG $0x521dc2c4
+	BYTE $0xd2
+
+	// VEX 66 0F38 52: Y11, Y12, Y3
+	LONG         $0x521dc2c4
+	BYTE         $0xdb
 	PREFETCHT0   4480(R8)
-	VMOVDQU      384(R8), Y12
-	VMOVDQU      416(R8), Y13
-	VPBROADCASTD 12(CX), Y14
+	PREFETCHT0   4544(R8)
+	VMOVDQU      384(R8), Y8
+	VMOVDQU      416(R8), Y9
+	VMOVDQU      448(R8), Y10
+	VMOVDQU      480(R8), Y11
+	VPBROADCASTD 12(CX), Y12
 
-	// VEX 66 0F38 52: Y12, Y14, Y6
-	LONG $0x520dc2c4
-	BYTE $0xf4
+	// VEX 66 0F38 52: Y8, Y12, Y4
+	LONG $0x521dc2c4
+	BYTE $0xe0
 
-	// VEX 66 0F38 52: Y13, Y14, Y7
-	LONG         $0x520dc2c4
-	BYTE         $0xfd
+	// VEX 66 0F38 52: Y9, Y12, Y5
+	LONG $0x521dc2c4
+	BYTE $0xe9
+
+	// VEX 66 0F38 52: Y10, Y12, Y6
+	LONG $0x521dc2c4
+	BYTE $0xf2
+
+	// VEX 66 0F38 52: Y11, Y12, Y7
+	LONG         $0x521dc2c4
+	BYTE         $0xfb
 	ADDQ         $0x00000200, R8
 	ADDQ         $0x10, CX
 	SUBQ         $0x04, R9
 	JNZ          steps1
-	VPADDD       Y2, Y0, Y0
-	VPADDD       Y3, Y1, Y1
 	VPADDD       Y4, Y0, Y0
 	VPADDD       Y5, Y1, Y1
-	VPADDD       Y6, Y0, Y0
-	VPADDD       Y7, Y1, Y1
-	VBROADCASTSS floor+104(FP), Y14
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VBROADCASTSS floor+104(FP), Y10
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	VMASKMOVPS   (R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
+	VMASKMOVPS   (R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
-	VBROADCASTSS (SI), Y15
-	VMULPS       (R10), Y15, Y15
-	VMULPS       Y15, Y0, Y0
-	VADDPS       Y13, Y0, Y0
-	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
-	VBROADCASTSS mask+108(FP), Y12
-	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	VMASKMOVPS   32(R8), Y12, Y13
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
+	VMASKMOVPS   32(R8), Y8, Y9
 	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
-	VBROADCASTSS (SI), Y15
-	VMULPS       32(R10), Y15, Y15
-	VMULPS       Y15, Y1, Y1
-	VADDPS       Y13, Y1, Y1
-	VMAXPS       Y1, Y14, Y1
-	VMASKMOVPS   Y1, Y12, 32(R11)
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMASKMOVPS   Y1, Y8, 32(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
+	VMASKMOVPS   64(R8), Y8, Y9
+	MOVQ         BX, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMASKMOVPS   Y2, Y8, 64(R11)
+	ADDQ         R9, R11
+	VBROADCASTSS mask+108(FP), Y8
+	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
+	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
+	VMASKMOVPS   96(R8), Y8, Y9
+	MOVQ         BX, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMASKMOVPS   Y3, Y8, 96(R11)
 	ADDQ         R9, R11
 	MOVQ         R11, BX
 	ADDQ         $0x00000004, SI
@@ -2930,15 +3275,14 @@ steps1:
 	ADDQ         AX, CX
 	DECQ         DI
 	JNZ          block1
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
+	ADDQ         $0x00000080, w+40(FP)
+	ADDQ         $0x00000080, scales+56(FP)
+	ADDQ         $0x00000080, y+80(FP)
 	CMPQ         biasStep+72(FP), $0x00000000
 	JEQ          noBias12
-	ADDQ         $0x00000040, bias+64(FP)
+	ADDQ         $0x00000080, bias+64(FP)
 
 noBias12:
-	RORL $0x10, mask+108(FP)
 	DECQ DX
 	JNZ  strip1
 	MOVQ steps+48(FP), CX

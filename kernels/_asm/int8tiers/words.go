@@ -33,7 +33,7 @@ func words() {
 // wideStep takes the weights apart: for the even k of all rows, then for the odd ones.
 func wideStep(load func(m, v Op)) product.Step {
 	return func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical) {
-		w, a, products := free[:2], free[2], free[3]
+		w, a, products := free[:len(weights)], free[len(weights)], free[len(weights)+1]
 		for odd := range 2 {
 			for j, m := range weights {
 				load(m, w[j])

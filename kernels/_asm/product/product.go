@@ -40,8 +40,8 @@ type Kernel struct {
 	Step Step
 }
 
-// Step adds the products of rows, whose bytes at a step are where at says, with weights. It may use the registers free:
-// the last 4 of 16 or 8 of 32.
+// Step adds the products of rows, whose bytes at a step are where at says, with weights. It may use the registers free,
+// which are two more than the weights, and four at least.
 type Step func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical)
 
 func (k Kernel) start(rows int) {

@@ -8,22 +8,19 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
 
-const (
-	strip      = 16 // columns that 256-bit registers do at a time: half a panel
-	maxRows256 = 6  // most rows whose sums fit the registers, beside two vectors of weights and two more
-)
+const maxRows256 = 6 // most rows whose sums fit the registers, beside two vectors of weights and two more
 
-// Generate256 generates the kernel for 256-bit registers: 16 columns at a time, in two of them. If sets is set, few rows
-// have several sets of sums, which take turns, since a MultiplyAdd takes longer than the others can wait for.
+// Generate256 generates the kernel for 256-bit registers: 16 columns at a time, in two of them, or a whole panel for one row
+// or two, so that weights are read in one stream. If sets is set, few rows have several sets of sums, which take turns,
+// since a MultiplyAdd takes longer than the others can wait for.
 func (k Kernel) Generate256(sets bool) {
 	k.start(maxRows256)
 	dispatch(maxRows256, func(rows int) {
-		p := product256{block: newBlock(k, rows), sets: 1}
-		switch {
-		case !sets:
-		case rows == 1:
-			p.sets = 4
-		case rows <= 3:
+		p := product256{block: newBlock(k, rows), sets: 1, vectors: 2, free: asm.Y[12:]}
+		if rows <= 2 {
+			p.vectors, p.free = 4, asm.Y[8:]
+		}
+		if sets && (rows == 1 || rows == 3) {
 			p.sets = 2
 		}
 		p.generate()
@@ -32,16 +29,23 @@ func (k Kernel) Generate256(sets bool) {
 
 type product256 struct {
 	block
-	sets int
+	sets    int
+	vectors int               // of the columns in work
+	free    []reg.VecPhysical // that are no sums
 }
 
-func (p product256) sum(set, row, half int) reg.VecPhysical { return asm.Y[(set*p.rows+row)*2+half] }
+func (p product256) sum(set, row, j int) reg.VecPhysical {
+	return asm.Y[(set*p.rows+row)*p.vectors+j]
+}
+
+// columns is how many are in work at a time.
+func (p product256) columns() int { return 8 * p.vectors }
 
 func (p product256) generate() {
 	strips, y, aScales, blocks, w, k := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 
 	Label(p.label("panel"))
-	MOVQ(U32(panel/strip), strips)
+	MOVQ(U32(panel/p.columns()), strips)
 	Label(p.label("strip"))
 	MOVQ(asm.Addr("a"), p.row[0])
 	MOVQ(asm.Addr("y"), y)
@@ -72,10 +76,10 @@ func (p product256) startSums() {
 		MOVQ(asm.Addr("corrections"), corrections)
 	}
 	for r := range p.rows {
-		for half := range 2 {
+		for j := range p.vectors {
 			for set := range p.sets {
-				if s := p.sum(set, r, half); p.Corrections && set == 0 {
-					VMOVDQU(Mem{Base: corrections, Disp: 32 * half}, s)
+				if s := p.sum(set, r, j); p.Corrections && set == 0 {
+					VMOVDQU(Mem{Base: corrections, Disp: 32 * j}, s)
 				} else {
 					VPXOR(s, s, s)
 				}
@@ -84,26 +88,28 @@ func (p product256) startSums() {
 	}
 }
 
-// free256 are the registers that are no sums.
-var free256 = asm.Y[12:]
-
 // step adds the products of a step: each row's four bytes, repeated, times four bytes of each column.
 func (p product256) step(w reg.GPVirtual, step int) {
-	at := []Mem{{Base: w, Disp: step * stepBytes}, {Base: w, Disp: step*stepBytes + 32}}
-	PREFETCHT0(at[0].Offset(ahead))
-	sum := func(r, half int) reg.VecPhysical { return p.sum(step%p.sets, r, half) }
+	var at []Mem
+	for j := range p.vectors {
+		at = append(at, Mem{Base: w, Disp: step*stepBytes + 32*j})
+		if j%2 == 0 {
+			PREFETCHT0(at[j].Offset(ahead))
+		}
+	}
+	sum := func(r, j int) reg.VecPhysical { return p.sum(step%p.sets, r, j) }
 	if p.Step != nil {
-		p.Step(p.rows, at, func(row int) Mem { return p.at(row, step) }, sum, free256)
+		p.Step(p.rows, at, func(row int) Mem { return p.at(row, step) }, sum, p.free)
 		return
 	}
-	weights, a, free := free256[:2], free256[2], free256[3]
-	for half := range weights {
-		VMOVDQU(at[half], weights[half])
+	weights, a, free := p.free[:p.vectors], p.free[p.vectors], p.free[p.vectors+1]
+	for j := range weights {
+		VMOVDQU(at[j], weights[j])
 	}
 	for r := range p.rows {
 		VPBROADCASTD(p.at(r, step), a)
-		for half := range weights {
-			p.MultiplyAdd(weights[half], a, sum(r, half), free)
+		for j := range weights {
+			p.MultiplyAdd(weights[j], a, sum(r, j), free)
 		}
 	}
 }
@@ -113,30 +119,30 @@ func (p product256) step(w reg.GPVirtual, step int) {
 func (p product256) finish(y, aScales reg.GPVirtual) {
 	for set := 1; set < p.sets; set++ {
 		for r := range p.rows {
-			for half := range 2 {
-				VPADDD(p.sum(set, r, half), p.sum(0, r, half), p.sum(0, r, half))
+			for j := range p.vectors {
+				VPADDD(p.sum(set, r, j), p.sum(0, r, j), p.sum(0, r, j))
 			}
 		}
 	}
-	exists, bias, floor, scale := free256[0], free256[1], free256[2], free256[3]
+	exists, bias, floor, scale := p.free[0], p.free[1], p.free[2], p.free[3]
 	biasAt, stride, scales, row := GP64(), GP64(), GP64(), GP64()
 	VBROADCASTSS(asm.Addr("floor"), floor)
 	MOVQ(asm.Addr("bias"), biasAt)
 	MOVQ(asm.Addr("scales"), scales)
 	MOVQ(asm.Addr("yStride"), stride)
-	for half := range 2 {
-		asm.LanesOfBits(asm.Addr("mask"), 8*half, exists)
-		VMASKMOVPS(Mem{Base: biasAt, Disp: 32 * half}, exists, bias)
+	for j := range p.vectors {
+		asm.LanesOfBits(asm.Addr("mask"), 8*j, exists)
+		VMASKMOVPS(Mem{Base: biasAt, Disp: 32 * j}, exists, bias)
 		MOVQ(y, row)
 		for r := range p.rows {
-			v := p.sum(0, r, half)
+			v := p.sum(0, r, j)
 			VCVTDQ2PS(v, v)
 			VBROADCASTSS(Mem{Base: aScales, Disp: 4 * r}, scale)
-			VMULPS(Mem{Base: scales, Disp: 32 * half}, scale, scale)
+			VMULPS(Mem{Base: scales, Disp: 32 * j}, scale, scale)
 			VMULPS(scale, v, v)
 			VADDPS(bias, v, v)
 			VMAXPS(v, floor, v)
-			VMASKMOVPS(v, exists, Mem{Base: row, Disp: 32 * half})
+			VMASKMOVPS(v, exists, Mem{Base: row, Disp: 32 * j})
 			ADDQ(stride, row)
 		}
 	}
@@ -144,15 +150,17 @@ func (p product256) finish(y, aScales reg.GPVirtual) {
 	ADDQ(U32(4*p.rows), aScales)
 }
 
-// nextStrip steps to the next 16 columns; the flags say whether the panel has more.
+// nextStrip steps to the next columns; the flags say whether the panel has more.
 func (p product256) nextStrip(strips reg.GPVirtual) {
-	p.advance(strip, "w", "scales", "y")
+	p.advance(p.columns(), "w", "scales", "y")
 	noBias := asm.Unique("noBias")
 	CMPQ(asm.Addr("biasStep"), U32(0))
 	JEQ(LabelRef(noBias))
-	ADDQ(U32(4*strip), asm.Addr("bias"))
+	ADDQ(U32(4*p.columns()), asm.Addr("bias"))
 	Label(noBias)
-	RORL(Imm(strip), asm.Addr("mask"))
+	if p.columns() < panel {
+		RORL(Imm(uint64(p.columns())), asm.Addr("mask"))
+	}
 	DECQ(strips)
 }
 
