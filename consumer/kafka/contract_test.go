@@ -103,5 +103,7 @@ func TestContractOfRealKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Kafka")
 	}
-	runContract(t, kafkatest.StartReal(t, 1).Cluster)
+	cluster := kafkatest.StartReal(t, 1).Cluster
+	runContract(t, cluster)
+	t.Run("AbortedRecordsAreNotRead", func(t *testing.T) { testAborted(t, cluster) })
 }
