@@ -22,12 +22,15 @@ type Models interface {
 // Text says how text becomes pieces and back.
 type Text struct {
 	Source, Target vocab.Vocabulary
-	Shortlist      *shortlist.Shortlist // nil scores the whole vocabulary
-	RightLeft      bool                 // the models read and write sentences back to front
-	Pieces         bool                 // the input is in pieces already, separated by spaces
-	KeepPieces     bool                 // results hold the target pieces beside the text
-	MaxLength      int                  // longest source in pieces, end of sentence included; longer ones are divided
-	Crop           bool                 // crop longer sources instead
+	// Further are the vocabularies of the second source and those after it, for models that have several. The text of a segment
+	// then holds a text for each source, separated by tabs.
+	Further    []vocab.Vocabulary
+	Shortlist  *shortlist.Shortlist // nil scores the whole vocabulary
+	RightLeft  bool                 // the models read and write sentences back to front
+	Pieces     bool                 // the input is in pieces already, separated by spaces
+	KeepPieces bool                 // results hold the target pieces beside the text
+	MaxLength  int                  // longest source in pieces, end of sentence included; longer ones are divided
+	Crop       bool                 // crop longer sources instead
 }
 
 // Batching sizes the batches. Translations never depend on it. Zero values are replaced by Automatic's.

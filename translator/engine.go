@@ -74,6 +74,10 @@ func newPool(b Batching) (*batch.Pool[*unit], error) {
 func (e *Engine) Submit(segment job.Segment) {
 	t := &task{segment: segment}
 	units := e.config.Text.units(t)
+	if t.err != nil {
+		segment.Done(job.Result{Flags: job.Failed, Err: t.err})
+		return
+	}
 	if len(units) == 0 {
 		t.deliverEmpty()
 		return

@@ -14,6 +14,7 @@ import (
 type task struct {
 	segment job.Segment
 	flags   job.Flags // found before the search
+	err     error     // why there is nothing to search
 
 	parts     []split.Segment // as they were divided; nil for a task of one unit
 	backwards bool            // the model writes from right to left
@@ -25,7 +26,8 @@ type task struct {
 type unit struct {
 	task     *task
 	part     int
-	tokens   []search.Token // end of sentence last, reversed for a right-to-left model
+	tokens   []search.Token   // end of sentence last, reversed for a right-to-left model
+	further  [][]search.Token // of the second source and those after it
 	prefix   []search.Token
 	sentence search.Sentence
 	flags    job.Flags // found by searches before this one
@@ -86,6 +88,9 @@ const bytesPerPiece = 16
 
 // units turns a task's text into units, none if the text has no pieces.
 func (x *Text) units(t *task) []*unit {
+	if len(x.Further) > 0 {
+		return x.several(t)
+	}
 	limit := x.MaxLength - 1 // the end of sentence takes a place
 	text := t.segment.Text
 	var pieces []search.Token
@@ -97,7 +102,7 @@ func (x *Text) units(t *task) []*unit {
 	case short && len(pieces) <= limit:
 	case x.Crop:
 		var cropped bool
-		if pieces, cropped = x.crop(text, limit); cropped {
+		if pieces, cropped = x.crop(x.Source, text, limit); cropped {
 			t.flags |= job.Cropped
 		}
 	default:
@@ -153,10 +158,10 @@ func (x *Text) force(units []*unit) []*unit {
 
 // crop returns the first pieces of a text, and whether there are more. It looks at no more of the text than they can
 // stand for.
-func (x *Text) crop(text string, limit int) (pieces []search.Token, cropped bool) {
+func (x *Text) crop(vocabulary vocab.Vocabulary, text string, limit int) (pieces []search.Token, cropped bool) {
 	for size := bytesPerPiece * limit; ; size *= 2 {
 		whole := size >= len(text)
-		pieces = x.encode(strings.ToValidUTF8(text[:min(size, len(text))], ""))
+		pieces = x.encodeWith(vocabulary, strings.ToValidUTF8(text[:min(size, len(text))], ""))
 		if len(pieces) > limit {
 			return pieces[:limit], true
 		}

@@ -3,6 +3,7 @@ package translator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -117,9 +118,9 @@ func (e *Engine) prepare(u *unit, scratch *shortlist.Scratch) {
 		return
 	}
 	u.sentence = search.Sentence{
-		Source:  search.Source{Tokens: u.tokens},
+		Source:  search.Source{Tokens: u.tokens, Further: u.further},
 		Prefix:  u.prefix,
-		Seed:    seed(u.tokens),
+		Seed:    seed(u.tokens, u.further...),
 		Options: e.config.Search,
 		Tag:     u,
 	}
@@ -129,9 +130,9 @@ func (e *Engine) prepare(u *unit, scratch *shortlist.Scratch) {
 }
 
 // seed makes a number of a sentence's pieces (FNV-1a), so that what is drawn for a sentence belongs to the sentence.
-func seed(tokens []search.Token) uint64 {
+func seed(tokens []search.Token, further ...[]search.Token) uint64 {
 	hash := uint64(14695981039346656037)
-	for _, token := range tokens {
+	for _, token := range slices.Concat(append([][]search.Token{tokens}, further...)...) {
 		for shift := 0; shift < 32; shift += 8 {
 			hash = (hash ^ uint64(uint8(token>>shift))) * 1099511628211
 		}

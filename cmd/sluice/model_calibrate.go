@@ -34,6 +34,8 @@ func calibrate(ctx context.Context, file *marian.File, textPath string, batch in
 	switch {
 	case !loaded.HasEncoder():
 		return nil, modelError{fmt.Errorf("%s: a language model has no source text to be calibrated with", file.Path)}
+	case loaded.Sources() > 1:
+		return nil, modelError{fmt.Errorf("%s: a model of several sources cannot be calibrated with a text", file.Path)}
 	case vocabularies[0] == "" || vocabularies[1] == "":
 		return nil, usageErrorf("--calibrate needs the model's vocabularies, and none lies beside it: give --vocab FILE")
 	}

@@ -77,11 +77,50 @@ func (e *ensemble) agree(paths []string) error {
 			return modelError{fmt.Errorf("%s has %d target pieces, but %s has %d: an ensemble needs one vocabulary",
 				paths[i+1], m.TargetVocabulary, paths[0], e.models[0].TargetVocabulary)}
 		}
+		if problem := e.sourcesDiffer(m); problem != "" {
+			return modelError{fmt.Errorf("%s %s: an ensemble needs one vocabulary for each source", paths[i+1], problem)}
+		}
 		if m.RightLeft != e.models[0].RightLeft {
 			return modelError{fmt.Errorf("%s and %s write in opposite directions and cannot be one ensemble", paths[0], paths[i+1])}
 		}
 	}
 	return nil
+}
+
+// sourcesDiffer says how a model's sources differ from those of the models before it, "" if they do not.
+func (e *ensemble) sourcesDiffer(m *model.Model) string {
+	for _, other := range e.models {
+		if other == m {
+			return ""
+		}
+		ours := append([]int{m.SourceVocabulary}, m.FurtherVocabularies...)
+		theirs := append([]int{other.SourceVocabulary}, other.FurtherVocabularies...)
+		for i := range min(len(ours), len(theirs)) {
+			if ours[i] != theirs[i] && m.HasEncoder() && other.HasEncoder() {
+				return fmt.Sprintf("reads %d pieces in source %d, another model %d", ours[i], i+1, theirs[i])
+			}
+		}
+	}
+	return ""
+}
+
+// sources is the number of sources of the model that reads most of them, 1 if none reads any.
+func (e *ensemble) sources() int {
+	most := 1
+	for _, m := range e.models {
+		most = max(most, m.Sources())
+	}
+	return most
+}
+
+// sourceVocabulary is the number of pieces that the models read in a source, numbered from 0; 0 if none reads it.
+func (e *ensemble) sourceVocabulary(source int) int {
+	for _, m := range e.models {
+		if source < m.Sources() {
+			return append([]int{m.SourceVocabulary}, m.FurtherVocabularies...)[source]
+		}
+	}
+	return 0
 }
 
 // pack readies the models for an arithmetic.
@@ -267,29 +306,36 @@ func openText(m *modelFlags, s *searchFlags, models *ensemble) (translator.Text,
 		RightLeft: models.models[0].RightLeft, Pieces: s.noSPMEncode, KeepPieces: s.noSPMDecode || s.wordScores,
 		MaxLength: s.maxLength, Crop: s.maxLengthCrop,
 	}
-	if len(m.vocabs) > 2 { // seen here, since a model of several sources has been refused for what it is by now
-		return text, usageErrorf("-v takes the source and the target vocabulary, but names %d files", len(m.vocabs))
+	sources, last := models.sources(), len(m.vocabs)-1
+	if last != sources {
+		return text, usageErrorf("-v names %d vocabularies, but the model has %d: one for each source and one for the target",
+			len(m.vocabs), sources+1)
 	}
 	var err error
-	if text.Source, err = vocab.Open(m.vocabs[0]); err != nil {
-		return text, modelError{err}
+	opened := map[string]vocab.Vocabulary{}
+	for _, path := range m.vocabs {
+		if opened[path] == nil {
+			if opened[path], err = vocab.Open(path); err != nil {
+				return text, modelError{err}
+			}
+		}
 	}
-	text.Target = text.Source
-	if m.vocabs[1] != m.vocabs[0] {
-		if text.Target, err = vocab.Open(m.vocabs[1]); err != nil {
-			return text, modelError{err}
+	text.Source, text.Target = opened[m.vocabs[0]], opened[m.vocabs[last]]
+	for i, path := range m.vocabs[:last] {
+		if i > 0 {
+			text.Further = append(text.Further, opened[path])
+		}
+		if want := models.sourceVocabulary(i); opened[path].Size() != want && want != 0 {
+			return text, modelError{fmt.Errorf("%s has %d pieces, but the model %s reads %d: it belongs to another model",
+				path, opened[path].Size(), m.models[0], want)}
 		}
 	}
 	first := models.models[0]
-	if text.Source.Size() != first.SourceVocabulary && first.SourceVocabulary != 0 {
-		return text, modelError{fmt.Errorf("%s has %d pieces, but the model %s reads %d: it belongs to another model",
-			m.vocabs[0], text.Source.Size(), m.models[0], first.SourceVocabulary)}
-	}
 	if text.Target.Size() != first.TargetVocabulary {
 		return text, modelError{fmt.Errorf("%s has %d pieces, but the model %s writes %d: it belongs to another model",
-			m.vocabs[1], text.Target.Size(), m.models[0], first.TargetVocabulary)}
+			m.vocabs[last], text.Target.Size(), m.models[0], first.TargetVocabulary)}
 	}
-	text.Shortlist, err = loadShortlist(m.shortlist, text, m.vocabs[0] == m.vocabs[1])
+	text.Shortlist, err = loadShortlist(m.shortlist, text, m.vocabs[0] == m.vocabs[last])
 	return text, err
 }
 
@@ -433,8 +479,12 @@ func (p *engineParts) ingredients() (map[string]string, error) {
 	for _, file := range p.models.files {
 		models = append(models, short(file.Fingerprint()))
 	}
+	further := ""
+	for _, vocabulary := range text.Further {
+		further += short(vocabulary.Fingerprint()) + " "
+	}
 	list := map[string]string{
-		"models": strings.Join(models, " "), "vocabularies": short(text.Source.Fingerprint()) + " " + short(text.Target.Fingerprint()),
+		"models": strings.Join(models, " "), "vocabularies": short(text.Source.Fingerprint()) + " " + further + short(text.Target.Fingerprint()),
 		"shortlist": "none", "precision": p.models.precision.String(), "suppressed pieces": fmt.Sprint(p.models.suppress),
 		"weights": fmt.Sprint(p.config.Weights), "beam-size": fmt.Sprint(o.Beam), "hypotheses": fmt.Sprint(o.NBest),
 		"normalize": fmt.Sprint(o.Normalize), "word-penalty": fmt.Sprint(o.WordPenalty),

@@ -120,29 +120,21 @@ func recordedCommands(t *testing.T) []recordedCommand {
 
 func (c *recordedCommand) name() string { return filepath.Base(c.folder) + "/" + c.output }
 
-// family is what a refusal has to say about the models of the command; "" where it must run.
-func (c *recordedCommand) family() string {
-	if filepath.Base(c.folder) == "multi-transformer" {
-		return "type: multi-transformer, with two source sentences"
+// inputs are the texts that the models of the folder were tried with.
+func (c *recordedCommand) inputs() []string {
+	switch filepath.Base(c.folder) {
+	case "nematus":
+		return []string{"input.word.en"}
+	case "multi-transformer":
+		return []string{"input.en", "input.mt"}
 	}
-	return ""
-}
-
-// input is the text that the models of the folder were tried with.
-func (c *recordedCommand) input() string {
-	if filepath.Base(c.folder) == "nematus" {
-		return "input.word.en"
-	}
-	return "input.en"
+	return []string{"input.en"}
 }
 
 // The command prints what marian-decoder printed for the same command line: translations, pieces, n-best lists of single
 // models and ensembles, word scores, alignments. One thing is added: normalisation is on here unless it is turned off.
 func TestPrintsWhatMarianPrints(t *testing.T) {
 	for _, c := range recordedCommands(t) {
-		if c.family() != "" {
-			continue
-		}
 		t.Run(c.name(), func(t *testing.T) {
 			t.Chdir(c.folder)
 			if !slices.Contains(c.arguments, "-n") {
@@ -217,11 +209,12 @@ func TestReadsMarianConfigurations(t *testing.T) {
 	}
 	for _, config := range configs {
 		c := recordedCommand{folder: filepath.Dir(config), output: "beam4.nbest.txt"}
-		if c.family() != "" {
-			continue
-		}
 		t.Run(filepath.Base(c.folder), func(t *testing.T) {
-			got := translateTo(t, "-c", config, "-i", sharedtest.Path(t, "models", "reference", "data", c.input()))
+			arguments := []string{"-c", config, "-i"}
+			for _, name := range c.inputs() {
+				arguments = append(arguments, sharedtest.Path(t, "models", "reference", "data", name))
+			}
+			got := translateTo(t, arguments...)
 			compareNBest(t, got, readTextLines(t, filepath.Join(c.folder, c.output)))
 		})
 	}
@@ -318,33 +311,43 @@ func TestPrintsMarianBeamsOfTheStudent(t *testing.T) {
 	}
 }
 
-// Every command with a multi-source model is refused, and the refusal names the file and the family and says
-// what to do.
-func TestRefusesOtherFamilies(t *testing.T) {
-	refused := map[string]bool{}
-	for _, c := range recordedCommands(t) {
-		family := c.family()
-		if family == "" {
-			continue
-		}
-		refused[family] = true
-		t.Run(c.name(), func(t *testing.T) {
-			t.Chdir(c.folder)
-			root := newRootCommand(beginEngine)
-			root.SetArgs(prepareArguments(root, append([]string{"translate"}, c.arguments...)))
-			err := root.Execute()
-			if exitCode(err) != exitModel {
-				t.Fatalf("exit code %d for %v, not %d", exitCode(err), err, exitModel)
-			}
-			for _, wanted := range []string{"model.npz", "not supported", family, "marian-decoder"} {
-				if !strings.Contains(err.Error(), wanted) {
-					t.Errorf("the error does not say %q: %v", wanted, err)
-				}
-			}
-		})
+// A file with a column for each source gives what as many files give.
+func TestReadsSourcesFromColumns(t *testing.T) {
+	t.Chdir(sharedtest.Path(t, "models", "reference", "multi-transformer"))
+	first := readTextLines(t, filepath.Join("..", "data", "input.en"))
+	second := readTextLines(t, filepath.Join("..", "data", "input.mt"))
+	var rows strings.Builder
+	for i := range first {
+		fmt.Fprintf(&rows, "%s\t%s\n", first[i], second[i])
 	}
-	if len(refused) != 1 {
-		t.Errorf("%d families are refused, not 1: %v", len(refused), refused)
+	joint := filepath.Join("..", "vocab", "joint.spm")
+	for _, name := range []string{"in.tsv", "in.txt"} {
+		input := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(input, []byte(rows.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		got := translateTo(t, "-m", "model.npz", "-v", joint, joint, joint, "-i", input)
+		compareLines(t, got, readTextLines(t, "greedy.de"), nil)
+	}
+}
+
+// What does not fit a model of two sources is refused with what would.
+func TestSourcesMustBeComplete(t *testing.T) {
+	t.Chdir(sharedtest.Path(t, "models", "reference", "multi-transformer"))
+	joint, data := filepath.Join("..", "vocab", "joint.spm"), filepath.Join("..", "data", "input.en")
+	for _, test := range []struct {
+		arguments []string
+		want      string
+	}{
+		{[]string{"-v", joint, joint, "-i", data}, "-v names 2 vocabularies, but the model has 3"},
+		{[]string{"-v", joint, joint, joint, "-i", data, data, data}, "the model reads 2 sources, but there are 3 inputs"},
+		{[]string{"-v", joint, filepath.Join("..", "vocab", "src.spm"), joint, "-i", data, data}, "src.spm has 1500 pieces, but the model model.npz reads 2000"},
+	} {
+		root := newRootCommand(beginEngine)
+		root.SetArgs(prepareArguments(root, append([]string{"translate", "-m", "model.npz"}, test.arguments...)))
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v: %v, want %q", test.arguments, err, test.want)
+		}
 	}
 }
 

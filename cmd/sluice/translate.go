@@ -162,11 +162,15 @@ func (t *translation) ends(parts *engineParts) (*filesource.Source, *filesink.Si
 	if err != nil {
 		return nil, nil, err
 	}
+	beside, err := t.input.sources(1+len(parts.config.Text.Further), &records)
+	if err != nil {
+		return nil, nil, err
+	}
 	encoder, err := t.encoder(records)
 	if err != nil {
 		return nil, nil, err
 	}
-	config := filesource.Config{Paths: t.input.inputs, Join: t.output.outputDir == "", Records: records}
+	config := filesource.Config{Paths: t.input.inputs, Join: t.output.outputDir == "", Beside: beside, Records: records}
 	if t.output.outputDir != "" {
 		config.Exclude = []string{t.output.outputDir}
 	}
@@ -316,6 +320,26 @@ func (f *inputFlags) records(target string) (recordio.Options, error) {
 		return options, usageError{err}
 	}
 	return options, nil
+}
+
+// sources settles where the texts for models with several sources come from: from as many inputs, of which a line each belongs
+// together, or from the columns of one. It reports whether inputs are to be read side by side.
+func (f *inputFlags) sources(count int, records *recordio.Options) (beside bool, err error) {
+	if count == 1 {
+		return false, nil
+	}
+	columns := records.Format == recordio.TSV && records.Field == "" && records.Prefix == "" && !records.Header
+	if columns {
+		records.Format, records.Columns, records.Target = recordio.Text, 0, ""
+	}
+	switch {
+	case records.Format == recordio.Text && len(f.inputs) == count:
+		return true, nil
+	case len(f.inputs) <= 1:
+		return false, nil // tabs are between the texts of a record
+	}
+	return false, usageErrorf("the model reads %d sources, but there are %d inputs: give %d files of text, or one with a column for each source",
+		count, len(f.inputs), count)
 }
 
 // prefix is the field that --force-decode takes the beginnings of translations from, "" for none.

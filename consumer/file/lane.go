@@ -20,6 +20,7 @@ var errClosed = os.ErrClosed
 type lane struct {
 	name    string
 	inputs  []*input
+	beside  bool // inputs are read side by side instead of one after the other
 	records recordio.Options
 	total   int64
 	done    atomic.Int64
@@ -53,6 +54,9 @@ func (l *lane) Start(_ context.Context, at job.Position) error {
 
 // read puts all records from a position on into the queue. It returns io.EOF when there are no more.
 func (l *lane) read(at job.Position) error {
+	if l.beside && len(l.inputs) > 0 {
+		return l.readBeside(at)
+	}
 	for ; at.Input < len(l.inputs); at.Input, at.Offset = at.Input+1, 0 {
 		var err error
 		if at, err = l.readInput(l.inputs[at.Input], at); err != nil {

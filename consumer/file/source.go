@@ -31,6 +31,10 @@ type Config struct {
 	// Join makes one lane of all inputs, in the order in which they are given.
 	Join bool
 
+	// Beside makes one lane of all inputs, of which a line each is read at a time: the sources of one sentence. The text of a
+	// record holds them separated by tabs. The inputs must be text and have equally many lines.
+	Beside bool
+
 	// Records says how records lie in the inputs.
 	Records recordio.Options
 
@@ -63,6 +67,9 @@ func (s *Source) Connect(ctx context.Context) error {
 	if err := s.config.Records.Check(); err != nil {
 		return err
 	}
+	if s.config.Beside && s.config.Records.Format != recordio.Text {
+		return errBeside
+	}
 	search := search{stdin: s.config.Stdin, exclude: s.config.Exclude, single: len(s.config.Paths) == 1}
 	for _, path := range s.config.Paths {
 		if err := search.add(ctx, path); err != nil {
@@ -70,10 +77,16 @@ func (s *Source) Connect(ctx context.Context) error {
 		}
 	}
 	s.inputs = search.found
-	if s.config.Join {
+	switch {
+	case s.config.Beside:
 		s.lanes = []*lane{newLane(joinedName(s.inputs), s.inputs, s.config.Records)}
-	} else if err := s.divide(); err != nil {
-		return err
+		s.lanes[0].beside = true
+	case s.config.Join:
+		s.lanes = []*lane{newLane(joinedName(s.inputs), s.inputs, s.config.Records)}
+	default:
+		if err := s.divide(); err != nil {
+			return err
+		}
 	}
 	s.byName = make(map[string]*lane, len(s.lanes))
 	for _, lane := range s.lanes {

@@ -56,8 +56,11 @@ func (s *Stepper) decode(slots []search.Slot, tokens []search.Token, align bool)
 		default:
 			s.recurrent(l.recurrent, slots, i)
 		}
-		if l.contextQ != nil {
-			s.contextAttention(l, n, align && i == w.alignment)
+		if l.context != nil {
+			s.contextAttention(l.context, 0, n, align && i == w.alignment)
+		}
+		for k, further := range l.further {
+			s.contextAttention(further, k+1, n, false)
 		}
 		s.feedForward(&l.ffn, s.x, n)
 	}
@@ -86,31 +89,37 @@ func (s *Stepper) finish(n int) {
 	s.topScales = append(s.topScales[:0], s.operand.scales[:n]...)
 }
 
-// contextAttention runs the attention to the source on x.
-func (s *Stepper) contextAttention(l *decoderLayer, rows int, align bool) {
-	dim := s.w.dim
-	input := s.before(l.contextPre, s.normed, s.x, rows)
+// contextAttention runs the attention to a source, numbered from 0, on x.
+func (s *Stepper) contextAttention(l *contextAttention, source, rows int, align bool) {
+	dim, encoder := s.w.dim, s
+	if source > 0 {
+		encoder = s.further[source-1]
+	}
+	input := s.before(l.pre, s.normed, s.x, rows)
 	s.operand.set(input, rows, dim)
-	s.mul(s.wide, dim, l.contextQ, kernels.None)
+	s.mul(s.wide, dim, l.q, kernels.None)
 	attention := &s.w.attention
 	if align {
 		s.attentions = s.attentions[:0]
 	}
 	for i := range s.rows {
 		c := &s.contexts[s.rows[i].context]
+		if source > 0 {
+			c = &encoder.contexts[c.further[source-1]]
+		}
 		if c.length == 0 {
 			clear(s.attended[i*dim : (i+1)*dim])
 			continue
 		}
-		query, kept := s.wide[i*dim:(i+1)*dim], s.kept(c, l.contextFirst)
+		query, kept := s.wide[i*dim:(i+1)*dim], encoder.kept(c, l.first)
 		s.scratch = grow(s.scratch, attention.ScratchLen(c.length))
 		attention.RunKept(s.attended[i*dim:(i+1)*dim], query, kept, c.length, s.scratch)
 		if align {
 			s.align(attention, i, query, kept, c.length)
 		}
 	}
-	s.project(l.contextO, s.attended, rows)
-	s.after(l.contextPost, s.x, s.y, s.x, rows)
+	s.project(l.o, s.attended, rows)
+	s.after(l.post, s.x, s.y, s.x, rows)
 }
 
 // align keeps the weights of the first head for row i.

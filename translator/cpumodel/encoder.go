@@ -19,6 +19,7 @@ const tileRows = 64
 // Encode runs the encoder over the sources as one batch and stores the handle of sources[i] in contexts[i].
 func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 	begin := time.Now()
+	defer func() { s.stats.EncodeTime += time.Since(begin) }()
 	for i := range sources {
 		contexts[i] = s.newContext()
 		c := &s.contexts[contexts[i]]
@@ -27,6 +28,7 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 		c.suppressed = place(c.suppressed, s.w.suppressed, c.candidates)
 		s.stats.SourceTokens += int64(c.length)
 	}
+	s.encodeFurther(sources, contexts)
 	switch {
 	case s.w.network != nil && s.w.hasEncoder:
 		s.encodeNetwork(sources, contexts)
@@ -37,7 +39,28 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 			sources, contexts = sources[count:], contexts[count:]
 		}
 	}
-	s.stats.EncodeTime += time.Since(begin)
+}
+
+// encodeFurther runs the encoders of further sources. A sentence that lacks one has nothing there.
+func (s *Stepper) encodeFurther(sources []search.Source, contexts []search.Context) {
+	for k, encoder := range s.further {
+		s.furtherSources, s.furtherContexts = grow(s.furtherSources, len(sources)), grow(s.furtherContexts, len(sources))
+		for i := range sources {
+			s.furtherSources[i] = search.Source{}
+			if k < len(sources[i].Further) {
+				s.furtherSources[i].Tokens = sources[i].Further[k]
+			}
+		}
+		before := encoder.stats
+		encoder.Encode(s.furtherSources, s.furtherContexts)
+		s.stats.MACs += encoder.stats.MACs - before.MACs
+		s.stats.SourceTokens += encoder.stats.SourceTokens - before.SourceTokens
+		for i, handle := range s.furtherContexts {
+			c := &s.contexts[contexts[i]]
+			c.further = append(c.further[:k], handle)
+		}
+		clear(s.furtherSources)
+	}
 }
 
 // group returns how many of the sources to encode together, up to a limit of tokens, and how many tokens they have.
@@ -185,7 +208,7 @@ func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts [
 		for _, handle := range contexts[:count] {
 			c := &s.contexts[handle]
 			c.memory = loan{all.segment, run{at + first, c.length}}
-			c.broken = !finite(kernels.AbsMax(x[first*dim : (first+c.length)*dim]))
+			c.broken = s.furtherBroken(c) || !finite(kernels.AbsMax(x[first*dim:(first+c.length)*dim]))
 			s.keep(c, s.wide[first*width:])
 			first += c.length
 		}
@@ -208,6 +231,16 @@ func (s *Stepper) keep(c *context, from []float32) {
 // kept returns the keys and values of a sentence in the layer whose keys begin at a column of contextKV.
 func (s *Stepper) kept(c *context, column int) []float32 {
 	return s.memory.rows(c.memory)[column*c.length : (column+2*s.w.dim)*c.length]
+}
+
+// furtherBroken says whether a further source of a sentence has numbers that are not finite.
+func (s *Stepper) furtherBroken(c *context) bool {
+	for k, handle := range c.further {
+		if s.further[k].contexts[handle].broken {
+			return true
+		}
+	}
+	return false
 }
 
 // finite says whether a magnitude is that of a number.

@@ -25,7 +25,7 @@ func subjects(t *testing.T, sentences int) []subject {
 		m := synthesise(t, describe(kind.lines), kind.oldOutput, random)
 		var list []search.Source
 		for range sentences {
-			source := search.Source{Tokens: randomTokens(random, 1+random.IntN(12), max(m.SourceVocabulary, 1))}
+			source := search.Source{Tokens: randomTokens(random, 1+random.IntN(12), max(m.SourceVocabulary, 1)), Further: furtherTokens(random, m)}
 			if random.IntN(2) == 0 {
 				source.Candidates = someCandidates(random, m.TargetVocabulary)
 			}
@@ -212,6 +212,9 @@ func replay(s *Stepper, source search.Source, tokens []search.Token) []float32 {
 // checkEmpty checks that nothing is left in the memory of a Stepper whose contexts have all been released.
 func checkEmpty(t *testing.T, s *Stepper) {
 	t.Helper()
+	for _, encoder := range s.further {
+		checkEmpty(t, encoder)
+	}
 	for i, segment := range s.memory.segments {
 		if len(segment.free) != 1 || segment.free[0].count*s.memory.width != len(segment.data) {
 			t.Errorf("segment %d has the free runs %v", i, segment.free)

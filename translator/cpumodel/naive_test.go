@@ -17,13 +17,14 @@ import (
 
 // A naive is a model in the plainest arithmetic: float64, one position at a time.
 type naive struct {
-	m      *model.Model
-	values map[*marian.Tensor][]float32
+	m       *model.Model
+	further [][]vec // what the encoders of further sources gave
+	values  map[*marian.Tensor][]float32
 }
 
 type vec = []float64
 
-func newNaive(m *model.Model) *naive { return &naive{m, map[*marian.Tensor][]float32{}} }
+func newNaive(m *model.Model) *naive { return &naive{m: m, values: map[*marian.Tensor][]float32{}} }
 
 func (n *naive) of(t *marian.Tensor) []float32 {
 	v, ok := n.values[t]
@@ -177,16 +178,21 @@ func (n *naive) encode(tokens []search.Token) []vec {
 	if n.m.Recurrent != nil {
 		return n.encodeNetwork(tokens)
 	}
+	return n.encodeWith(&model.FurtherEncoder{Embedding: n.m.SourceEmbedding, Emb: n.m.EncoderEmb, Layers: n.m.Encoder, Top: n.m.EncoderTop}, tokens)
+}
+
+// encodeWith runs an encoder.
+func (n *naive) encodeWith(e *model.FurtherEncoder, tokens []search.Token) []vec {
 	xs := make([]vec, len(tokens))
 	for i, token := range tokens {
-		xs[i] = n.embed(n.m.SourceEmbedding, token, i)
+		xs[i] = n.embed(e.Embedding, token, i)
 	}
 	bottom := append([]vec(nil), xs...)
 	for i := range xs {
-		xs[i] = n.process(n.m.EncoderEmb, xs[i], nil)
+		xs[i] = n.process(e.Emb, xs[i], nil)
 	}
-	for l := range n.m.Encoder {
-		layer := &n.m.Encoder[l]
+	for l := range e.Layers {
+		layer := &e.Layers[l]
 		ready, next := make([]vec, len(xs)), make([]vec, len(xs))
 		for i, x := range xs {
 			ready[i] = n.process(layer.Self.Pre, x, nil)
@@ -198,7 +204,7 @@ func (n *naive) encode(tokens []search.Token) []vec {
 		xs = next
 	}
 	for i := range xs {
-		xs[i] = n.process(n.m.EncoderTop, xs[i], bottom[i])
+		xs[i] = n.process(e.Top, xs[i], bottom[i])
 	}
 	return xs
 }
@@ -240,6 +246,11 @@ func (n *naive) step(encoded []vec, states []naiveState, token search.Token, pos
 				weights = w
 			}
 			x = n.process(layer.Context.Post, y, x)
+		}
+		for k := range layer.Further {
+			further := &layer.Further[k]
+			y, _ := n.attend(further, n.process(further.Pre, x, nil), n.further[k])
+			x = n.process(further.Post, y, x)
 		}
 		x = n.ffn(&layer.FFN, n.m.DecoderStack.Activation, x)
 	}
@@ -423,6 +434,9 @@ var transformerKinds = []syntheticKind{
 	{name: "aan pre-norm", lines: "transformer-decoder-autoreg: average-attention\ntransformer-preprocess: n\ntransformer-postprocess: dan\ntransformer-aan-depth: 3"},
 	{name: "aan plain", lines: "transformer-decoder-autoreg: average-attention\ntransformer-aan-nogate: true\ntransformer-aan-depth: 1"},
 	{name: "aan narrow", lines: "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 12\ntransformer-aan-activation: relu\ntransformer-tied-layers: [1, 1]"},
+	{name: "two sources", lines: "type: multi-transformer\ndim-vocabs: [19, 17, 23]"},
+	{name: "two sources shared", lines: "type: shared-multi-transformer\ndim-vocabs: [19, 19, 23]\ntransformer-decoder-autoreg: rnn\ndec-cell: ssru\ntransformer-tied-layers: [1, 1]"},
+	{name: "two sources tied pre-norm", lines: "type: multi-transformer\ndim-vocabs: [23, 23, 23]\ntied-embeddings-all: true\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: an"},
 	{name: "lm", lines: "type: lm-transformer\ndim-vocabs: [23]"},
 	{name: "lm tied pre-norm", lines: "type: lm-transformer\ndim-vocabs: [23]\ntied-embeddings-all: true\ntransformer-preprocess: n\ntransformer-postprocess: a\ntransformer-tied-layers: [2, 2]"},
 }
@@ -449,6 +463,15 @@ func describe(lines string) string {
 	return description
 }
 
+// furtherTokens are random sentences for the sources of a model from the second on.
+func furtherTokens(random *rand.Rand, m *model.Model) [][]search.Token {
+	var further [][]search.Token
+	for _, vocabulary := range m.FurtherVocabularies {
+		further = append(further, randomTokens(random, 1+random.IntN(9), vocabulary))
+	}
+	return further
+}
+
 func randomTokens(random *rand.Rand, n, vocabulary int) []search.Token {
 	tokens := make([]search.Token, n)
 	for i := range tokens {
@@ -472,8 +495,13 @@ func TestNaive(t *testing.T) {
 				if m.HasEncoder() {
 					encoded = plain.encode(source)
 				}
+				further := furtherTokens(random, m)
+				plain.further = nil
+				for k := range m.Further {
+					plain.further = append(plain.further, plain.encodeWith(&m.Further[k], further[k]))
+				}
 				contexts := make([]search.Context, 1)
-				s.Encode([]search.Source{{Tokens: source}}, contexts)
+				s.Encode([]search.Source{{Tokens: source, Further: further}}, contexts)
 				slot := search.Slot(sentence)
 				s.Begin(slot, contexts[0])
 				states := make([]naiveState, m.DecoderStack.Depth)

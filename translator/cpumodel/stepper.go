@@ -15,10 +15,13 @@ type Stepper struct {
 	observe func(tensor string, largest float32)
 	stats   Stats
 
-	contexts     []context // by their handles
-	freeContexts []search.Context
-	memory       pool // keys and values of the contexts
-	starts       pool // of recurrent models: the first states of the contexts
+	contexts        []context // by their handles
+	freeContexts    []search.Context
+	memory          pool            // keys and values of the contexts
+	further         []*Stepper      // without slots, for the encoders of further sources
+	furtherSources  []search.Source // buffers of a call
+	furtherContexts []search.Context
+	starts          pool // of recurrent models: the first states of the contexts
 
 	slots  []slot
 	states []float32 // for recurrent and average decoders: slot × layer × the state of a layer
@@ -54,8 +57,9 @@ type Stepper struct {
 // A context is an encoded sentence.
 type context struct {
 	length     int
-	memory     loan // length rows of keys and values
-	start      loan // of the decoder's first state, for recurrent models
+	memory     loan             // length rows of keys and values
+	further    []search.Context // in the Steppers of further sources
+	start      loan             // of the decoder's first state, for recurrent models
 	candidates []search.Token
 	suppressed []int32 // places of the suppressed tokens among the candidates
 	choice     choice
@@ -98,6 +102,9 @@ func (w *Weights) NewStepper(slots int) *Stepper {
 		s.slots[i].context = noContext
 	}
 	s.moving.slots = make([]slot, slots)
+	for _, encoder := range w.further {
+		s.further = append(s.further, encoder.NewStepper(0))
+	}
 	if w.network != nil {
 		s.starts.width = w.network.dim
 	}
@@ -117,7 +124,12 @@ func (s *Stepper) Vocabulary() int { return s.w.vocabulary }
 // Observe makes f be told the largest magnitude in the input of every product with a parameter, by the parameter's name, once
 // for each call of a product. Activation multipliers are derived from these numbers. For the statistics that Marian's
 // own tool would give, encode and step one sentence at a time. nil ends it.
-func (s *Stepper) Observe(f func(tensor string, largest float32)) { s.observe = f }
+func (s *Stepper) Observe(f func(tensor string, largest float32)) {
+	s.observe = f
+	for _, encoder := range s.further {
+		encoder.Observe(f)
+	}
+}
 
 // Stats counts what a Stepper has done.
 type Stats struct {
@@ -170,6 +182,10 @@ func (s *Stepper) Release(c search.Context) {
 	}
 	freed := &s.contexts[c]
 	s.memory.give(freed.memory)
+	for k, handle := range freed.further {
+		s.further[k].Release(handle)
+	}
+	freed.further = freed.further[:0]
 	s.starts.give(freed.start)
 	freed.memory, freed.start, freed.candidates = loan{}, loan{}, nil
 	s.freeContexts = append(s.freeContexts, c)

@@ -73,6 +73,8 @@ type Weights struct {
 	aanWidth  int
 	output    output
 
+	further []*Weights // encoders of the second source and those after it; nothing else is in them
+
 	layerState int // elements of the state that a slot has in a layer
 	stateWidth int // and in all layers; 0 for self-attention
 }
@@ -150,6 +152,44 @@ func (w *Weights) transformer(p *packer, m *model.Model) {
 		w.layerState = m.Dim
 	}
 	w.stateWidth = len(w.decoder) * w.layerState
+	for i := range m.Further {
+		w.further = append(w.further, w.furtherEncoder(p, m, i))
+	}
+}
+
+// furtherEncoder packs the encoder of source i, from the second on, with the keys and values of what attends to it.
+func (w *Weights) furtherEncoder(p *packer, m *model.Model, i int) *Weights {
+	from := &m.Further[i]
+	f := &Weights{
+		precision: w.precision, dim: w.dim, hasEncoder: true, positions: w.positions, attention: w.attention, ffnWidth: w.ffnWidth,
+		emb: [2]process{p.process(from.Emb)}, top: [2]process{p.process(from.Top)},
+	}
+	switch from.Embedding {
+	case m.TargetEmbedding:
+		f.source = w.target
+	case m.SourceEmbedding:
+		f.source = w.source
+	default:
+		f.source = p.embedding(from.Embedding, m.Dim)
+	}
+	for l := range from.Layers {
+		f.encoder = append(f.encoder, p.encoderLayer(m, &from.Layers[l]))
+	}
+	packed := make(map[*decoderLayer]bool)
+	var contexts []model.Affine
+	for l, layer := range w.decoder {
+		if packed[layer] {
+			continue
+		}
+		packed[layer] = true
+		attention := &m.Decoder[l].Further[i]
+		context := p.contextAttention(attention)
+		context.first = width(contexts)
+		layer.further = append(layer.further, context)
+		contexts = append(contexts, attention.K, attention.V)
+	}
+	f.contextKV = p.linear(contexts...)
+	return f
 }
 
 func (w *Weights) layers(p *packer, m *model.Model) {
@@ -164,7 +204,7 @@ func (w *Weights) layers(p *packer, m *model.Model) {
 		if packed[layer] == nil {
 			packed[layer] = p.decoderLayer(m, layer)
 			if layer.Context != nil {
-				packed[layer].contextFirst = width(contexts)
+				packed[layer].context.first = width(contexts)
 				contexts = append(contexts, layer.Context.K, layer.Context.V)
 			}
 		}
@@ -209,11 +249,17 @@ type decoderLayer struct {
 	average   *average
 	recurrent *recurrent
 
-	contextPre, contextPost process
-	contextQ, contextO      *linear // contextQ is nil without an encoder, contextO without projection
-	contextFirst            int     // where the layer's keys begin in a row of contextKV
+	context *contextAttention   // to the source; nil without an encoder
+	further []*contextAttention // to the second source and those after it
 
 	ffn ffn
+}
+
+// A contextAttention is a packed attention to a source.
+type contextAttention struct {
+	pre, post process
+	q, o      *linear // o is nil without projection
+	first     int     // where the layer's keys begin in a row of contextKV
 }
 
 // An ffn is a packed feed-forward sublayer.
@@ -276,10 +322,13 @@ func (p *packer) decoderLayer(m *model.Model, l *model.DecoderLayer) *decoderLay
 		d.recurrent = p.recurrent(l.Recurrent)
 	}
 	if l.Context != nil {
-		d.contextPre, d.contextPost = p.process(l.Context.Pre), p.process(l.Context.Post)
-		d.contextQ, d.contextO = p.linear(l.Context.Q), p.optional(l.Context.O)
+		d.context = p.contextAttention(l.Context)
 	}
 	return d
+}
+
+func (p *packer) contextAttention(l *model.Attention) *contextAttention {
+	return &contextAttention{pre: p.process(l.Pre), post: p.process(l.Post), q: p.linear(l.Q), o: p.optional(l.O)}
 }
 
 func (p *packer) selfAttention(l *model.Attention) *selfAttention {

@@ -13,11 +13,13 @@ import (
 // An Architecture is what a model's embedded description says of its structure. Depths and dimensions are those in effect:
 // what the description leaves to a default is filled in.
 type Architecture struct {
-	Type    string // "transformer", "lm-transformer", or one of the recurrent "s2s", "nematus", "amun" and "lm"
+	Type    string // "transformer", "lm-transformer", "multi-transformer", "shared-multi-transformer", or one of the recurrent "s2s", "nematus", "amun" and "lm"
 	Version string // of the Marian that wrote the model; may be empty
 
 	SourceVocabulary int // 0 if the model has no encoder
-	TargetVocabulary int
+	// FurtherVocabularies are the sizes of those of the second source and those after it, for a model that has several.
+	FurtherVocabularies []int
+	TargetVocabulary    int
 
 	// Recurrence is what is said of a recurrent model, nil for a transformer. Of what follows, a recurrent model has only the
 	// dimension of the embeddings, the depths of the stacks, and what concerns embeddings, output and direction.
@@ -132,6 +134,25 @@ const (
 // HasEncoder says whether the model reads a source sentence.
 func (a *Architecture) HasEncoder() bool { return a.Type != typeLM && a.Type != typeRecurrentLM }
 
+// Sources is the number of source sentences that the model reads.
+func (a *Architecture) Sources() int {
+	switch {
+	case !a.HasEncoder():
+		return 0
+	case a.Type == typeMulti || a.Type == typeSharedMulti:
+		return 2
+	}
+	return 1
+}
+
+// encoderPrefix begins the names of the parameters of an encoder, numbered from 0.
+func (a *Architecture) encoderPrefix(number int) string {
+	if a.Type == typeMulti {
+		return "encoder" + strconv.Itoa(number+1)
+	}
+	return "encoder"
+}
+
 // parameterLayer returns the number, from 1, in the names of the parameters of decoder layer l, from 0.
 func (a *Architecture) parameterLayer(l int) int {
 	if len(a.TiedLayers) > 0 {
@@ -141,11 +162,14 @@ func (a *Architecture) parameterLayer(l int) int {
 }
 
 // sourceEmbedding returns the name of the source embeddings.
-func (a *Architecture) sourceEmbedding() string {
+func (a *Architecture) sourceEmbedding() string { return a.embeddingOf(0) }
+
+// embeddingOf returns the name of the embeddings of a source, numbered from 0.
+func (a *Architecture) embeddingOf(source int) string {
 	if a.TiedEmbeddingsAll || a.TiedEmbeddingsSrc {
 		return "Wemb"
 	}
-	return "encoder_Wemb"
+	return a.encoderPrefix(source) + "_Wemb"
 }
 
 // targetEmbedding returns the name of the target embeddings.

@@ -12,6 +12,8 @@ import (
 const (
 	typeTransformer = "transformer"
 	typeLM          = "lm-transformer"
+	typeMulti       = "multi-transformer"
+	typeSharedMulti = "shared-multi-transformer"
 	typeS2S         = "s2s"
 	typeNematus     = "nematus"
 	typeAmun        = "amun"
@@ -182,11 +184,16 @@ func (c *config) vocabularies(a *Architecture) error {
 	case len(c.DimVocabs) == 0:
 	case !a.HasEncoder():
 		a.TargetVocabulary = c.DimVocabs[len(c.DimVocabs)-1]
-	case len(c.DimVocabs) == 2:
-		a.SourceVocabulary, a.TargetVocabulary = c.DimVocabs[0], c.DimVocabs[1]
+	case len(c.DimVocabs) == a.Sources()+1:
+		last := len(c.DimVocabs) - 1
+		a.SourceVocabulary, a.TargetVocabulary = c.DimVocabs[0], c.DimVocabs[last]
+		a.FurtherVocabularies = c.DimVocabs[1:last]
 	default:
-		return fmt.Errorf("description of the model: dim-vocabs has %d numbers, but a model of type %s has 2 vocabularies",
-			len(c.DimVocabs), c.Type)
+		return fmt.Errorf("description of the model: dim-vocabs has %d numbers, but a model of type %s has %d vocabularies",
+			len(c.DimVocabs), c.Type, a.Sources()+1)
+	}
+	if missing := a.Sources() - 1 - len(a.FurtherVocabularies); missing > 0 {
+		a.FurtherVocabularies = append(a.FurtherVocabularies, make([]int, missing)...)
 	}
 	return nil
 }
@@ -269,6 +276,9 @@ func (a *Architecture) validate() error {
 		{"transformer-dim-aan", a.AverageNetwork.Dim, 1, maxDim}, {"transformer-aan-depth", a.AverageNetwork.Depth, 0, maxDepth},
 		{"dim-vocabs", a.SourceVocabulary, 0, maxVocabulary}, {"dim-vocabs", a.TargetVocabulary, 0, maxVocabulary},
 	})
+	for _, vocabulary := range a.FurtherVocabularies {
+		err = errors.Join(err, within([]bound{{"dim-vocabs", vocabulary, 0, maxVocabulary}}))
+	}
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ type Model struct {
 	Encoder    []EncoderLayer
 	EncoderTop Process // after the stack; Add adds the embeddings
 
+	Further []FurtherEncoder // of the second source and those after it
+
 	DecoderEmb Process
 	Decoder    []*DecoderLayer // tied layers are the same pointer; their states are separate
 	DecoderTop Process
@@ -29,6 +31,14 @@ type Model struct {
 	Unknown []string
 
 	parameters []*marian.Tensor // bound ones, in the order of binding
+}
+
+// A FurtherEncoder reads a source after the first.
+type FurtherEncoder struct {
+	Embedding *marian.Tensor
+	Emb       Process
+	Layers    []EncoderLayer
+	Top       Process
 }
 
 // An Affine is x·W + B.
@@ -117,7 +127,8 @@ type DecoderLayer struct {
 	Self      *Attention
 	Average   *Average
 	Recurrent *Recurrent
-	Context   *Attention // attention to the source; nil without an encoder
+	Context   *Attention  // attention to the source; nil without an encoder
+	Further   []Attention // to the second source and those after it, one after the other
 	FFN       FFN
 }
 

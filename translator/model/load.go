@@ -235,15 +235,26 @@ func (b *binder) post(m *Model, prefix string) Process {
 }
 
 func (b *binder) encoder(m *Model) {
-	m.EncoderEmb = b.process("encoder_emb", m.PostprocessEmb, "_pre", m.Dim)
+	m.EncoderEmb, m.Encoder, m.EncoderTop = b.encoderStack(m, m.encoderPrefix(0))
+	for i := 1; i < m.Sources(); i++ {
+		var f FurtherEncoder
+		f.Embedding = b.table(m.embeddingOf(i), &m.FurtherVocabularies[i-1], m.Dim)
+		f.Emb, f.Layers, f.Top = b.encoderStack(m, m.encoderPrefix(i))
+		m.Further = append(m.Further, f)
+	}
+}
+
+// encoderStack binds an encoder's layers and what is before and after them.
+func (b *binder) encoderStack(m *Model, prefix string) (emb Process, layers []EncoderLayer, top Process) {
+	emb = b.process(prefix+"_emb", m.PostprocessEmb, "_pre", m.Dim)
 	for l := 1; l <= m.EncoderStack.Depth; l++ {
-		prefix := "encoder_l" + strconv.Itoa(l)
-		m.Encoder = append(m.Encoder, EncoderLayer{
-			Self: b.attention(m, prefix+"_self"),
-			FFN:  b.ffn(m, prefix+"_ffn", m.EncoderStack),
+		name := prefix + "_l" + strconv.Itoa(l)
+		layers = append(layers, EncoderLayer{
+			Self: b.attention(m, name+"_self"),
+			FFN:  b.ffn(m, name+"_ffn", m.EncoderStack),
 		})
 	}
-	m.EncoderTop = b.process("encoder_top", m.PostprocessTop, "", m.Dim)
+	return emb, layers, b.process(prefix+"_top", m.PostprocessTop, "", m.Dim)
 }
 
 func (b *binder) decoder(m *Model) {
@@ -273,6 +284,9 @@ func (b *binder) decoderLayer(m *Model, prefix string) *DecoderLayer {
 	if m.HasEncoder() {
 		context := b.attention(m, prefix+"_context")
 		layer.Context = &context
+		for i := 2; i <= m.Sources(); i++ {
+			layer.Further = append(layer.Further, b.attention(m, prefix+"_context_enc"+strconv.Itoa(i)))
+		}
 	}
 	layer.FFN = b.ffn(m, prefix+"_ffn", m.DecoderStack)
 	return layer

@@ -33,6 +33,7 @@ func TestReference(t *testing.T) {
 		"transformer-selfatt": SelfAttention, "transformer-prenorm": SelfAttention, "transformer-aan": AverageAttention,
 		"transformer-aan-plain": AverageAttention, "transformer-ssru-tied": SSRU, "transformer-sru": SRU,
 		"transformer-untied": SelfAttention, "transformer-rms": SelfAttention, "right-left": SelfAttention, "lm-transformer": SelfAttention,
+		"multi-transformer": SelfAttention,
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := Load(open(t, "reference", name, "model.npz"), nil)
@@ -105,11 +106,11 @@ func TestStudent(t *testing.T) {
 	}
 }
 
-// TestRefused loads models of other kinds.
+// TestRefused describes models of other kinds. All say what could be done.
 func TestRefused(t *testing.T) {
-	for _, name := range []string{"multi-transformer"} {
-		_, err := Load(open(t, "reference", name, "model.npz"), nil)
-		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "type: ") || !strings.Contains(err.Error(), "marian-decoder") {
+	for _, name := range []string{"multi-s2s", "shared-multi-s2s", "char-s2s", "transformer_s2s", "transformer-new"} {
+		_, err := Describe([]byte("type: " + name))
+		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "type: "+name) || !strings.Contains(err.Error(), "marian-decoder") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -126,7 +127,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	for line, want := range map[string]string{
-		"type: multi-s2s":                             "type: multi-s2s, with two source sentences",
+		"type: multi-s2s":                             "type: multi-s2s, a recurrent model of two source sentences",
 		"type: bert-classifier":                       "type: bert-classifier",
 		"type: char-s2s":                              "type: char-s2s",
 		"type: what":                                  "type: what",
@@ -234,6 +235,8 @@ func TestNames(t *testing.T) {
 		with, without []string
 	}{
 		{"tied-embeddings-all: true", []string{"Wemb 9×4"}, []string{"encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt"}},
+		{"type: shared-multi-transformer\ndim-vocabs: [8, 8, 9]", []string{"encoder_Wemb 8×4", "encoder_l1_self_Wq 4×4", "decoder_l1_context_enc2_Wq 4×4"}, []string{"encoder2_Wemb"}},
+		{"type: multi-transformer\ndim-vocabs: [8, 7, 9]", []string{"encoder1_Wemb 8×4", "encoder2_Wemb 7×4", "encoder2_l1_ffn_W1 4×6", "decoder_l2_context_enc2_bo 1×4"}, []string{"encoder_Wemb"}},
 		{"tied-embeddings-src: true", []string{"Wemb 9×4", "decoder_ff_logit_out_Wt 9×4"}, []string{"encoder_Wemb"}},
 		{"tied-embeddings: true", []string{"encoder_Wemb 8×4", "decoder_Wemb 9×4"}, []string{"Wemb", "decoder_ff_logit_out_Wt"}},
 		{"", []string{"encoder_Wemb 8×4", "decoder_Wemb 9×4", "decoder_ff_logit_out_Wt 9×4", "decoder_ff_logit_out_b 1×9"}, nil},
@@ -253,6 +256,10 @@ func TestNames(t *testing.T) {
 	} {
 		description := small
 		for _, line := range strings.Split(c.lines, "\n") {
+			if key, _, _ := strings.Cut(line, ":"); key == "type" || key == "dim-vocabs" {
+				description = strings.Replace(description, "\n"+key+":", "\n#", 1)
+				description = strings.Replace(description, "type: transformer\n", "\n", 1)
+			}
 			description += line + "\n"
 		}
 		if c.lines == "tied-embeddings-all: true" || c.lines == "tied-embeddings-src: true" {

@@ -3,10 +3,9 @@ package model
 import "strings"
 
 const (
-	remedyMarian  = "translate with marian-decoder, or distil the model into a transformer student"
-	remedyTrain   = "train it with marian: here it can be translated with"
-	remedyPlain   = "train the student without it, or use marian-decoder"
-	remedySources = "translate with marian-decoder: it reads one source sentence only here"
+	remedyMarian = "translate with marian-decoder, or distil the model into a transformer student"
+	remedyTrain  = "train it with marian: here it can be translated with"
+	remedyPlain  = "train the student without it, or use marian-decoder"
 )
 
 // refuse returns an error if the description is of an architecture that is not supported.
@@ -32,10 +31,8 @@ func (c *config) refuse() error {
 // refuseType returns an error unless models of the type are supported.
 func refuseType(name string) error {
 	switch {
-	case name == typeTransformer || name == typeLM || isRecurrent(name):
+	case name == typeTransformer || name == typeLM || name == typeMulti || name == typeSharedMulti || isRecurrent(name):
 		return nil
-	case name == "multi-transformer" || name == "shared-multi-transformer":
-		return unsupported(remedySources, "type: %s, with two source sentences", name)
 	case name == "transformer-new":
 		return unsupported(remedyMarian, "type: transformer-new, the experimental framework of layers")
 	case name == "char-s2s":
@@ -43,7 +40,7 @@ func refuseType(name string) error {
 	case name == "transformer_s2s":
 		return unsupported(remedyMarian, "type: %s, a transformer with a recurrent decoder", name)
 	case name == "multi-s2s" || name == "shared-multi-s2s":
-		return unsupported(remedySources, "type: %s, with two source sentences", name)
+		return unsupported(remedyMarian, "type: %s, a recurrent model of two source sentences", name)
 	case strings.HasPrefix(name, "bert"):
 		return unsupported("it does not translate", "type: %s, a classifier or masked language model", name)
 	case strings.HasPrefix(name, "comet") || name == "bleurt":

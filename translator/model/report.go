@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -114,7 +115,7 @@ func (a *Architecture) Facts() []Fact {
 		facts.add("version", a.Version)
 	}
 	if a.HasEncoder() {
-		facts.add("dim-vocabs", strconv.Itoa(a.SourceVocabulary)+" "+strconv.Itoa(a.TargetVocabulary))
+		facts.add("dim-vocabs", numbers(slices.Concat([]int{a.SourceVocabulary}, a.FurtherVocabularies, []int{a.TargetVocabulary})))
 	} else {
 		facts.number("dim-vocabs", a.TargetVocabulary)
 	}

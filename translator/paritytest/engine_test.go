@@ -44,7 +44,7 @@ type setup struct {
 func (r *recording) open(t *testing.T) *setup {
 	t.Helper()
 	s := new(setup)
-	s.text = translator.Text{Source: openVocab(t, r.vocabs[0]), Target: openVocab(t, r.vocabs[1]), KeepPieces: true, MaxLength: 1000}
+	s.text = translator.Text{Source: openVocab(t, r.vocabs[0]), Target: openVocab(t, r.vocabs[len(r.vocabs)-1]), KeepPieces: true, MaxLength: 1000}
 	for _, name := range r.models {
 		file, err := marian.Open(sharedtest.Path(t, name))
 		if err != nil {
@@ -62,6 +62,9 @@ func (r *recording) open(t *testing.T) *setup {
 		options := cpumodel.Options{Suppress: []search.Token{s.text.Target.Unk()}}
 		if r.target != "" { // the scorer knows no better translation of an unknown word
 			options.Suppress = nil
+		}
+		for i := 1; i < m.Sources(); i++ {
+			s.text.Further = append(s.text.Further, openVocab(t, r.vocabs[i]))
 		}
 		weights, err := cpumodel.Load(m, precision, options)
 		if err != nil {

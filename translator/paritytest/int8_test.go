@@ -19,7 +19,7 @@ func TestQuantisedRecordings(t *testing.T) {
 			t.Parallel()
 			want := r.group(t, sharedLines(t, r.output))
 			same, distance := 0, 0.0
-			for i, result := range r.open(t).translate(t, &r, sharedLines(t, r.input), nil) {
+			for i, result := range r.open(t).translate(t, &r, r.source(t), nil) {
 				best := &result.Hypotheses[0]
 				text := want[i][0]
 				if r.list {
@@ -53,7 +53,7 @@ func TestRecurrentModelsInInt8(t *testing.T) {
 			r.int8 = true
 			want := r.group(t, sharedLines(t, r.output))
 			same, distance := 0, 0.0
-			for i, result := range r.open(t).translate(t, &r, sharedLines(t, r.input), nil) {
+			for i, result := range r.open(t).translate(t, &r, r.source(t), nil) {
 				best := &result.Hypotheses[0]
 				if best.Text != strings.Split(want[i][0], " ||| ")[1] {
 					continue

@@ -20,7 +20,7 @@ func TestForcedTranslationsScoreAsMarianScoresThem(t *testing.T) {
 			t.Parallel()
 			want := sharedLines(t, r.output)
 			for i, score := range r.open(t).score(t, &r) {
-				if sharedLines(t, r.input)[i] == "" {
+				if strings.TrimSpace(r.source(t)[i]) == "" {
 					continue // the model is not asked
 				}
 				if expected := lastNumber(t, want[i]); !near(score, expected) {
@@ -40,14 +40,19 @@ func (s *setup) score(t *testing.T, r *recording) []float64 {
 	}
 	var scores []float64
 	targets := sharedLines(t, r.target)
-	for i, line := range sharedLines(t, r.input) {
-		source, target := s.text.Source.Encode(line, nil), s.text.Target.Encode(targets[i], nil)
+	for i, line := range r.source(t) {
+		texts := strings.Split(line, "\t")
+		source, target := s.text.Source.Encode(texts[0], nil), s.text.Target.Encode(targets[i], nil)
 		if s.text.RightLeft {
 			slices.Reverse(source)
 			slices.Reverse(target)
 		}
+		var further [][]search.Token
+		for k, vocabulary := range s.text.Further {
+			further = append(further, append(vocabulary.Encode(texts[k+1], nil), vocabulary.EOS()))
+		}
 		sentence := &search.Sentence{
-			Source:  search.Source{Tokens: append(source, s.text.Source.EOS())},
+			Source:  search.Source{Tokens: append(source, s.text.Source.EOS()), Further: further},
 			Prefix:  append(target, s.text.Target.EOS()),
 			Options: search.Options{Beam: 1, MaxLengthFactor: 3, Scores: true},
 		}

@@ -14,8 +14,9 @@ const NoToken Token = -1
 
 // A Source is one sentence as the encoder takes it.
 type Source struct {
-	Tokens     []Token // source pieces, end of sentence last
-	Candidates []Token // target pieces that may be generated, ascending (a shortlist); nil for the whole vocabulary
+	Tokens     []Token   // source pieces, end of sentence last
+	Further    [][]Token // the second source and those after it, of models that have several; the same form as Tokens
+	Candidates []Token   // target pieces that may be generated, ascending (a shortlist); nil for the whole vocabulary
 }
 
 // A Context is an encoded sentence, held by the Stepper that encoded it until it is released.
@@ -47,7 +48,7 @@ type Stepper interface {
 	Vocabulary() int
 
 	// Encode runs the encoder over the sources as one batch and stores the handle of sources[i] in contexts[i].
-	// The Stepper does not keep sources[i].Tokens; it does keep sources[i].Candidates until Release.
+	// The Stepper does not keep sources[i].Tokens or Further; it does keep sources[i].Candidates until Release.
 	Encode(sources []Source, contexts []Context)
 
 	// Release frees the memory of a context.
