@@ -20,8 +20,9 @@ func Float32Peak(d time.Duration) float64 { return peak(d, float32Burst) }
 
 // peak measures a burst of about so many multiply-accumulates, which returns how many it has done.
 func peak(d time.Duration, burst func(n int) int) float64 {
-	size, best := 1<<16, 0.0
-	for start := time.Now(); best == 0 || time.Since(start) < d; {
+	const fewest = 20 // bursts: one that other processes interrupted says nothing
+	size, best, measured := 1<<16, 0.0, 0
+	for start := time.Now(); measured < fewest || time.Since(start) < d; {
 		begin := time.Now()
 		done := burst(size)
 		took := time.Since(begin)
@@ -30,6 +31,7 @@ func peak(d time.Duration, burst func(n int) int) float64 {
 			continue
 		}
 		best = max(best, float64(done)/took.Seconds())
+		measured++
 	}
 	return best
 }
