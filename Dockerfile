@@ -6,7 +6,7 @@
 #   docker run --read-only -v $PWD/job.yml:/job.yml:ro sluice run /job.yml
 #
 # Where no base image can be had, scripts/image.sh makes the same image without this file.
-ARG BUILDER=docker.io/library/golang:1.26
+ARG BUILDER=golang:1.26
 
 FROM ${BUILDER} AS build
 WORKDIR /src

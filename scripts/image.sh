@@ -156,8 +156,8 @@ builder() {
 dockerfile() {
 	local base=localhost/sluice-builder options=(--format docker --isolation chroot --network host)
 	work=$(mktemp -d)
-	if buildah pull -q docker.io/library/golang:1.26 >/dev/null 2>&1; then
-		base=docker.io/library/golang:1.26
+	if buildah pull -q golang:1.26 >/dev/null 2>&1; then
+		base=golang:1.26
 	else
 		say "the base image cannot be had: building in one made of $(go version)"
 		builder

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	"helm.sh/helm/v3/pkg/strvals"
 )
 
 func newBufReader(content []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(content)) }
@@ -181,5 +183,32 @@ func TestChartsRulesAreTheRules(t *testing.T) {
 	}
 	if !bytes.Equal(copied, readFile(t, "infra", "alerts", "sluice.rules.yml")) {
 		t.Error("infra/helm/sluice/files/sluice.rules.yml is another than infra/alerts/sluice.rules.yml: copy it")
+	}
+}
+
+var setOption = regexp.MustCompile(`--set '?([^' \n]+)`)
+
+// The command in infra/README.md is one that works.
+func TestDocumentedInstallation(t *testing.T) {
+	command := string(readFile(t, "infra", "README.md"))
+	options := setOption.FindAllStringSubmatch(command, -1)
+	if len(options) == 0 || !strings.Contains(command, "--set-file job=docs/examples/kafka.yml") {
+		t.Fatal("infra/README.md shows no installation")
+	}
+	values := map[string]any{"job": string(readFile(t, "docs", "examples", "kafka.yml"))}
+	for _, option := range options {
+		if err := strvals.ParseInto(option[1], values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := decodeManifests(t, "infra/README.md", []byte(text))
+	checkPods(t, "infra/README.md", objects)
+	worker := find[apps.Deployment](t, objects).Spec.Template.Spec.Containers[0]
+	if !slices.ContainsFunc(worker.Env, func(v core.EnvVar) bool { return v.Name == "KAFKA_BOOTSTRAP" && v.Value != "" }) {
+		t.Error("the job's variable is not set")
 	}
 }
