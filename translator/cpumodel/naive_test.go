@@ -176,7 +176,7 @@ func (n *naive) ffn(f *model.FFN, activation model.Activation, x vec) vec {
 
 func (n *naive) encode(tokens []search.Token) []vec {
 	if n.m.Recurrent != nil {
-		return n.encodeNetwork(tokens)
+		return n.encodeNetwork(&n.m.Recurrent.RecurrentEncoder, n.m.SourceEmbedding, tokens)
 	}
 	return n.encodeWith(&model.FurtherEncoder{Embedding: n.m.SourceEmbedding, Emb: n.m.EncoderEmb, Layers: n.m.Encoder, Top: n.m.EncoderTop}, tokens)
 }
@@ -499,6 +499,10 @@ func TestNaive(t *testing.T) {
 				plain.further = nil
 				for k := range m.Further {
 					plain.further = append(plain.further, plain.encodeWith(&m.Further[k], further[k]))
+				}
+				for k := range m.Sources() - 1 - len(m.Further) {
+					e := &m.Recurrent.Further[k]
+					plain.further = append(plain.further, plain.encodeNetwork(e, e.Embedding, further[k]))
 				}
 				contexts := make([]search.Context, 1)
 				s.Encode([]search.Source{{Tokens: source, Further: further}}, contexts)

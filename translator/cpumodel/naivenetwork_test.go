@@ -144,33 +144,44 @@ func added(a, b vec) vec {
 	return c
 }
 
-func (n *naive) encodeNetwork(tokens []search.Token) []vec {
+// encodeNetwork runs the encoder of a recurrent model.
+func (n *naive) encodeNetwork(e *model.RecurrentEncoder, embedding *marian.Tensor, tokens []search.Token) []vec {
 	xs := make([]vec, len(tokens))
 	for i, token := range tokens {
-		xs[i] = n.embed(n.m.SourceEmbedding, token, i)
+		xs[i] = n.embed(embedding, token, i)
 	}
-	forward, backward := n.readWith(n.m.Recurrent.Forward, xs), n.readWith(n.m.Recurrent.Backward, xs)
+	forward, backward := n.readWith(e.Forward, xs), n.readWith(e.Backward, xs)
 	for i := range xs {
 		xs[i] = append(append(vec(nil), forward[i]...), backward[i]...)
 	}
-	return n.readWith(n.m.Recurrent.Upper, xs)
+	return n.readWith(e.Upper, xs)
 }
 
 // startNetwork sets the states with which a recurrent decoder begins.
 func (n *naive) startNetwork(encoded []vec, states []naiveState) {
 	start := make(vec, n.m.Recurrence.Dim)
-	if p := n.m.Recurrent.Start; p != nil {
-		mean := make(vec, len(encoded[0]))
-		for _, x := range encoded {
+	for k, e := range n.encoders() {
+		read := append([][]vec{encoded}, n.further...)[k]
+		mean := make(vec, len(read[0]))
+		for _, x := range read {
 			for i, v := range x {
-				mean[i] += v / float64(len(encoded))
+				mean[i] += v / float64(len(read))
 			}
 		}
-		start = tanhs(n.product(p, mean))
+		start = added(start, n.product(e.Start, mean))
 	}
+	start = tanhs(start)
 	for l := range states {
 		states[l] = naiveState{output: start, memory: append(vec(nil), start...)}
 	}
+}
+
+// encoders are those of all sources.
+func (n *naive) encoders() []model.RecurrentEncoder {
+	if n.m.Recurrent.Attention == nil {
+		return nil
+	}
+	return append([]model.RecurrentEncoder{n.m.Recurrent.RecurrentEncoder}, n.m.Recurrent.Further...)
 }
 
 func tanhs(x vec) vec {
@@ -190,8 +201,12 @@ func (n *naive) stepNetwork(encoded []vec, states []naiveState, token search.Tok
 	inputs := []vec{embedded}
 	n.advance(&network.Base[0], &states[0], embedded)
 	var found vec
-	if network.Attention != nil {
-		found, weights = n.look(network.Attention, states[0].output, encoded)
+	for k, e := range n.encoders() {
+		part, w := n.look(e.Attention, states[0].output, append([][]vec{encoded}, n.further...)[k])
+		found = append(found, part...)
+		if k == 0 {
+			weights = w
+		}
 	}
 	for i := range network.Base[1:] {
 		n.advance(&network.Base[1+i], &states[0], found)
@@ -254,6 +269,8 @@ var recurrentKinds = []syntheticKind{
 	{name: "mgru and mlstm", lines: "type: s2s\ndim-rnn: 10\nenc-cell: mgru\ndec-cell: mlstm"},
 	{name: "sru", lines: "type: s2s\ndim-rnn: 12\nenc-cell: sru\ndec-cell: sru\ndec-cell-base-depth: 1\nlayer-normalization: true"},
 	{name: "ssru", lines: "type: s2s\ndim-rnn: 12\nenc-cell: ssru\ndec-cell: ssru\ndec-cell-base-depth: 1\nenc-type: alternating"},
+	{name: "gru of two sources", lines: "type: multi-s2s\ndim-rnn: 10\ndim-vocabs: [19, 17, 23]\nlayer-normalization: true"},
+	{name: "gru of two sources shared", lines: "type: shared-multi-s2s\ndim-rnn: 10\ndim-vocabs: [23, 23, 23]\ntied-embeddings-all: true\nenc-type: bi-unidirectional"},
 	{name: "recurrent lm", lines: "type: lm\ndim-rnn: 10\ndim-vocabs: [23]\ndec-cell: gru\nskip: true"},
 	{name: "recurrent lm of lstms", lines: "type: lm\ndim-rnn: 10\ndim-vocabs: [23]\ndec-cell: lstm\nlayer-normalization: true\ntied-embeddings: true"},
 	{name: "transformer gru", lines: "transformer-decoder-autoreg: rnn\ndec-cell: gru"},

@@ -5,7 +5,7 @@ import (
 	"github.com/sluice-mt/sluice/translator/model"
 )
 
-// A network is a packed recurrent model, all but embeddings and output layer.
+// A network is a packed recurrent model, all but embeddings and output layer, or the encoder of a further source.
 type network struct {
 	dim               int // of states
 	forward, backward []cellLayer
@@ -35,20 +35,10 @@ type additive struct {
 // network packs a recurrent model.
 func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 	from, r := m.Recurrent, m.Recurrence
-	n := &network{dim: r.Dim}
-	n.forward, n.backward = p.cellLayers(from.Forward), p.cellLayers(from.Backward)
-	n.upper, n.high = p.cellLayers(from.Upper), p.cellLayers(from.High)
-	if from.Start != nil {
-		n.start = p.product(from.Start)
-	}
+	n := p.recurrentEncoder(&from.RecurrentEncoder, r.Dim)
+	n.high = p.cellLayers(from.High)
 	for i := range from.Base {
 		n.base = append(n.base, p.cell(&from.Base[i]))
-	}
-	if a := from.Attention; a != nil {
-		n.attention = &additive{
-			dim: a.Dim, context: p.product(&a.Context), state: p.product(&a.State), score: p.vector(a.Score),
-			kernel: kernels.Attention{Heads: 1, HeadDim: a.Dim, Scale: 1, QStride: a.Dim, KStride: a.Dim, VStride: a.Dim, OutStride: a.Dim},
-		}
 	}
 	for i := range from.Hidden {
 		n.hidden = append(n.hidden, p.product(&from.Hidden[i]))
@@ -56,6 +46,32 @@ func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 	w.network, w.layerState = n, stateWidth(r.DecoderCell, r.Dim)
 	w.stateWidth = (1 + len(n.high)) * w.layerState
 	w.positions = newPositions(m.Dim, false)
+	for i := range from.Further {
+		w.further = append(w.further, w.furtherReader(p, m, &from.Further[i]))
+	}
+}
+
+// furtherReader packs the encoder of a source from the second on.
+func (w *Weights) furtherReader(p *packer, m *model.Model, from *model.RecurrentEncoder) *Weights {
+	return &Weights{
+		precision: w.precision, dim: w.dim, hasEncoder: true, positions: w.positions,
+		source: w.furtherEmbedding(p, m, from.Embedding), network: p.recurrentEncoder(from, m.Recurrence.Dim),
+	}
+}
+
+// recurrentEncoder packs what belongs to a source.
+func (p *packer) recurrentEncoder(from *model.RecurrentEncoder, dim int) *network {
+	n := &network{dim: dim, forward: p.cellLayers(from.Forward), backward: p.cellLayers(from.Backward), upper: p.cellLayers(from.Upper)}
+	if from.Start != nil {
+		n.start = p.product(from.Start)
+	}
+	if a := from.Attention; a != nil {
+		n.attention = &additive{
+			dim: a.Dim, context: p.product(&a.Context), state: p.product(&a.State), score: p.vector(a.Score),
+			kernel: kernels.Attention{Heads: 1, HeadDim: a.Dim, Scale: 1, QStride: a.Dim, KStride: a.Dim, VStride: a.Dim, OutStride: a.Dim},
+		}
+	}
+	return n
 }
 
 // stateWidth is the number of elements of the state of a cell.

@@ -30,7 +30,7 @@ func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, alig
 	s.gather(slots, 0, n.dim)
 	s.decoderCell(n.base[0], b.embedded, rows)
 	if n.attention != nil {
-		s.attend(n.attention, rows, align)
+		s.attend(rows, align)
 	}
 	for _, cell := range n.base[1:] {
 		s.decoderCell(cell, b.found, rows)
@@ -67,23 +67,43 @@ func (s *Stepper) highLayer(l *cellLayer, slots []search.Slot, layer int) {
 	}
 }
 
-// attend looks at the source with the states after the first cell.
-func (s *Stepper) attend(a *additive, rows int, align bool) {
-	b, dim := &s.network, a.dim
-	b.query = grow(b.query, rows*dim)
-	s.product(b.query, a.state, s.cells.outputs, rows)
-	b.found = grow(b.found, rows*dim)
+// attend looks at all sources with the states after the first cell.
+func (s *Stepper) attend(rows int, align bool) {
+	b, width := &s.network, s.w.network.attention.dim
+	for _, encoder := range s.further {
+		width += encoder.w.network.attention.dim
+	}
+	b.found = grow(b.found, rows*width)
 	if align {
 		s.attentions = s.attentions[:0]
 	}
+	first := s.attendTo(0, b.found, width, rows, align)
+	for k := range s.further {
+		first += s.attendTo(k+1, b.found[first:], width, rows, false)
+	}
+}
+
+// attendTo looks at a source, numbered from 0. Its results lie stride elements apart. It returns how many elements each has.
+func (s *Stepper) attendTo(source int, results []float32, stride, rows int, align bool) int {
+	b, encoder := &s.network, s
+	if source > 0 {
+		encoder = s.further[source-1]
+	}
+	a := encoder.w.network.attention
+	dim := a.dim
+	b.query = grow(b.query, rows*dim)
+	s.product(b.query, a.state, s.cells.outputs, rows)
 	for i := range s.rows {
 		c := &s.contexts[s.rows[i].context]
-		found := b.found[i*dim : (i+1)*dim]
+		if source > 0 {
+			c = &encoder.contexts[c.further[source-1]]
+		}
+		found := results[i*stride : i*stride+dim]
 		if c.length == 0 {
 			clear(found)
 			continue
 		}
-		kept, size := s.memory.rows(c.memory), c.length*dim
+		kept, size := encoder.memory.rows(c.memory), c.length*dim
 		b.tanhs = grow(b.tanhs, size)
 		for first := 0; first < size; first += dim { // one by one, so that a row is still near
 			row := b.tanhs[first : first+dim]
@@ -99,6 +119,7 @@ func (s *Stepper) attend(a *additive, rows int, align bool) {
 			s.rows[i].attention = run{first, c.length}
 		}
 	}
+	return dim
 }
 
 // deepOutput computes what the output layer multiplies from embeddings, results and what attention found.

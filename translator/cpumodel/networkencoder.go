@@ -129,10 +129,26 @@ func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, to
 		first += c.length
 	}
 	s.product(b.starts, n.start, b.means, len(contexts))
-	kernels.Tanh(b.starts[:len(contexts)*n.dim])
 	for i, handle := range contexts {
 		c := &s.contexts[handle]
 		c.start = s.starts.take(1)
 		copy(s.starts.rows(c.start), b.starts[i*n.dim:(i+1)*n.dim])
+		s.finishStart(c)
 	}
+}
+
+// finishStart makes the decoder's first state of what the encoders of all sources have for it. Those of further sources, which
+// have no decoder, leave that to the first.
+func (s *Stepper) finishStart(c *context) {
+	if len(s.w.network.base) == 0 {
+		return
+	}
+	start := s.starts.rows(c.start)
+	for k, handle := range c.further {
+		encoder := s.further[k]
+		other := &encoder.contexts[handle]
+		kernels.Add(start, start, encoder.starts.rows(other.start))
+		c.broken = c.broken || other.broken
+	}
+	kernels.Tanh(start)
 }

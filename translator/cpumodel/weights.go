@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 )
@@ -157,6 +158,17 @@ func (w *Weights) transformer(p *packer, m *model.Model) {
 	}
 }
 
+// furtherEmbedding packs the embeddings of a further source, unless they are another's.
+func (w *Weights) furtherEmbedding(p *packer, m *model.Model, t *marian.Tensor) *embedding {
+	switch t {
+	case m.TargetEmbedding:
+		return w.target
+	case m.SourceEmbedding:
+		return w.source
+	}
+	return p.embedding(t, m.Dim)
+}
+
 // furtherEncoder packs the encoder of source i, from the second on, with the keys and values of what attends to it.
 func (w *Weights) furtherEncoder(p *packer, m *model.Model, i int) *Weights {
 	from := &m.Further[i]
@@ -164,14 +176,7 @@ func (w *Weights) furtherEncoder(p *packer, m *model.Model, i int) *Weights {
 		precision: w.precision, dim: w.dim, hasEncoder: true, positions: w.positions, attention: w.attention, ffnWidth: w.ffnWidth,
 		emb: [2]process{p.process(from.Emb)}, top: [2]process{p.process(from.Top)},
 	}
-	switch from.Embedding {
-	case m.TargetEmbedding:
-		f.source = w.target
-	case m.SourceEmbedding:
-		f.source = w.source
-	default:
-		f.source = p.embedding(from.Embedding, m.Dim)
-	}
+	f.source = w.furtherEmbedding(p, m, from.Embedding)
 	for l := range from.Layers {
 		f.encoder = append(f.encoder, p.encoderLayer(m, &from.Layers[l]))
 	}

@@ -13,7 +13,7 @@ import (
 // An Architecture is what a model's embedded description says of its structure. Depths and dimensions are those in effect:
 // what the description leaves to a default is filled in.
 type Architecture struct {
-	Type    string // "transformer", "lm-transformer", "multi-transformer", "shared-multi-transformer", or one of the recurrent "s2s", "nematus", "amun" and "lm"
+	Type    string // "transformer", "lm-transformer", "multi-transformer", "shared-multi-transformer", or one of the recurrent "s2s", "nematus", "amun", "lm", "multi-s2s" and "shared-multi-s2s"
 	Version string // of the Marian that wrote the model; may be empty
 
 	SourceVocabulary int // 0 if the model has no encoder
@@ -139,7 +139,7 @@ func (a *Architecture) Sources() int {
 	switch {
 	case !a.HasEncoder():
 		return 0
-	case a.Type == typeMulti || a.Type == typeSharedMulti:
+	case a.Type == typeMulti || a.Type == typeSharedMulti || a.Type == typeMultiS2S || a.Type == typeSharedS2S:
 		return 2
 	}
 	return 1
@@ -147,7 +147,7 @@ func (a *Architecture) Sources() int {
 
 // encoderPrefix begins the names of the parameters of an encoder, numbered from 0.
 func (a *Architecture) encoderPrefix(number int) string {
-	if a.Type == typeMulti {
+	if a.Type == typeMulti || a.Type == typeMultiS2S {
 		return "encoder" + strconv.Itoa(number+1)
 	}
 	return "encoder"

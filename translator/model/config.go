@@ -18,6 +18,8 @@ const (
 	typeNematus     = "nematus"
 	typeAmun        = "amun"
 	typeRecurrentLM = "lm"
+	typeMultiS2S    = "multi-s2s"
+	typeSharedS2S   = "shared-multi-s2s"
 )
 
 // Limits of what a description may claim, far above any model there is: they keep products of dimensions from overflowing.

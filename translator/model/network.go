@@ -8,22 +8,29 @@ import (
 
 // A RecurrentNetwork is the parameters of a recurrent model, all but embeddings and output matrix.
 type RecurrentNetwork struct {
-	Forward, Backward []RecurrentLayer // stacks of the encoder, whose results stand side by side
+	RecurrentEncoder                    // of the first source; empty without an encoder
+	Further          []RecurrentEncoder // of the second source and those after it
+
+	// Base is the decoder's first layer. Its first cell reads the embedding, its second what the attention of each encoder found
+	// with the state after the first, side by side; the others read nothing.
+	Base []Cell
+	High []RecurrentLayer
+
+	// Hidden gives what the output layer multiplies: the hyperbolic tangent of the sum of what they make of embedding, the
+	// result of the last layer, and what the attentions found.
+	Hidden []Product
+}
+
+// A RecurrentEncoder reads a source.
+type RecurrentEncoder struct {
+	Embedding         *marian.Tensor   // of a further source; the first one's is the Model's
+	Forward, Backward []RecurrentLayer // stacks whose results stand side by side
 	Upper             []RecurrentLayer // layers that read both, in bi-unidirectional encoders
 
 	// Start gives the state with which all layers of the decoder begin: the hyperbolic tangent of what it makes of the mean of
-	// the encoder's results. nil without an encoder, where they begin with zeros.
-	Start *Product
-
-	// Base is the decoder's first layer. Its first cell reads the embedding, its second what Attention found with the state
-	// after the first; the others read nothing.
-	Base      []Cell
-	Attention *AdditiveAttention // nil without an encoder
-	High      []RecurrentLayer
-
-	// Hidden gives what the output layer multiplies: the hyperbolic tangent of the sum of what they make of embedding, the
-	// result of the last layer, and what the attention found.
-	Hidden []Product
+	// the encoder's results, added up over all encoders. Without an encoder they begin with zeros.
+	Start     *Product
+	Attention *AdditiveAttention
 }
 
 // A RecurrentLayer is cells that are run one after another for each word; the state of the last one goes to the first for the
@@ -45,17 +52,26 @@ type AdditiveAttention struct {
 // network binds the parameters of a recurrent model.
 func (b *binder) network(m *Model) *RecurrentNetwork {
 	n, r := new(RecurrentNetwork), m.Recurrence
-	if m.HasEncoder() {
-		b.recurrentEncoder(m, n)
+	for i := range m.Sources() {
+		number, attention := "", "decoder"
+		if m.Sources() > 1 {
+			number, attention = strconv.Itoa(i), "decoder_att"+strconv.Itoa(i+1)
+		}
+		e := b.recurrentEncoder(m, m.encoderPrefix(i))
 		width := r.ContextDim(m.EncoderStack.Depth)
-		start := b.dense(r, "decoder_ff_state", "", width, r.Dim)
-		n.Start = &start
-		n.Attention = b.additive(r, "decoder", width)
+		start := b.dense(r, "decoder_ff_state", number, width, r.Dim)
+		e.Start, e.Attention = &start, b.additive(r, attention, width)
+		if i == 0 {
+			n.RecurrentEncoder = e
+			continue
+		}
+		e.Embedding = b.table(m.embeddingOf(i), &m.FurtherVocabularies[i-1], m.Dim)
+		n.Further = append(n.Further, e)
 	}
 	b.recurrentDecoder(m, n)
 	inputs := []int{m.Dim, r.Dim}
-	if n.Attention != nil {
-		inputs = append(inputs, n.Attention.Dim)
+	if found := n.found(); found > 0 {
+		inputs = append(inputs, found)
 	}
 	for i, in := range inputs {
 		n.Hidden = append(n.Hidden, b.dense(r, "decoder_ff_logit_l1", strconv.Itoa(i), in, m.Dim))
@@ -63,13 +79,26 @@ func (b *binder) network(m *Model) *RecurrentNetwork {
 	return n
 }
 
-func (b *binder) recurrentEncoder(m *Model, n *RecurrentNetwork) {
+// found is the number of elements that all attentions find together.
+func (n *RecurrentNetwork) found() int {
+	if n.Attention == nil {
+		return 0
+	}
+	width := n.Attention.Dim
+	for i := range n.Further {
+		width += n.Further[i].Attention.Dim
+	}
+	return width
+}
+
+// recurrentEncoder binds the layers of an encoder.
+func (b *binder) recurrentEncoder(m *Model, prefix string) (n RecurrentEncoder) {
 	r, double := m.Recurrence, m.EncoderStack.Depth
 	if r.Encoder == BiUnidirectional {
 		double = 1
 	}
 	for i := 1; i <= double; i++ {
-		forward, backward := "encoder_bi", "encoder_bi_r"
+		forward, backward := prefix+"_bi", prefix+"_bi_r"
 		if i > 1 {
 			forward, backward = forward+"_l"+strconv.Itoa(i), backward+"_l"+strconv.Itoa(i)
 		}
@@ -83,10 +112,11 @@ func (b *binder) recurrentEncoder(m *Model, n *RecurrentNetwork) {
 	}
 	in := 2 * r.Dim
 	for i := double + 1; i <= m.EncoderStack.Depth; i++ {
-		layer := b.layer(r, r.EncoderCell, "encoder_l"+strconv.Itoa(i), in, r.EncoderCells, true)
+		layer := b.layer(r, r.EncoderCell, prefix+"_l"+strconv.Itoa(i), in, r.EncoderCells, true)
 		layer.Skip = r.Skip && i > double+1
 		n.Upper, in = append(n.Upper, layer), r.Dim
 	}
+	return n
 }
 
 // encoderRNN binds layer number i, from 1, of a stack. In the first one, the number of the first cell is not in its name.
@@ -121,8 +151,8 @@ func (b *binder) recurrentDecoder(m *Model, n *RecurrentNetwork) {
 		switch {
 		case i == 1:
 			at.in = m.Dim
-		case i == 2 && n.Attention != nil:
-			at.in = n.Attention.Dim
+		case i == 2:
+			at.in = n.found()
 		}
 		n.Base = append(n.Base, b.cell(r.DecoderCell, at))
 	}

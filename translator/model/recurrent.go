@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// A Recurrence is what the description of a recurrent model says: one of type s2s, nematus, amun or lm.
+// A Recurrence is what the description of a recurrent model says: one of type s2s, nematus, amun, lm, multi-s2s or shared-multi-s2s.
 type Recurrence struct {
 	Dim         int // of states
 	Encoder     EncoderType
@@ -74,7 +74,11 @@ func defaultRecurrentConfig() recurrentConfig {
 
 // isRecurrent says whether a type's models are recurrent ones.
 func isRecurrent(name string) bool {
-	return name == typeS2S || name == typeNematus || name == typeAmun || name == typeRecurrentLM
+	switch name {
+	case typeS2S, typeNematus, typeAmun, typeRecurrentLM, typeMultiS2S, typeSharedS2S:
+		return true
+	}
+	return false
 }
 
 // recurrent describes a recurrent model.
@@ -126,11 +130,15 @@ func (a *Architecture) validateRecurrent() error {
 	if a.HasEncoder() {
 		lowest = 1
 	}
-	return within([]bound{
+	bounds := []bound{
 		{"dim-emb", a.Dim, 1, maxDim}, {"dim-rnn", r.Dim, 1, maxDim},
 		{"enc-depth", a.EncoderStack.Depth, lowest, maxRecurrentDepth}, {"dec-depth", a.DecoderStack.Depth, 1, maxRecurrentDepth},
 		{"enc-cell-depth", r.EncoderCells, 1, maxCells}, {"dec-cell-base-depth", r.BaseCells, 1, maxCells},
 		{"dec-cell-high-depth", r.HighCells, 1, maxCells},
 		{"dim-vocabs", a.SourceVocabulary, 0, maxVocabulary}, {"dim-vocabs", a.TargetVocabulary, 0, maxVocabulary},
-	})
+	}
+	for _, vocabulary := range a.FurtherVocabularies {
+		bounds = append(bounds, bound{"dim-vocabs", vocabulary, 0, maxVocabulary})
+	}
+	return within(bounds)
 }

@@ -60,6 +60,11 @@ var recurrentNames = []struct {
 		[]string{"encoder_bi_Wr 5×5", "decoder_cell1_bf 1×5", "decoder_cell1_gamma 1×5", "decoder_cell1_gammar 1×5"}, []string{"decoder_cell1_U"}},
 	{"language model", "type: lm\ndim-vocabs: [9]", []string{"decoder_cell1_W 4×10", "decoder_ff_logit_l1_W1 5×4"},
 		[]string{"decoder_cell2_W", "decoder_ff_state_W", "encoder_Wemb", "decoder_ff_logit_l1_W2"}},
+	{"two sources", "type: multi-s2s\ndim-vocabs: [8, 7, 9]",
+		[]string{"encoder1_bi_W 4×10", "encoder2_bi_r_Ux 5×5", "encoder2_Wemb 7×4", "decoder_att1_Wc_att 10×10", "decoder_att2_U_att 10×1", "decoder_ff_state_W0 10×5",
+			"decoder_ff_state_W1 10×5", "decoder_cell2_W 20×10", "decoder_ff_logit_l1_W2 20×4"},
+		[]string{"encoder_bi_W", "decoder_Wc_att", "decoder_ff_state_W"}},
+	{"two sources, one encoder", "type: shared-multi-s2s\ndim-vocabs: [8, 8, 9]", []string{"encoder_bi_W 4×10", "decoder_att2_b_att 1×10"}, []string{"encoder1_bi_W"}},
 	{"tied", "tied-embeddings-all: true\ndim-vocabs: [9, 9]\noutput-omit-bias: true", []string{"Wemb 9×4"}, []string{"decoder_ff_logit_l2_Wt", "decoder_ff_logit_l2_b"}},
 }
 

@@ -39,8 +39,6 @@ func refuseType(name string) error {
 		return unsupported(remedyMarian, "type: char-s2s, a model of characters")
 	case name == "transformer_s2s":
 		return unsupported(remedyMarian, "type: %s, a transformer with a recurrent decoder", name)
-	case name == "multi-s2s" || name == "shared-multi-s2s":
-		return unsupported(remedyMarian, "type: %s, a recurrent model of two source sentences", name)
 	case strings.HasPrefix(name, "bert"):
 		return unsupported("it does not translate", "type: %s, a classifier or masked language model", name)
 	case strings.HasPrefix(name, "comet") || name == "bleurt":
