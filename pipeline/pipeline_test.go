@@ -318,3 +318,13 @@ func TestManyRecords(t *testing.T) {
 		t.Errorf("the heap grew to %d MiB with a budget of %d MiB", sink.peak>>20, budget>>20)
 	}
 }
+
+func TestCountWords(t *testing.T) {
+	for text, want := range map[string]int64{
+		"": 0, " ": 0, "a": 1, " a  b\tc\n": 3, "ä": 1, "aä b": 2, "a äö\u00a0b": 3, "\u2028x\u3000y ": 2, "a\u00a0": 1, "x y\u00e9z w": 3,
+	} {
+		if got := countWords(text); got != want {
+			t.Errorf("%q: %d words, want %d", text, got, want)
+		}
+	}
+}

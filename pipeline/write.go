@@ -239,8 +239,24 @@ func (l *laneWriter) failed(stage string, err error) error {
 // countWords counts what stands between white space.
 func countWords(text string) int64 {
 	words, inWord := int64(0), false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c >= utf8.RuneSelf {
+			return words + countRemainingWords(text[i:], inWord)
+		}
+		space := c == ' ' || c-'\t' <= '\r'-'\t'
+		if !space && !inWord {
+			words++
+		}
+		inWord = !space
+	}
+	return words
+}
+
+// countRemainingWords goes on where a text is no longer ASCII.
+func countRemainingWords(text string, inWord bool) (words int64) {
 	for _, r := range text {
-		space := r < utf8.RuneSelf && (r == ' ' || r >= '\t' && r <= '\r') || r >= utf8.RuneSelf && unicode.IsSpace(r)
+		space := unicode.IsSpace(r)
 		if !space && !inWord {
 			words++
 		}

@@ -23,7 +23,7 @@ func (e *ChangedError) Error() string {
 		}
 		text += change
 	}
-	return text + ". Restore them to go on, or begin afresh with --overwrite"
+	return text + ". Restore them to go on, or overwrite it to begin afresh"
 }
 
 // MadeWithChanges says what differs between two sets of options, by name.

@@ -142,7 +142,10 @@ func remaining(share float64, elapsed time.Duration) time.Duration {
 	return time.Duration(float64(elapsed) * (1 - share) / max(share, 1e-6)).Round(time.Second)
 }
 
-func round(x, unit float64) float64 { return math.Round(x/unit) * unit }
+func round(x, unit float64) float64 {
+	parts := math.Round(1 / unit) // by which to divide, since a multiple of 0.01 has no exact value
+	return math.Round(x*parts) / parts
+}
 
 // formatCount writes a number with thousands separated.
 func formatCount(n int64) string {

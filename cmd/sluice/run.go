@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"time"
@@ -108,7 +109,7 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 	if j.logger, err = obs.NewLogger(j.stderr, job.Observe.LogFormat, job.Observe.LogLevel); err != nil {
 		return usageError{err}
 	}
-	if err := options.model.find(); err != nil {
+	if err := options.complete(j.logger); err != nil {
 		return err
 	}
 	parts, err := buildEngine(&options.model, &options.search, &options.batch, runtime.GOMAXPROCS(0), j.logger)
@@ -116,12 +117,12 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer parts.models.close()
-	defer j.close()
-	source, sink, err := j.ends(parts)
-	if err != nil {
-		return err
-	}
 	if j.dryRun {
+		defer j.close()
+		source, sink, err := j.ends(parts)
+		if err != nil {
+			return err
+		}
 		return j.rehearse(ctx, out, source, sink, parts)
 	}
 	engine, err := j.begin(parts.config)
@@ -129,17 +130,56 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 		return usageError{err}
 	}
 	defer engine.Close()
-	return j.stream(ctx, source, sink, engine)
+	return j.passes(ctx, parts, engine)
+}
+
+// passes runs the job, and runs it again as long as lanes went to other workers, which may have given them up since: two
+// workers that begin a lane at the same moment can each end the other's work on it. What is complete is passed over, so a
+// pass that finds nothing to do is short. A consumer group sees to that itself.
+func (j *streamingJob) passes(ctx context.Context, parts *engineParts, engine liveTranslator) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		lost, err := j.pass(ctx, parts, engine)
+		if err != nil || lost == 0 {
+			return err
+		}
+		j.logger.Info("looking again at the lanes that went to others", "lanes", lost, "within", 2*pause)
+		select {
+		case <-time.After(pause + rand.N(pause)): // at another time than the others
+		case <-ctx.Done():
+			return fmt.Errorf("%w: run the same command again to continue", errInterrupted)
+		}
+	}
+}
+
+// How long others are left alone with the lanes that they have taken.
+const (
+	firstPause = 3 * time.Second
+	lastPause  = time.Minute
+)
+
+// pass runs the job once. It returns how many lanes it has lost to workers that nobody keeps an eye on.
+func (j *streamingJob) pass(ctx context.Context, parts *engineParts, engine liveTranslator) (lost int64, err error) {
+	defer j.close()
+	source, sink, err := j.ends(parts)
+	if err != nil {
+		return 0, err
+	}
+	lost, err = j.stream(ctx, source, sink, engine)
+	if source.shared || source.endless {
+		lost = 0
+	}
+	return lost, err
 }
 
 func (j *streamingJob) close() {
 	for i := len(j.closers) - 1; i >= 0; i-- {
 		j.closers[i]()
 	}
+	j.closers = nil
 }
 
-// stream runs the pipeline.
-func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink producer.Sink, engine liveTranslator) error {
+// stream runs the pipeline. It returns how many lanes went to other workers.
+func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink producer.Sink, engine liveTranslator) (lost int64, err error) {
 	job := j.job
 	var t pipeline.Translator = engine
 	if job.Sentences {
@@ -154,7 +194,7 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 			Address: job.Observe.Listen, Pprof: job.Observe.Pprof, Pipeline: p, Stall: job.Stall, Lag: source.lag, Logger: j.logger,
 		})
 		if err != nil {
-			return usageErrorf("observe.listen: %v", err)
+			return 0, usageErrorf("observe.listen: %v", err)
 		}
 		server.Ready(true)
 		defer closeMonitor(server, j.logger)
@@ -163,9 +203,10 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 	}
 	j.logger.Info("running", "job", job.Name, "source", source.description, "sink", describeSink(&job.Sink),
 		"ready after", time.Since(j.start).Round(time.Millisecond))
-	err := p.Run(ctx)
-	j.summarise(p.Stats())
-	return j.explain(err, source.endless)
+	err = p.Run(ctx)
+	stats := p.Stats()
+	j.summarise(stats)
+	return stats.LanesLost, j.explain(err, source.endless)
 }
 
 // closeMonitor gives whoever reads metrics a moment to finish.
@@ -208,13 +249,21 @@ func (j *streamingJob) explain(err error, endless bool) error {
 	case errors.Is(err, pipeline.ErrInterrupted):
 		return fmt.Errorf("%w: run the same command again to continue", errInterrupted)
 	case errors.As(err, &changed):
-		return usageError{fmt.Errorf("%w (--accept-changes continues all the same, sink.overwrite starts afresh)", err)}
+		return usageError{fmt.Errorf("%w (%s)", err, j.waysOn())}
 	case errors.As(err, &stage) && stage.Stage == "read":
 		return inputError{err}
 	case errors.As(err, &stage) && (stage.Stage == "write" || stage.Stage == "commit"):
 		return outputError{err}
 	}
 	return err
+}
+
+// waysOn says how work goes on that was begun with something else.
+func (j *streamingJob) waysOn() string {
+	if j.job.Source.Kafka != nil || j.job.Sink.Kafka != nil {
+		return "--accept-changes continues with what there is now"
+	}
+	return "overwrite: true in the sink does that for all outputs"
 }
 
 // rehearse connects to both ends and says what would be done.

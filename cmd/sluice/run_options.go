@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/spf13/pflag"
 
@@ -13,6 +14,7 @@ type jobOptions struct {
 	model  modelFlags
 	search searchFlags
 	batch  batchFlags
+	flags  *pflag.FlagSet
 }
 
 // elsewhere are options that a job says in another place.
@@ -43,10 +45,18 @@ func newJobOptions(job *jobfile.Job) (*jobOptions, error) {
 	if len(o.model.models) == 0 && len(o.model.configs) == 0 {
 		return nil, jobfile.Problems{{Path: "translate.models", Message: "missing: the model's file or folder"}}
 	}
-	if _, err := o.model.applyConfig(flags); err != nil {
-		return nil, err
-	}
+	o.flags = flags
 	return o, o.forTargets(len(job.Records.Targets))
+}
+
+// complete reads the configuration that lies with the model. It is left until the job runs, since a job file may be checked
+// where the model is not.
+func (o *jobOptions) complete(logger *slog.Logger) error {
+	warnings, err := o.model.applyConfig(o.flags)
+	for _, warning := range warnings {
+		logger.Warn(warning)
+	}
+	return err
 }
 
 func setJobOption(flags *pflag.FlagSet, option jobfile.Option) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -130,7 +129,7 @@ func (j *streamingJob) fileChain(s *jobfile.FileSink, lines encoder, madeWith ma
 	}
 	config := filesink.ChainConfig{
 		Folder: below(s.Folder), Suffix: j.chainSuffix(s.Suffix), Encoder: lines, MadeWith: madeWith, Continue: j.acceptChanges,
-		Bytes: int64(s.RunSize),
+		Bytes: int64(s.RunSize), Age: s.RunAge,
 	}
 	if j.job.DeadLetters != "" {
 		config.DeadLetters = below(j.job.DeadLetters)
@@ -167,7 +166,7 @@ func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records reco
 		Overwrite: s.Overwrite, DeadLetters: j.job.DeadLetters, Logger: j.logger,
 		Key: func(lane string) (string, error) {
 			relative, err := source.relative(lane)
-			return withSuffix(path.Clean(filepath.ToSlash(relative)), s.Suffix), err
+			return withSuffix(filepath.ToSlash(relative), s.Suffix), err
 		},
 	}
 	if source.identity != nil {
@@ -175,7 +174,7 @@ func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records reco
 	}
 	if source.kafka != nil {
 		config.Key = source.relative
-		config.Chain = &s3sink.Chain{Suffix: j.chainSuffix(s.Suffix), Bytes: int64(s.RunSize), Continue: j.acceptChanges}
+		config.Chain = &s3sink.Chain{Suffix: j.chainSuffix(s.Suffix), Bytes: int64(s.RunSize), Age: s.RunAge, Continue: j.acceptChanges}
 	}
 	if source.s3 != nil && j.job.Source.S3.Split > 0 {
 		config.Range = func(lane string) (s3sink.Range, error) {
@@ -184,7 +183,10 @@ func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records reco
 		}
 	}
 	if records.Format == recordio.Parquet {
-		return nil, usageErrorf("records.format: Parquet cannot be written to S3 yet: translate it with sluice translate")
+		if source.s3 == nil || j.job.Source.S3.Split > 0 {
+			return nil, usageErrorf("records.format: Parquet objects are made of whole Parquet objects only")
+		}
+		config.Assemble = recordio.AssembleParquetFrom(records, source.s3.Parquet)
 	}
 	return s3sink.New(config), nil
 }

@@ -109,7 +109,11 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, field reflect.Struc
 		into.Set(reflect.ValueOf(d.options(node, path)))
 		return
 	case []string:
-		into.Set(reflect.ValueOf(d.list(node, path)))
+		list := d.list(node, path)
+		if slices.Contains(list, "") {
+			d.problem(node, path, "a value is empty")
+		}
+		into.Set(reflect.ValueOf(list))
 		return
 	}
 	switch into.Kind() {

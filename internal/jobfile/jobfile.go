@@ -113,10 +113,11 @@ type FileSource struct {
 
 // A FileSink writes files.
 type FileSink struct {
-	Folder    string `yaml:"folder" desc:"One output for each input goes here, the tree kept; of a topic, one file for each run of messages."`
-	Suffix    string `yaml:"suffix" desc:"Appended to names, before the suffix of a compression."`
-	RunSize   Size   `yaml:"run-size" desc:"Of a topic: how much goes into one file at most. Default 8MiB."`
-	Overwrite bool   `yaml:"overwrite" desc:"Replace outputs that were made of something else."`
+	Folder    string        `yaml:"folder" desc:"One output for each input goes here, the tree kept; of a topic, one file for each run of messages."`
+	Suffix    string        `yaml:"suffix" desc:"Appended to names, before the suffix of a compression."`
+	RunSize   Size          `yaml:"run-size" desc:"Of a topic: how much goes into one file at most. Default 16MiB."`
+	RunAge    time.Duration `yaml:"run-age" desc:"Of a topic: how old the first message of a file is before the file is made although it is not full. Default 1m."`
+	Overwrite bool          `yaml:"overwrite" desc:"Replace outputs that were made of something else."`
 }
 
 // An S3Store says how a store is reached.
@@ -149,10 +150,11 @@ type S3Source struct {
 
 // An S3Sink writes objects.
 type S3Sink struct {
-	Prefix    string `yaml:"prefix" desc:"s3://bucket/prefix/ that outputs are written under, the keys of the inputs kept."`
-	Suffix    string `yaml:"suffix" desc:"Appended to keys, before the suffix of a compression."`
-	RunSize   Size   `yaml:"run-size" desc:"Of a topic: how much goes into one object at most. Default 8MiB."`
-	Overwrite bool   `yaml:"overwrite" desc:"Replace outputs that were made of something else."`
+	Prefix    string        `yaml:"prefix" desc:"s3://bucket/prefix/ that outputs are written under, the keys of the inputs kept."`
+	Suffix    string        `yaml:"suffix" desc:"Appended to keys, before the suffix of a compression."`
+	RunSize   Size          `yaml:"run-size" desc:"Of a topic: how much goes into one object at most. Default 16MiB."`
+	RunAge    time.Duration `yaml:"run-age" desc:"Of a topic: how old the first message of an object is before the object is made although it is not full. Default 1m."`
+	Overwrite bool          `yaml:"overwrite" desc:"Replace outputs that were made of something else."`
 	S3Store   `yaml:",inline"`
 }
 
@@ -260,6 +262,12 @@ func (j *Job) setDefaults() {
 		setDefault(&source.Group, j.Name)
 		setDefault(&source.Begin, "first")
 		setDefault(&j.Lanes, 1<<20)
+	}
+	if sink := j.Sink.Files; sink != nil {
+		setDefault(&sink.RunAge, time.Minute)
+	}
+	if sink := j.Sink.S3; sink != nil {
+		setDefault(&sink.RunAge, time.Minute)
 	}
 	if sink := j.Sink.Kafka; sink != nil {
 		setDefault(&sink.Guarantee, "exactly-once")

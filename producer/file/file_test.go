@@ -60,7 +60,7 @@ func TestAChangedJobIsRefused(t *testing.T) {
 	}{
 		"model": {func(t *testing.T, c *copyJob) {
 			c.change = func(config *Config) { config.MadeWith = map[string]string{"model": "lower case", "beam": "4"} }
-		}, []string{"beam was not set and is now 4", "model was upper case and is now lower case", "--overwrite"}},
+		}, []string{"beam was not set and is now 4", "model was upper case and is now lower case", "overwrite it"}},
 		"size": {func(t *testing.T, c *copyJob) {
 			file, err := os.OpenFile(c.input, os.O_APPEND|os.O_WRONLY, 0)
 			if err != nil {
@@ -86,7 +86,7 @@ func TestAChangedJobIsRefused(t *testing.T) {
 		"newer checkpoint": {func(t *testing.T, c *copyJob) {
 			os.WriteFile(c.output+CheckpointSuffix, []byte(`{"version":9}`), 0o666)
 		}, []string{"version 9"}},
-		"output appeared": {func(t *testing.T, c *copyJob) { os.WriteFile(c.output, []byte("x"), 0o666) }, []string{"exists already", "--overwrite"}},
+		"output appeared": {func(t *testing.T, c *copyJob) { os.WriteFile(c.output, []byte("x"), 0o666) }, []string{"exists already", "overwrite it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, folder := half(t)
@@ -367,5 +367,34 @@ func TestFoldersAreMade(t *testing.T) {
 	lines := readLines(t, filepath.Join(folder, "a", "b", "c.txt.gz"))
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], `{"id":0,`) {
 		t.Errorf("%q", lines)
+	}
+}
+
+// Two processes share a folder: what the other has completed since this one was started is passed over.
+func TestWhatAnotherProcessCompletedIsPassedOver(t *testing.T) {
+	folder := t.TempDir()
+	begin := func() *Sink {
+		s := New(Config{
+			Path:    func(lane string) (string, error) { return filepath.Join(folder, lane), nil },
+			Encoder: recordio.NewTextEncoder(), Folder: folder, MadeWith: map[string]string{"model": "m"},
+		})
+		if err := s.Connect(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first, second := begin(), begin()
+	writer, _, err := first.Open(context.Background(), "lane")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Finish(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := second.Open(context.Background(), "lane"); !errors.Is(err, producer.ErrDone) {
+		t.Errorf("%v, want ErrDone", err)
 	}
 }

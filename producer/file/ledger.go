@@ -33,17 +33,24 @@ type ledger struct {
 
 func openLedger(folder string) (*ledger, error) {
 	l := &ledger{folder: folder, done: map[string]finished{}}
-	if folder == "" {
-		return l, nil
+	return l, l.read()
+}
+
+// read takes in what the file says now. Other processes may be writing to the same folder.
+func (l *ledger) read() error {
+	if l.folder == "" {
+		return nil
 	}
-	file, err := os.Open(filepath.Join(folder, LedgerName))
+	file, err := os.Open(filepath.Join(l.folder, LedgerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	scanner := bufio.NewScanner(file)
 	scanner.Buffer(nil, maxCheckpoint)
 	for scanner.Scan() {
@@ -53,9 +60,9 @@ func openLedger(folder string) (*ledger, error) {
 		}
 	}
 	if err := scanner.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file.Name(), err)
+		return fmt.Errorf("%s: %w", file.Name(), err)
 	}
-	return l, nil
+	return nil
 }
 
 // key returns how an output is called in the ledger; ok is false if it lies elsewhere.

@@ -91,13 +91,13 @@ func (w *writer) resume() error {
 	case saved != nil && final != nil && saved.Inode != 0 && inode(final) == saved.Inode && final.Size() >= saved.Length:
 		return w.completed(saved)
 	case saved != nil && final != nil && !saved.Replaces:
-		return fmt.Errorf("%s: %w, though %s says that it is still to be written: remove one of them, or begin afresh with --overwrite", w.names.final, ErrExists, w.names.checkpoint)
+		return fmt.Errorf("%s: %w, though %s says that it is still to be written: remove one of them, or overwrite it", w.names.final, ErrExists, w.names.checkpoint)
 	case saved != nil:
 		return w.continued(saved, partial.Size())
 	case began && final == nil:
 		return w.begin(false)
 	case partial.Size() > 0:
-		return fmt.Errorf("%s has data but no checkpoint, so it is not known how it came about: remove it, or begin afresh with --overwrite", w.names.partial)
+		return fmt.Errorf("%s has data but no checkpoint, so it is not known how it came about: remove it, or overwrite it", w.names.partial)
 	case final != nil:
 		return w.passOver(final)
 	default:
@@ -129,7 +129,7 @@ func (w *writer) continued(saved *checkpoint, length int64) error {
 		return err
 	}
 	if length < saved.Length {
-		return fmt.Errorf("%s has %d bytes, and %s says that it had %d: restore it, or begin afresh with --overwrite", w.names.partial, length, w.names.checkpoint, saved.Length)
+		return fmt.Errorf("%s has %d bytes, and %s says that it had %d: restore it, or overwrite it", w.names.partial, length, w.names.checkpoint, saved.Length)
 	}
 	w.saved = *saved
 	if w.sink.config.Assemble == nil {
@@ -159,8 +159,14 @@ func (w *writer) completed(saved *checkpoint) error {
 // passOver is for a complete output with nothing beside it.
 func (w *writer) passOver(final fs.FileInfo) error {
 	entry, ok := w.sink.ledger.find(w.names.final)
+	if !ok || entry.Size != final.Size() { // another process may have completed it meanwhile
+		if err := w.sink.ledger.read(); err != nil {
+			return err
+		}
+		entry, ok = w.sink.ledger.find(w.names.final)
+	}
 	if !ok || entry.Size != final.Size() {
-		return fmt.Errorf("%s: %w: begin afresh with --overwrite", w.names.final, ErrExists)
+		return fmt.Errorf("%s: %w: overwrite it to begin afresh", w.names.final, ErrExists)
 	}
 	if err := w.sink.changes(w.lane, w.names.final, entry.Input, entry.MadeWith); err != nil {
 		return err

@@ -121,7 +121,7 @@ func ascii(text []byte) string {
 func parseMade(info *s3client.Info) (*made, error) {
 	data := info.Metadata
 	if data[metaWriter] == "" || data[metaMadeWith] == "" {
-		return nil, fmt.Errorf("%s: %w, and its metadata do not say that sluice has made it: move it away, or begin afresh with --overwrite", info.URI(), ErrExists)
+		return nil, fmt.Errorf("%s: %w, and its metadata do not say that sluice has made it: move it away, or overwrite it", info.URI(), ErrExists)
 	}
 	m := &made{writer: data[metaWriter], job: data[metaJob], records: -1}
 	err := json.Unmarshal([]byte(data[metaMadeWith]), &m.madeWith)
