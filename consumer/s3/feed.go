@@ -21,6 +21,7 @@ type Notice struct {
 	Keep func(ctx context.Context) error // keeps it from being given to others for a while longer; nil if that is not needed
 	Each time.Duration                   // how often Keep is to be called
 	Done func(ctx context.Context) error // everything it tells of is in the sink
+	Once bool                            // it is not put aside after some attempts, so that one that leads nowhere is passed over for good
 }
 
 // What is waited for after the feed failed, and how often in a row it may.
@@ -81,12 +82,12 @@ func (s *Source) deliver(ctx context.Context, deliveries *sync.WaitGroup, notice
 
 // handOut says whether all that a notice tells of was handed out. One that cannot be understood, or that tells of an
 // object which is not there, is left to the feed: a queue gives it again and, after as many times as it is set to,
-// puts it aside.
+// puts it aside. A topic does not.
 func (s *Source) handOut(ctx context.Context, d *delivery) (complete bool, err error) {
 	events, err := ParseEvents(d.notice.Body)
 	if err != nil {
 		s.config.Logger.Error("a notification is passed over", "error", err)
-		return false, nil
+		return d.notice.Once, nil
 	}
 	complete = true
 	for _, event := range events {
@@ -96,7 +97,7 @@ func (s *Source) handOut(ctx context.Context, d *delivery) (complete bool, err e
 			return false, nil
 		case errors.Is(err, s3client.ErrNotFound):
 			s.config.Logger.Warn("a notification tells of an object that is not there", "object", s3client.URI(event.Bucket, event.Key))
-			complete = false
+			complete = complete && d.notice.Once
 			continue
 		case err != nil:
 			return false, err
