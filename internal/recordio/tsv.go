@@ -14,7 +14,7 @@ type tsv struct {
 	options Options
 	columns int // fields of the first row; 0 before it
 	field   int
-	prefix  int // noColumn for none
+	prefix  int    // noColumn for none
 	target  int    // a column of the input, or columns to append one
 	name    string // of the appended column
 }
