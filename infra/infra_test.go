@@ -66,11 +66,27 @@ func (p *program) build(t *testing.T) string {
 	return filepath.Join(p.folder, "sluice")
 }
 
+// tool returns the path of a program that is installed, or that a script has put into .cache/bin, or "go install" into its
+// folder. Without it the test is skipped.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	folders := []string{path(".cache", "bin")}
+	if output, err := exec.Command("go", "env", "GOPATH").Output(); err == nil {
+		folders = append(folders, filepath.Join(strings.TrimSpace(string(output)), "bin"))
+	}
+	for _, folder := range folders {
+		if found, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
+			return found
+		}
+	}
+	return sharedtest.Program(t, name)
+}
+
 // run runs a program in the root of the checkout, with these variables added to its environment, and returns what it
 // printed.
 func run(t *testing.T, environment []string, name string, arguments ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, name, arguments...)
 	command.Dir = sharedtest.Root()

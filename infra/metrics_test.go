@@ -16,7 +16,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-mt/sluice/internal/job"
-	"github.com/sluice-mt/sluice/internal/sharedtest"
 	"github.com/sluice-mt/sluice/pipeline"
 	"github.com/sluice-mt/sluice/pipeline/monitor"
 )
@@ -232,7 +231,7 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 }
 
 func TestRulesWithPromtool(t *testing.T) {
-	promtool := sharedtest.Program(t, "promtool")
+	promtool := tool(t, "promtool")
 	mustRun(t, nil, promtool, "check", "rules", filepath.Join("infra", "alerts", "sluice.rules.yml"))
 	mustRun(t, nil, promtool, "test", "rules", filepath.Join("infra", "alerts", "sluice.rules.test.yml"))
 }

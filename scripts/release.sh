@@ -50,7 +50,7 @@ reproducible() {
 		return 1
 	fi
 	echo "two builds for $1 have the same bytes: sha256 ${one%% *}"
-	go version -m "$work/first" | grep -E 'mod|vcs' || true
+	go version -m "$work/first" | grep -E '^\s(mod|build\svcs)' || true
 }
 
 case ${1:-} in
