@@ -49,7 +49,7 @@ func (j *streamingJob) source(records recordio.Options, codec kafkasource.Codec)
 	case s.S3 != nil:
 		return j.s3Source(s.S3, records)
 	default:
-		return j.kafkaSource(s.Kafka, codec)
+		return j.kafkaSource("source.kafka", s.Kafka, codec, !j.transactional())
 	}
 }
 
@@ -120,7 +120,11 @@ func (j *streamingJob) s3Source(s *jobfile.S3Source, records recordio.Options) (
 		Client: client, Inputs: s.Inputs, Manifests: s.Manifests, Exclude: s.Exclude, Poll: s.Poll, Split: int64(s.Split),
 		Records: records, Logger: j.logger,
 	}
-	if s.Queue != "" {
+	if s.Topic != nil {
+		if config.Feed, err = j.topicFeed(s.Topic); err != nil {
+			return nil, err
+		}
+	} else if s.Queue != "" {
 		if config.Feed, err = s3source.NewQueue(context.Background(), clientConfig, s3source.SQS{URL: s.Queue}); err != nil {
 			return nil, usageErrorf("source.s3.queue: %v", err)
 		}
@@ -135,9 +139,30 @@ func (j *streamingJob) s3Source(s *jobfile.S3Source, records recordio.Options) (
 	}
 	source := s3source.New(config)
 	return &jobSource{
-		Source: source, description: strings.Join(append(s.Inputs, s.Manifests...), " "), endless: s.Poll > 0 || s.Queue != "",
+		Source: source, description: strings.Join(append(s.Inputs, s.Manifests...), " "), endless: s.Poll > 0 || config.Feed != nil,
 		identity: source, relative: source.Relative, s3: source,
 	}, nil
+}
+
+// topicFeed reads the notifications that a store writes to a topic.
+func (j *streamingJob) topicFeed(s *jobfile.KafkaSource) (s3source.Feed, error) {
+	plain, err := recordio.NewValue(recordio.ValueOptions{})
+	if err != nil {
+		return nil, err
+	}
+	source, err := j.kafkaSource("source.s3.topic", s, plain, true)
+	if err != nil {
+		return nil, err
+	}
+	feed := s3source.NewRecordFeed(source, j.logger)
+	j.closers = append(j.closers, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), j.job.Grace)
+		defer cancel()
+		if err := feed.Close(ctx); err != nil {
+			j.logger.Warn("the group of the notifications could not be left", "error", err)
+		}
+	})
+	return feed, nil
 }
 
 // s3Config turns settings into a client's configuration.
@@ -163,8 +188,9 @@ func secret(text, path string) (string, error) {
 	return strings.TrimRight(string(content), "\r\n"), nil
 }
 
-func (j *streamingJob) kafkaSource(s *jobfile.KafkaSource, codec kafkasource.Codec) (*jobSource, error) {
-	client, err := j.kafkaClient("source.kafka", &s.KafkaCluster)
+// kafkaSource reads topics. commit says that nobody else stores in the group what is done.
+func (j *streamingJob) kafkaSource(path string, s *jobfile.KafkaSource, codec kafkasource.Codec, commit bool) (*jobSource, error) {
+	client, err := j.kafkaClient(path, &s.KafkaCluster)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +200,7 @@ func (j *streamingJob) kafkaSource(s *jobfile.KafkaSource, codec kafkasource.Cod
 	}
 	source := kafkasource.New(kafkasource.Config{
 		Client: client, Topics: s.Topics, Group: s.Group, Values: codec, Instance: s.Instance, Begin: begin, SkipLost: s.SkipLost,
-		CommitOffsets: !j.transactional(), StopAtEnd: s.StopAtEnd, Session: s.Session, Rebalance: s.Rebalance, MaxBatch: int(s.MaxBatch), Logger: j.logger,
+		CommitOffsets: commit, StopAtEnd: s.StopAtEnd, Session: s.Session, Rebalance: s.Rebalance, MaxBatch: int(s.MaxBatch), Logger: j.logger,
 	})
 	return &jobSource{
 		Source: source, description: fmt.Sprintf("%s (group %s)", strings.Join(s.Topics, " "), s.Group), endless: !s.StopAtEnd, shared: true,
@@ -236,6 +262,9 @@ func (j *streamingJob) topics(c *jobfile.KafkaCluster) []string {
 	var topics []string
 	if source := j.job.Source.Kafka; source != nil && reflect.DeepEqual(&source.KafkaCluster, c) {
 		topics = append(topics, source.Topics...)
+	}
+	if s3 := j.job.Source.S3; s3 != nil && s3.Topic != nil && reflect.DeepEqual(&s3.Topic.KafkaCluster, c) {
+		topics = append(topics, s3.Topic.Topics...)
 	}
 	if sink := j.job.Sink.Kafka; sink != nil && reflect.DeepEqual(&sink.KafkaCluster, c) {
 		topics = append(topics, sink.Topic)

@@ -74,14 +74,27 @@ func (d *decoder) checkSource(s *Source) {
 				d.at("source.s3.inputs", "%q: expected s3://bucket/key", input)
 			}
 		}
+		if topic := s3.Topic; topic != nil {
+			if s3.Queue != "" {
+				d.at("source.s3.topic", "queue is set as well")
+			}
+			if topic.StopAtEnd {
+				d.at("source.s3.topic.stop-at-end", "notifications have no end")
+			}
+			d.checkTopics("source.s3.topic", topic)
+		}
 		d.checkStore("source.s3", &s3.S3Store)
 	}
-	if kafka := s.Kafka; kafka != nil {
-		if len(kafka.Topics) == 0 {
-			d.at("source.kafka.topics", "missing")
-		}
-		d.checkCluster("source.kafka", &kafka.KafkaCluster)
+	if s.Kafka != nil {
+		d.checkTopics("source.kafka", s.Kafka)
 	}
+}
+
+func (d *decoder) checkTopics(path string, s *KafkaSource) {
+	if len(s.Topics) == 0 {
+		d.at(path+".topics", "missing")
+	}
+	d.checkCluster(path, &s.KafkaCluster)
 }
 
 func (d *decoder) checkSink(s *Sink) {

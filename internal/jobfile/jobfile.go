@@ -145,6 +145,7 @@ type S3Source struct {
 	Poll      time.Duration `yaml:"poll" desc:"Time between listings. Default: the inputs are listed once, and the job ends."`
 	Split     Size          `yaml:"split" desc:"Divide larger objects of plain lines into ranges of this size. Default: never."`
 	Queue     string        `yaml:"queue" desc:"URL of an SQS queue that tells of new objects."`
+	Topic     *KafkaSource  `yaml:"topic" desc:"A topic in Kafka that the store writes its notifications of new objects to."`
 	S3Store   `yaml:",inline"`
 }
 
@@ -262,6 +263,10 @@ func (j *Job) setDefaults() {
 		setDefault(&source.Group, j.Name)
 		setDefault(&source.Begin, "first")
 		setDefault(&j.Lanes, 1<<20)
+	}
+	if s3 := j.Source.S3; s3 != nil && s3.Topic != nil {
+		setDefault(&s3.Topic.Group, j.Name+".notifications")
+		setDefault(&s3.Topic.Begin, "first")
 	}
 	if sink := j.Sink.Files; sink != nil {
 		setDefault(&sink.RunAge, time.Minute)
