@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// recurrentGroup is how many source tokens go through the layers of a recurrent encoder together, about. A step in time has a row
-// for each sentence only, so that there are to be many sentences.
-const recurrentGroup = 2048
+// recurrentGroup is how many source tokens go through the layers of a recurrent encoder together, about: what the input gave for all
+// of them stays in the cache, and a step in time, which has a row for each sentence, has some 20 rows. More of them were slower.
+const recurrentGroup = 512
 
 // encodeNetwork runs a recurrent encoder over the sources.
 func (s *Stepper) encodeNetwork(sources []search.Source, contexts []search.Context) {
