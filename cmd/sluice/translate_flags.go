@@ -32,7 +32,7 @@ func (f *modelFlags) group() flagGroup {
 	s.StringArrayVarP(&f.configs, "config", "c", nil, "read options from these YAML `FILES` (Marian's decoder.yml); later ones win")
 	s.BoolVar(&f.interpolate, "interpolate-env-vars", false, "replace ${VARIABLE} in paths by the environment variable")
 	s.StringArrayVarP(&f.models, "models", "m", nil, "model `FILE` (.npz or .bin, plain, gz or zst) or folder; several make an ensemble")
-	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "source and target vocabulary `FILES` (.spm, .yml, .json, text); found beside the model if left out")
+	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of each source and the target (.spm, .yml, .json, text); found beside the model if left out")
 	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
 	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
 	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int8")
@@ -130,7 +130,7 @@ type inputFlags struct {
 func (f *inputFlags) group() flagGroup {
 	g := newGroup("Input")
 	s := g.flags
-	s.StringArrayVarP(&f.inputs, "input", "i", nil, "`FILES`, folders or patterns to translate; - is standard input (the default)")
+	s.StringArrayVarP(&f.inputs, "input", "i", nil, "`FILES`, folders or patterns to translate; - is standard input (the default). A model of several sources reads a line of as many files at a time, or columns of one")
 	s.StringVar(&f.format, "format", "auto", "text, tsv, jsonl, parquet; auto goes by the file's name")
 	s.StringVar(&f.field, "field", "", "what to translate: TSV column (1, 2, … or a header's name), JSON path (a.b[0]), Parquet column")
 	s.BoolVar(&f.header, "header", false, "the first line of a TSV file names its columns")
