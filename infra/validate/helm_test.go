@@ -129,6 +129,23 @@ func TestChartOfAStream(t *testing.T) {
 	}
 }
 
+func TestChartOfAFileDrop(t *testing.T) {
+	trigger := find[scaledObject](t, mustRender(t, "file-drop.yaml", "file-drop-s3.yml")).Spec.Triggers[0]
+	if trigger.Type != "aws-sqs-queue" || trigger.Metadata["queueLength"] != "10" || trigger.AuthenticationRef == nil || trigger.AuthenticationRef.Name != "aws" {
+		t.Errorf("the scaler looks at %+v", trigger)
+	}
+	values := valuesOf(t, "file-drop.yaml", "file-drop-s3.yml")
+	queue := ""
+	for _, variable := range values["env"].([]any) {
+		if v := variable.(map[string]any); v["name"] == "QUEUE_URL" {
+			queue = v["value"].(string)
+		}
+	}
+	if queue != trigger.Metadata["queueURL"] {
+		t.Errorf("the scaler looks at %s, and the job reads %s", trigger.Metadata["queueURL"], queue)
+	}
+}
+
 func TestChartOfACorpus(t *testing.T) {
 	job := find[batch.Job](t, mustRender(t, "corpus.yaml", "corpus-s3.yml"))
 	if *job.Spec.CompletionMode != batch.IndexedCompletion || *job.Spec.Completions != 16 {
