@@ -71,6 +71,6 @@ row 'news' -i "$folder/few" --cpu-threads 1 --one-by-one --runs 3
 
 printf '\n## Stages\n\n```\n'
 go test ./translator/cpumodel -run '^$' -bench 'Encode|Step' -benchtime 2s | grep -E '^(Benchmark|cpu)'
-printf '```\n\n## Kernels\n\n```\n'
+printf "%s\n" "\`\`\`" "" "## Kernels" "" "\`\`\`"
 go test ./kernels -run '^$' -bench 'MulInt8|MulFloat32|DotRows|Attention|Rows' -benchtime 0.2s | grep -E '^(Benchmark|cpu)'
 echo '```'

@@ -24,8 +24,9 @@ func residentBytes() int64 {
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
 		return 0
 	}
+	most := int64(usage.Maxrss) //nolint:unconvert // it has 32 bits on some systems
 	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
-		return int64(usage.Maxrss)
+		return most
 	}
-	return int64(usage.Maxrss) << 10
+	return most << 10
 }
