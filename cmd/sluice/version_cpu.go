@@ -17,6 +17,11 @@ func cpuFeatures() []string {
 		{"avx512dq", cpu.X86.HasAVX512DQ},
 		{"avx512vl", cpu.X86.HasAVX512VL},
 		{"avx512vnni", cpu.X86.HasAVX512VNNI},
+		{"avx512bf16", cpu.X86.HasAVX512BF16},
+		{"avxvnni", cpu.X86.HasAVXVNNI},
+		{"asimd", cpu.ARM64.HasASIMD},
+		{"asimddp", cpu.ARM64.HasASIMDDP},
+		{"i8mm", cpu.ARM64.HasI8MM},
 	}
 	features := []string{} // an empty list in JSON, not null
 	for _, k := range known {
