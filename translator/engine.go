@@ -30,8 +30,9 @@ type Engine struct {
 	timer   *time.Timer // wakes a worker when the oldest unit has waited long enough
 	closed  bool
 
-	workers sync.WaitGroup
-	precise precise
+	workers  sync.WaitGroup
+	precise  precise
+	counters counters
 }
 
 // New starts an engine. Close ends it.

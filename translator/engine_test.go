@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,6 +119,40 @@ func sentences(n int) []string {
 		lines[i] = strings.Join(line, " ")
 	}
 	return lines
+}
+
+// The counts of an engine add up.
+func TestStats(t *testing.T) {
+	config := engineConfig(t, cpumodel.Int8)
+	config.Batching = translator.Batching{Workers: 2, Slots: 16, MaxiBatch: 64}
+	engine, err := translator.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	var pending sync.WaitGroup
+	var source, target atomic.Int64
+	lines := sentences(100)
+	for _, line := range lines {
+		pending.Add(1)
+		engine.Submit(job.Segment{Text: line, Done: func(r job.Result) {
+			source.Add(int64(r.SourceTokens))
+			target.Add(int64(r.TargetTokens))
+			pending.Done()
+		}})
+	}
+	engine.Flush()
+	pending.Wait()
+	s := engine.Stats()
+	if s.Sentences-s.Redone != int64(len(lines)) || s.Waiting != 0 || s.Workers != 2 || s.Slots != 16 {
+		t.Errorf("%+v", s)
+	}
+	if s.Redone == 0 && (s.Tokens != source.Load() || s.Rows < target.Load()) || s.Rows > s.Steps*int64(s.Slots) {
+		t.Errorf("%d source and %d target pieces: %+v", source.Load(), target.Load(), s)
+	}
+	if s.MiniBatches == 0 || s.Encode <= 0 || s.Decode <= 0 || s.Idle <= 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 // What comes out for a sentence must not depend on batches, workers or order, to the last bit.

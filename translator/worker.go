@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/translator/batch"
@@ -45,7 +46,7 @@ func newWorker(e *Engine, models Models) (*worker, error) {
 // run works until the engine is closed, and then fails what is left.
 func (w *worker) run() {
 	for w.refill() {
-		for _, result := range w.decoder.Step() {
+		for _, result := range w.step() {
 			w.finish(result)
 		}
 	}
@@ -58,6 +59,15 @@ func (w *worker) run() {
 	for _, s := range w.decoder.Abandon() {
 		s.Tag.(*unit).fail(ErrClosed)
 	}
+}
+
+// step advances what is being decoded by one piece.
+func (w *worker) step() []search.Result {
+	c := &w.engine.counters
+	defer since(time.Now(), &c.decode)
+	c.steps.Add(1)
+	c.rows.Add(int64(w.decoder.Slots() - w.decoder.Free()))
+	return w.decoder.Step()
 }
 
 // refill tops the decoder up. It waits for work if there is none, and reports false once the engine is closed.
@@ -92,6 +102,9 @@ func (w *worker) next(wait bool) ([]*unit, bool) {
 		w.redo = w.redo[:0]
 		return w.taken, true
 	}
+	if wait {
+		defer since(time.Now(), &w.engine.counters.idle)
+	}
 	var open bool
 	w.taken, open = w.engine.take(w.taken[:0], wait)
 	return w.taken, open
@@ -99,10 +112,15 @@ func (w *worker) next(wait bool) ([]*unit, bool) {
 
 // encode runs the encoders over a mini-batch and puts it into the queue.
 func (w *worker) encode(units []*unit) {
+	c := &w.engine.counters
+	defer since(time.Now(), &c.encode)
+	c.miniBatches.Add(1)
+	c.sentences.Add(int64(len(units)))
 	w.sentences = w.sentences[:0]
 	for _, u := range units {
 		w.engine.prepare(u, w.scratch)
 		w.sentences = append(w.sentences, &u.sentence)
+		c.tokens.Add(int64(len(u.tokens)))
 	}
 	w.decoder.Encode(w.sentences)
 	for _, u := range units {
@@ -156,6 +174,7 @@ func (w *worker) finish(result search.Result) {
 			u.deliver(w.engine.config.Text.result(&result))
 			return
 		}
+		w.engine.counters.redone.Add(1)
 		u.sentence.Options.NoRepeat = noRepeat
 		w.redo = append(w.redo, u)
 	default:
@@ -179,6 +198,7 @@ func (e *Engine) searchPrecisely(u *unit) {
 		u.fail(errNonFinite)
 		return
 	}
+	e.counters.precise.Add(1)
 	e.precise.mutex.Lock()
 	defer e.precise.mutex.Unlock()
 	decoder, err := e.preciseDecoder()

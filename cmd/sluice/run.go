@@ -190,8 +190,9 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 		Shared: true, Stall: job.Stall, MaxFailed: job.MaxFailed,
 	}, source, sink, t)
 	if job.Observe.Listen != "" {
+		counted, _ := engine.(monitor.Engine) // what tests put in its place has nothing to count
 		server, err := monitor.Listen(monitor.Config{
-			Address: job.Observe.Listen, Pprof: job.Observe.Pprof, Pipeline: p, Stall: job.Stall, Lag: source.lag, Logger: j.logger,
+			Address: job.Observe.Listen, Pprof: job.Observe.Pprof, Pipeline: p, Engine: counted, Stall: job.Stall, Lag: source.lag, Logger: j.logger,
 		})
 		if err != nil {
 			return 0, usageErrorf("observe.listen: %v", err)

@@ -80,7 +80,7 @@ const table = `
 	train: train/autodiff train/network train/optimiser train/checkpoint train/data internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
 
 	pipeline: consumer producer internal/job
-	pipeline/monitor: pipeline internal/job
+	pipeline/monitor: pipeline translator internal/job
 
 	cmd/sluice: *
 	scripts/notices:

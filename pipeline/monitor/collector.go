@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-mt/sluice/pipeline"
+	"github.com/sluice-mt/sluice/translator"
 )
 
 // A Pipeline is what metrics are read from.
@@ -13,9 +14,15 @@ type Pipeline interface {
 	Credits() (used, total int64)
 }
 
+// An Engine is what the translator's metrics are read from.
+type Engine interface {
+	Stats() translator.Stats
+}
+
 // A collector reads the pipeline's counts when Prometheus asks, so that nothing is counted twice.
 type collector struct {
 	pipeline Pipeline
+	engine   Engine
 	lag      func() map[string]int64
 }
 
@@ -36,6 +43,15 @@ var (
 	inFlight  = description("lane_records_in_flight", "Records read and not yet written.", "lane")
 	age       = description("lane_frontier_age_seconds", "For how long the oldest record that is not committed has been in flight.", "lane")
 	committed = description("lane_committed_records", "Records of the lane that are committed.", "lane")
+	workers   = description("engine_workers", "Workers of the engine.")
+	slots     = description("engine_slots", "Hypotheses that the engine can decode at a time.")
+	waiting   = description("engine_waiting_sentences", "Sentences that wait to be encoded.")
+	sentences = description("engine_sentences_total", "Sentences encoded; those that were searched again count again.", "why")
+	batches   = description("engine_mini_batches_total", "Encoder batches.")
+	encoded   = description("engine_encoded_tokens_total", "Source pieces encoded; divided by the mini-batches it tells how full these are.")
+	steps     = description("engine_steps_total", "Decoder steps.")
+	rows      = description("engine_rows_total", "Hypotheses advanced; divided by steps and by a worker's slots it tells how full the decoders are.")
+	busy      = description("engine_seconds_total", "Time of workers.", "stage")
 	lag       = description("lane_lag_records", "Records of the lane that have not been read.", "lane")
 )
 
@@ -77,6 +93,22 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(inFlight, float64(lane.InFlight), lane.Name)
 		gauge(age, lane.Age.Seconds(), lane.Name)
 		gauge(committed, float64(lane.Committed.Record), lane.Name)
+	}
+	if c.engine != nil {
+		stats := c.engine.Stats()
+		gauge(workers, float64(stats.Workers))
+		gauge(slots, float64(stats.Workers*stats.Slots))
+		gauge(waiting, float64(stats.Waiting))
+		count(sentences, float64(stats.Sentences-stats.Redone), "new")
+		count(sentences, float64(stats.Redone), "repetition")
+		count(sentences, float64(stats.Precise), "overflow")
+		count(batches, float64(stats.MiniBatches))
+		count(encoded, float64(stats.Tokens))
+		count(steps, float64(stats.Steps))
+		count(rows, float64(stats.Rows))
+		count(busy, stats.Encode.Seconds(), "encode")
+		count(busy, stats.Decode.Seconds(), "decode")
+		count(busy, stats.Idle.Seconds(), "idle")
 	}
 	if c.lag != nil {
 		for lane, behind := range c.lag() {

@@ -24,6 +24,7 @@ type Config struct {
 	Address  string // to listen at, such as :9090
 	Pprof    bool   // serve profiles
 	Pipeline Pipeline
+	Engine   Engine                  // nil where there is none
 	Stall    time.Duration           // a lane whose oldest record is in flight for longer makes the process sick; 0 is for ever
 	Lag      func() map[string]int64 // records that each lane is behind; nil where nothing knows
 	Logger   *slog.Logger
@@ -49,7 +50,7 @@ func Listen(config Config) (*Server, error) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		&collector{pipeline: config.Pipeline, lag: config.Lag},
+		&collector{pipeline: config.Pipeline, engine: config.Engine, lag: config.Lag},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

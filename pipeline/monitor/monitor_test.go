@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/pipeline"
+	"github.com/sluice-mt/sluice/translator"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,10 +30,16 @@ func (fixed) Lanes() []pipeline.LaneState {
 
 func (fixed) Credits() (used, total int64) { return 5, 100 }
 
+type engine struct{}
+
+func (engine) Stats() translator.Stats {
+	return translator.Stats{Workers: 2, Slots: 64, Sentences: 12, Redone: 2, Steps: 100, Rows: 5000, Decode: 3 * time.Second}
+}
+
 func listen(t *testing.T, pprof bool, stall time.Duration) *Server {
 	t.Helper()
 	s, err := Listen(Config{
-		Stall: stall, Address: "127.0.0.1:0", Pprof: pprof, Pipeline: fixed{}, Logger: slog.New(slog.DiscardHandler),
+		Stall: stall, Address: "127.0.0.1:0", Pprof: pprof, Pipeline: fixed{}, Engine: engine{}, Logger: slog.New(slog.DiscardHandler),
 		Lag: func() map[string]int64 { return map[string]int64{"x/1": 12} },
 	})
 	if err != nil {
@@ -73,7 +80,8 @@ func TestMetrics(t *testing.T) {
 		`sluice_records_flagged_total{flag="split"} 2`, `sluice_stage_seconds_total{stage="commit"} 1.5`,
 		`sluice_credits_bytes{state="used"} 5`, `sluice_lane_frontier_age_seconds{lane="a \"b\"/0"} 2`,
 		`sluice_lane_committed_records{lane="a \"b\"/0"} 9`, `sluice_lane_lag_records{lane="x/1"} 12`, `sluice_lanes_open 1`,
-		"# TYPE sluice_records_total counter", "# TYPE sluice_lane_lag_records gauge", "go_goroutines",
+		`sluice_engine_slots 128`, `sluice_engine_rows_total 5000`, `sluice_engine_sentences_total{why="new"} 10`,
+		`sluice_engine_seconds_total{stage="decode"} 3`, "# TYPE sluice_records_total counter", "# TYPE sluice_lane_lag_records gauge", "go_goroutines",
 	} {
 		if !strings.Contains(body, line) {
 			t.Errorf("%s is missing in\n%s", line, body)
