@@ -179,11 +179,12 @@ type Sink struct {
 	madeWith   string         // hash of Config.MadeWith
 	partitions map[string]int // how many each topic has
 	numbers    []int          // of the partitions of Config.Topic
+	step       func(string)   // called between any two events that a crash may fall between; for tests
 }
 
 // New returns a Sink. Connect checks the configuration.
 func New(config Config) *Sink {
-	return &Sink{config: config.withDefaults(), madeWith: hashMap(config.MadeWith), partitions: map[string]int{}}
+	return &Sink{config: config.withDefaults(), madeWith: hashMap(config.MadeWith), partitions: map[string]int{}, step: func(string) {}}
 }
 
 // hashMap returns a short hash of a map, "" of an empty one.

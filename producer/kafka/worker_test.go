@@ -111,6 +111,7 @@ type setup struct {
 	pipeline   pipeline.Config
 	translator pipeline.Translator
 	client     kafkaclient.Config
+	step       func(w *worker, name string) // see Sink.OnStep; may be nil
 }
 
 func newSetup(t testing.TB, cluster *kafkatest.Cluster, partitions int) *setup {
@@ -147,8 +148,12 @@ func (s *setup) start(t testing.TB) *worker {
 	source.Client, sink.Client = s.connect(t, w.sourceNet.dial), s.connect(t, w.sinkNet.dial)
 	w.source = consumerkafka.New(source)
 	sink.Membership = w.source
+	made := producerkafka.New(sink)
+	if s.step != nil {
+		made.OnStep(func(name string) { s.step(w, name) })
+	}
 	go func() {
-		w.done <- pipeline.New(s.pipeline, w.source, producerkafka.New(sink), s.translator).Run(ctx)
+		w.done <- pipeline.New(s.pipeline, w.source, made, s.translator).Run(ctx)
 		source.Client.Close()
 		sink.Client.Close()
 	}()

@@ -52,6 +52,7 @@ func (w *writer) open(ctx context.Context) error {
 		if err := w.producer.Init(ctx); err != nil {
 			return w.failure(err)
 		}
+		w.sink.step("id taken over")
 	}
 	if w.place.pseudo && config.Input != nil {
 		var err error
@@ -176,6 +177,7 @@ func (w *writer) flush(ctx context.Context) error {
 			return err
 		}
 		batch.Reset()
+		w.sink.step("batch produced")
 	}
 	w.order, w.size = w.order[:0], 0
 	return nil
@@ -240,11 +242,13 @@ func (w *writer) endTransaction(ctx context.Context, done bool) error {
 	if err := w.producer.CommitOffset(ctx, w.member, w.place.partition, offset); err != nil {
 		return w.failure(err)
 	}
+	w.sink.step("offset in the transaction")
 	ending, cancel := outlast(ctx, mostEnd)
 	defer cancel()
 	if err := w.producer.End(ending, true); err != nil {
 		return w.settle(ctx, offset, err)
 	}
+	w.sink.step("transaction ended")
 	return nil
 }
 
