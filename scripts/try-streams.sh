@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 messages=${1:-400}
 kafka=127.0.0.1:${KAFKA_PORT:-19092}
 store=http://127.0.0.1:${S3_PORT:-19000}
-export MODEL=${MODEL:-models/ende-tiny} KAFKA_BOOTSTRAP=$kafka
+export MODEL=${MODEL:-models/ende-tiny} KAFKA_BOOTSTRAP=$kafka SESSION=6s
 work=$(mktemp -d)
 workers=()
 
