@@ -41,7 +41,7 @@ case $status in
 	;;
 esac
 if command -v shellcheck >/dev/null; then
-	shellcheck .ci/run scripts/*.sh
+	git ls-files '*.sh' .ci/run | xargs shellcheck
 else
 	echo "missing: shellcheck"
 fi

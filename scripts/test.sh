@@ -42,8 +42,16 @@ else
 	missing+=("the assembly for arm64 (no qemu-aarch64; it is in the package qemu-user)")
 fi
 
-step "manifests"
+step "manifests, charts, compose, releases, with the types of those who read them"
+go vet -C infra/validate ./...
 go test -C infra/validate ./...
+
+step "the image"
+if [ "$(id -u)" = 0 ] && [ "$(uname)" = Linux ]; then
+	scripts/image.sh test
+else
+	missing+=("the container image (it needs root on Linux)")
+fi
 
 step "other systems"
 for target in linux/arm64 darwin/arm64 windows/amd64; do

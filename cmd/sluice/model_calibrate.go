@@ -51,7 +51,7 @@ func calibrate(ctx context.Context, file *marian.File, textPath string, batch in
 	if err != nil {
 		return nil, modelError{err}
 	}
-	c := &calibration{source: source, reversed: loaded.RightLeft, batch: batch, largest: map[string]*moments{}}
+	c := &calibration{source: source, reversed: loaded.RightLeft, batch: batch, largest: map[string]*moments{}, together: map[string]float32{}}
 	if err := c.run(ctx, weights.NewStepper(batch), target.EOS(), textPath); err != nil {
 		return nil, err
 	}
@@ -64,6 +64,7 @@ type calibration struct {
 	reversed bool // the model reads sentences back to front
 	batch    int  // sentences translated together
 	largest  map[string]*moments
+	together map[string]float32 // what has been observed of the present batch: a product may be computed part by part
 }
 
 func (c *calibration) run(ctx context.Context, stepper *cpumodel.Stepper, end search.Token, path string) error {
@@ -79,7 +80,7 @@ func (c *calibration) run(ctx context.Context, stepper *cpumodel.Stepper, end se
 			return errInterrupted
 		}
 		batches++
-		err := translateBatch(decoder, waiting)
+		err := c.translateBatch(decoder, waiting)
 		waiting = waiting[:0]
 		return err
 	}
@@ -114,8 +115,9 @@ func (c *calibration) sentence(line string) *search.Sentence {
 }
 
 // translateBatch runs sentences through the model together; the translations themselves do not matter.
-func translateBatch(decoder *search.Decoder, sentences []*search.Sentence) error {
+func (c *calibration) translateBatch(decoder *search.Decoder, sentences []*search.Sentence) error {
 	decoder.Encode(sentences)
+	c.settle()
 	for _, sentence := range sentences {
 		if !decoder.Start(sentence) {
 			return errors.New("calibration: the decoder has no room for a sentence")
@@ -123,17 +125,26 @@ func translateBatch(decoder *search.Decoder, sentences []*search.Sentence) error
 	}
 	for decoder.Active() > 0 {
 		decoder.Step()
+		c.settle()
 	}
 	return nil
 }
 
 func (c *calibration) observe(tensor string, largest float32) {
-	m := c.largest[tensor]
-	if m == nil {
-		m = new(moments)
-		c.largest[tensor] = m
+	c.together[tensor] = max(c.together[tensor], largest)
+}
+
+// settle takes what was observed of a batch as one observation.
+func (c *calibration) settle() {
+	for tensor, largest := range c.together {
+		m := c.largest[tensor]
+		if m == nil {
+			m = new(moments)
+			c.largest[tensor] = m
+		}
+		m.add(float64(largest))
 	}
-	m.add(float64(largest))
+	clear(c.together)
 }
 
 // alphas are the multipliers of all weights that a converter quantises and that met anything but zeros.

@@ -254,7 +254,9 @@ func (t *translation) explain(err error) error {
 	var stage *pipeline.StageError
 	switch {
 	case errors.Is(err, filesink.ErrExists), errors.As(err, &changed):
-		return usageError{err}
+		return usageError{fmt.Errorf("%w (--overwrite does that)", err)}
+	case errors.Is(err, filesink.ErrNotContinued):
+		return outputError{fmt.Errorf("%w (--overwrite does that)", err)}
 	case errors.As(err, &stage) && stage.Stage == "read":
 		return inputError{err}
 	case errors.As(err, &stage) && (stage.Stage == "write" || stage.Stage == "commit"):

@@ -40,7 +40,7 @@ func (d *decoder) check(j *Job) {
 	d.checkSink(&j.Sink)
 	d.checkRecords(j)
 	if j.MaxFailed > 0 && j.DeadLetters == "" {
-		d.at("max-failed", "only means something with dead-letters: without them the first failed record ends the job")
+		d.at("max-failed", "only means something with dead-letters")
 	}
 	if j.DeadLetters != "" && j.Sink.S3 != nil && !isObjectName(j.DeadLetters) {
 		d.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)

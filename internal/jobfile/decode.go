@@ -110,6 +110,9 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, field reflect.Struc
 		return
 	case []string:
 		list := d.list(node, path)
+		if field.Tag.Get("yaml") == "brokers" { // which are often one variable
+			list = strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ' ' })
+		}
 		if slices.Contains(list, "") {
 			d.problem(node, path, "a value is empty")
 		}

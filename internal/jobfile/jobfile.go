@@ -70,7 +70,7 @@ type Job struct {
 	Translate []Option `yaml:"translate" desc:"Options of sluice translate, without dashes: models, vocabs, shortlist, beam-size, output-sampling and so on. The model is named here."`
 	Sentences bool     `yaml:"sentences" desc:"Records hold more than one sentence: each is translated on its own, and they are put together again with the white space that stood between them."`
 
-	DeadLetters string  `yaml:"dead-letters" desc:"Where records go that cannot be translated: a topic, a prefix such as s3://bucket/failed/ or a folder, of the same kind as the sink. Without it such a record ends the job."`
+	DeadLetters string  `yaml:"dead-letters" desc:"Where records go that cannot be translated: a topic, a prefix such as s3://bucket/failed/ or a folder, of the same kind as the sink. Without it such a record ends a job that writes to a topic; in files and objects it keeps its line, untranslated."`
 	MaxFailed   float64 `yaml:"max-failed" desc:"Share of records that may fail before the job stops, looked at from the thousandth on. 0 is no limit."`
 
 	Memory      Size          `yaml:"memory" desc:"Bytes of records in flight. Default 64MiB."`
@@ -161,7 +161,7 @@ type S3Sink struct {
 
 // A KafkaCluster says how brokers are reached.
 type KafkaCluster struct {
-	Brokers []string   `yaml:"brokers" desc:"host:port of some of the brokers."`
+	Brokers []string   `yaml:"brokers" desc:"host:port of some of the brokers, as a list or separated by commas."`
 	TLS     *KafkaTLS  `yaml:"tls" desc:"Encrypt connections. Present but empty: with the system's certificates."`
 	SASL    *KafkaSASL `yaml:"sasl" desc:"Log in."`
 }

@@ -14,7 +14,7 @@ const whole = `# a topic
 name: reviews
 source:
   kafka:
-    brokers: [localhost:9092, "${HOST}:9093"]
+    brokers: ["localhost:9092,${HOST}:9093"]
     topics: reviews.en
     sasl: {mechanism: PLAIN, user: me, password: "${PASSWORD}"}
 sink:
@@ -74,9 +74,9 @@ func TestProblems(t *testing.T) {
 		{"word", "jsonl", "json", `17:19: records.format: "json" is none of text, tsv, jsonl, parquet`},
 		{"list for a value", "name: reviews", "name: [a, b]", "2:7: name: expected one value"},
 		{"value for a mapping", "translate:\n  models: models/ende-tiny\n  beam-size: 4\n  output-sampling: [topk, 10]", "translate: yes", "13:12: translate: expected options"},
-		{"variable", "${HOST}", "${ELSEWHERE}", "5:31: source.kafka.brokers: the environment variable ELSEWHERE is not set"},
+		{"variable", "${HOST}", "${ELSEWHERE}", "5:15: source.kafka.brokers: the environment variable ELSEWHERE is not set"},
 		{"open variable", "${HOST}", "${HOST", "${ without }"},
-		{"no source", "  kafka:\n    brokers: [localhost:9092, \"${HOST}:9093\"]\n    topics: reviews.en\n    sasl: {mechanism: PLAIN, user: me, password: \"${PASSWORD}\"}\n", "  {}\n", "4:3: source: expected exactly one of files, s3 and kafka"},
+		{"no source", "  kafka:\n    brokers: [\"localhost:9092,${HOST}:9093\"]\n    topics: reviews.en\n    sasl: {mechanism: PLAIN, user: me, password: \"${PASSWORD}\"}\n", "  {}\n", "4:3: source: expected exactly one of files, s3 and kafka"},
 		{"no name", "name: reviews", "", "name: missing"},
 		{"name", "name: reviews", "name: a/b", `2:7: name: "a/b": letters, digits`},
 		{"no port", "[localhost:9092]", "[localhost]", `10:14: sink.kafka.brokers: "localhost": expected host:port`},

@@ -42,7 +42,7 @@ func loadCheckpoint(path string) (saved *checkpoint, began bool, err error) {
 		return nil, true, nil
 	}
 	if saved, err = parseCheckpoint(data); err != nil {
-		return nil, false, fmt.Errorf("%s: %w: overwrite it to begin afresh", path, err)
+		return nil, false, fmt.Errorf("%s: %w, so that %w: overwrite the output to begin afresh", path, err, ErrNotContinued)
 	}
 	return saved, true, nil
 }

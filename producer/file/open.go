@@ -13,6 +13,9 @@ import (
 // ErrExists is returned for an output that is there already and was not made by the same job.
 var ErrExists = errors.New("the output exists already")
 
+// ErrNotContinued is returned for an output that was begun, and of which it cannot be known how far it came.
+var ErrNotContinued = errors.New("it cannot be continued")
+
 // open locks the output and finds out where it stands.
 func (w *writer) open() error {
 	if err := os.MkdirAll(filepath.Dir(w.names.final), 0o777); err != nil {
@@ -97,7 +100,7 @@ func (w *writer) resume() error {
 	case began && final == nil:
 		return w.begin(false)
 	case partial.Size() > 0:
-		return fmt.Errorf("%s has data but no checkpoint, so it is not known how it came about: remove it, or overwrite it", w.names.partial)
+		return fmt.Errorf("%s has data but no checkpoint, so that %w: remove it, or overwrite it", w.names.partial, ErrNotContinued)
 	case final != nil:
 		return w.passOver(final)
 	default:
@@ -129,7 +132,7 @@ func (w *writer) continued(saved *checkpoint, length int64) error {
 		return err
 	}
 	if length < saved.Length {
-		return fmt.Errorf("%s has %d bytes, and %s says that it had %d: restore it, or overwrite it", w.names.partial, length, w.names.checkpoint, saved.Length)
+		return fmt.Errorf("%s has %d bytes, and %s says that it had %d, so that %w: restore it, or overwrite it", w.names.partial, length, w.names.checkpoint, saved.Length, ErrNotContinued)
 	}
 	w.saved = *saved
 	if w.sink.config.Assemble == nil {
