@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/pipeline"
 	"github.com/sluice-mt/sluice/pipeline/monitor"
+	"github.com/sluice-mt/sluice/translator"
 )
 
 // everything is a pipeline of which each metric has a value.
@@ -33,6 +34,12 @@ func (everything) Lanes() []pipeline.LaneState {
 
 func (everything) Credits() (used, total int64) { return 1, 2 }
 
+type engine struct{}
+
+func (engine) Stats() translator.Stats {
+	return translator.Stats{Workers: 1, Slots: 64, Steps: 1, Rows: 1}
+}
+
 // A series is a metric with one set of labels, as /metrics shows it.
 var series = regexp.MustCompile(`(?m)^([a-z_]+)(\{[^}]*\})? `)
 
@@ -40,7 +47,7 @@ var series = regexp.MustCompile(`(?m)^([a-z_]+)(\{[^}]*\})? `)
 func served(t *testing.T) map[string][]string {
 	t.Helper()
 	server, err := monitor.Listen(monitor.Config{
-		Address: "127.0.0.1:0", Pipeline: everything{}, Logger: slog.New(slog.DiscardHandler),
+		Address: "127.0.0.1:0", Pipeline: func() monitor.Pipeline { return everything{} }, Engine: engine{}, Logger: slog.New(slog.DiscardHandler),
 		Lag: func() map[string]int64 { return map[string]int64{"topic/0": 1} },
 	})
 	if err != nil {

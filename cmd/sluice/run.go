@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,9 @@ type streamingJob struct {
 	start  time.Time
 
 	begin   func(translator.Config) (liveTranslator, error)
-	closers []func() // of clients, in the order in which they were opened
+	present atomic.Pointer[presentPass]
+	server  *monitor.Server // nil if nobody wants to look
+	closers []func()        // of clients, in the order in which they were opened
 }
 
 // A liveTranslator is an engine, or what tests put in its place.
@@ -137,6 +140,11 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 // workers that begin a lane at the same moment can each end the other's work on it. What is complete is passed over, so a
 // pass that finds nothing to do is short. A consumer group sees to that itself.
 func (j *streamingJob) passes(ctx context.Context, parts *engineParts, engine liveTranslator) error {
+	defer func() {
+		if j.server != nil {
+			closeMonitor(j.server, j.logger)
+		}
+	}()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		lost, err := j.pass(ctx, parts, engine)
 		if err != nil || lost == 0 {
@@ -189,18 +197,9 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 		Memory: int64(job.Memory), Lanes: job.Lanes, CommitEvery: job.CommitEvery, Grace: job.Grace, Logger: j.logger,
 		Shared: true, Stall: job.Stall, MaxFailed: job.MaxFailed,
 	}, source, sink, t)
-	if job.Observe.Listen != "" {
-		counted, _ := engine.(monitor.Engine) // what tests put in its place has nothing to count
-		server, err := monitor.Listen(monitor.Config{
-			Address: job.Observe.Listen, Pprof: job.Observe.Pprof, Pipeline: p, Engine: counted, Stall: job.Stall, Lag: source.lag, Logger: j.logger,
-		})
-		if err != nil {
-			return 0, usageErrorf("observe.listen: %v", err)
-		}
-		server.Ready(true)
-		defer closeMonitor(server, j.logger)
-		context.AfterFunc(ctx, func() { server.Ready(false) })
-		j.logger.Info("metrics are served", "address", server.Address())
+	j.present.Store(&presentPass{p, source.lag})
+	if err := j.observe(ctx, engine); err != nil {
+		return 0, err
 	}
 	j.logger.Info("running", "job", job.Name, "source", source.description, "sink", describeSink(&job.Sink),
 		"ready after", time.Since(j.start).Round(time.Millisecond))
@@ -208,6 +207,38 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 	stats := p.Stats()
 	j.summarise(stats)
 	return stats.LanesLost, j.explain(err, source.endless)
+}
+
+// A presentPass is what metrics are read from. Between two passes it is the last one.
+type presentPass struct {
+	pipeline *pipeline.Pipeline
+	lag      func() map[string]int64 // nil where nothing is known
+}
+
+// observe starts the server of metrics and probes, which stays for all passes.
+func (j *streamingJob) observe(ctx context.Context, engine liveTranslator) (err error) {
+	o := &j.job.Observe
+	if o.Listen == "" || j.server != nil {
+		return nil
+	}
+	counted, _ := engine.(monitor.Engine) // what tests put in its place has nothing to count
+	j.server, err = monitor.Listen(monitor.Config{
+		Address: o.Listen, Pprof: o.Pprof, Engine: counted, Stall: j.job.Stall, Logger: j.logger,
+		Pipeline: func() monitor.Pipeline { return j.present.Load().pipeline },
+		Lag: func() map[string]int64 {
+			if lag := j.present.Load().lag; lag != nil {
+				return lag()
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return usageErrorf("observe.listen: %v", err)
+	}
+	j.server.Ready(true)
+	context.AfterFunc(ctx, func() { j.server.Ready(false) })
+	j.logger.Info("metrics are served", "address", j.server.Address())
+	return nil
 }
 
 // closeMonitor gives whoever reads metrics a moment to finish.

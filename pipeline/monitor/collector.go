@@ -21,7 +21,7 @@ type Engine interface {
 
 // A collector reads the pipeline's counts when Prometheus asks, so that nothing is counted twice.
 type collector struct {
-	pipeline Pipeline
+	pipeline func() Pipeline
 	engine   Engine
 	lag      func() map[string]int64
 }
@@ -60,7 +60,8 @@ func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect gives the current values.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	stats := c.pipeline.Stats()
+	pipeline := c.pipeline()
+	stats := pipeline.Stats()
 	count := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
 	}
@@ -84,10 +85,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	count(lanes, float64(stats.Lanes), "complete")
 	count(lanes, float64(stats.LanesAlreadyDone), "complete before")
 	count(lanes, float64(stats.LanesLost), "lost")
-	used, total := c.pipeline.Credits()
+	used, total := pipeline.Credits()
 	gauge(credits, float64(used), "used")
 	gauge(credits, float64(total), "total")
-	states := c.pipeline.Lanes()
+	states := pipeline.Lanes()
 	gauge(open, float64(len(states)))
 	for _, lane := range states {
 		gauge(inFlight, float64(lane.InFlight), lane.Name)

@@ -21,9 +21,9 @@ import (
 
 // Config says what is served.
 type Config struct {
-	Address  string // to listen at, such as :9090
-	Pprof    bool   // serve profiles
-	Pipeline Pipeline
+	Address  string                  // to listen at, such as :9090
+	Pprof    bool                    // serve profiles
+	Pipeline func() Pipeline         // the present one
 	Engine   Engine                  // nil where there is none
 	Stall    time.Duration           // a lane whose oldest record is in flight for longer makes the process sick; 0 is for ever
 	Lag      func() map[string]int64 // records that each lane is behind; nil where nothing knows
@@ -78,7 +78,7 @@ func Listen(config Config) (*Server, error) {
 
 // healthy says whether every lane makes progress.
 func (c *Config) healthy() bool {
-	return c.Stall <= 0 || !slices.ContainsFunc(c.Pipeline.Lanes(), func(lane pipeline.LaneState) bool { return lane.Age > c.Stall })
+	return c.Stall <= 0 || !slices.ContainsFunc(c.Pipeline().Lanes(), func(lane pipeline.LaneState) bool { return lane.Age > c.Stall })
 }
 
 func answer(w http.ResponseWriter, well bool, otherwise string) {

@@ -39,7 +39,7 @@ func (engine) Stats() translator.Stats {
 func listen(t *testing.T, pprof bool, stall time.Duration) *Server {
 	t.Helper()
 	s, err := Listen(Config{
-		Stall: stall, Address: "127.0.0.1:0", Pprof: pprof, Pipeline: fixed{}, Engine: engine{}, Logger: slog.New(slog.DiscardHandler),
+		Stall: stall, Address: "127.0.0.1:0", Pprof: pprof, Pipeline: func() Pipeline { return fixed{} }, Engine: engine{}, Logger: slog.New(slog.DiscardHandler),
 		Lag: func() map[string]int64 { return map[string]int64{"x/1": 12} },
 	})
 	if err != nil {
