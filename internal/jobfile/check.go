@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,6 +39,7 @@ func (d *decoder) check(j *Job) {
 	}
 	d.checkSource(&j.Source)
 	d.checkSink(&j.Sink)
+	d.checkOwnTopics(j)
 	d.checkRecords(j)
 	if j.MaxFailed > 0 && j.DeadLetters == "" {
 		d.at("max-failed", "only means something with dead-letters")
@@ -118,6 +120,39 @@ func (d *decoder) checkSink(s *Sink) {
 		}
 		d.checkCluster("sink.kafka", &kafka.KafkaCluster)
 	}
+}
+
+// checkOwnTopics finds topics of the sink that have another use. A job that reads what it writes never ends.
+func (d *decoder) checkOwnTopics(j *Job) {
+	sink := j.Sink.Kafka
+	if sink == nil {
+		return
+	}
+	used := map[string]string{}
+	if source := j.Source.Kafka; source != nil && sharesBroker(source.Brokers, sink.Brokers) {
+		for _, topic := range source.Topics {
+			used[topic] = "source.kafka.topics"
+		}
+	}
+	for _, own := range []struct{ path, topic string }{
+		{"sink.kafka.topic", sink.Topic},
+		{"dead-letters", j.DeadLetters},
+		{"sink.kafka.markers", sink.Markers},
+	} {
+		if own.topic == "" {
+			continue
+		}
+		if other := used[own.topic]; other != "" {
+			d.at(own.path, "%q is %s as well: it needs a topic of its own", own.topic, other)
+			continue
+		}
+		used[own.topic] = own.path
+	}
+}
+
+// sharesBroker reports whether two lists of brokers are surely of one cluster.
+func sharesBroker(a, b []string) bool {
+	return slices.ContainsFunc(a, func(broker string) bool { return slices.Contains(b, broker) })
 }
 
 func (d *decoder) checkStore(path string, s *S3Store) {

@@ -83,6 +83,10 @@ func TestProblems(t *testing.T) {
 		{"no password", `, password: "${PASSWORD}"`, "", "7:11: source.kafka.sasl: expected one of password and password-file"},
 		{"no letters", "dead-letters: reviews.failed\n", "", "max-failed: only means something with dead-letters"},
 		{"no model", "  models: models/ende-tiny\n  beam-size: 4\n  output-sampling: [topk, 10]", "", "translate: expected options"},
+		{"reads its outputs", "topics: reviews.en\n    sasl: {mechanism: PLAIN, user: me, password: \"${PASSWORD}\"}\nsink:\n  kafka:\n    brokers: [localhost:9092]\n    topic: reviews.de", "topics: [a, reviews.de]\nsink:\n  kafka:\n    brokers: [localhost:9092]\n    topic: reviews.de", `sink.kafka.topic: "reviews.de" is source.kafka.topics as well`},
+		{"reads its letters", "dead-letters: reviews.failed", "dead-letters: reviews.en", `18:15: dead-letters: "reviews.en" is source.kafka.topics as well`},
+		{"letters among outputs", "dead-letters: reviews.failed", "dead-letters: reviews.de", `18:15: dead-letters: "reviews.de" is sink.kafka.topic as well`},
+		{"markers among outputs", "topic: reviews.de", "topic: reviews.de\n    markers: reviews.de", `12:14: sink.kafka.markers: "reviews.de" is sink.kafka.topic as well`},
 		{"syntax", "name: reviews", "name: [reviews", "did not find expected"},
 	}
 	for _, test := range tests {
@@ -96,6 +100,14 @@ func TestProblems(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, test.want)
 			}
 		})
+	}
+}
+
+// A topic may have the same name in another cluster.
+func TestMirrorBetweenClusters(t *testing.T) {
+	text := strings.NewReplacer("[localhost:9092]", "[elsewhere:9092]", "topic: reviews.de", "topic: reviews.en").Replace(whole)
+	if _, err := Parse([]byte(text), variables); err != nil {
+		t.Error(err)
 	}
 }
 
