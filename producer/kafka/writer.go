@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -108,7 +107,7 @@ func (w *writer) resume(progress kafkaclient.Progress) error {
 			return err
 		}
 		if len(changes) > 0 && !w.sink.config.AcceptChanges {
-			return fmt.Errorf("kafka: lane %s was begun on another input: %s", w.lane, strings.Join(changes, "; "))
+			return &producer.ChangedError{Output: "kafka: lane " + w.lane, Changes: changes}
 		}
 	}
 	if progress.Done {
@@ -122,7 +121,8 @@ func (w *writer) checkMadeWith(stored string) error {
 	if stored == w.sink.madeWith || stored == "" || w.sink.config.AcceptChanges {
 		return nil
 	}
-	return fmt.Errorf("kafka: lane %s was begun with another model or other options (%s, and these are %s): accept the change, or give the job another name", w.lane, stored, w.sink.madeWith)
+	change := fmt.Sprintf("with another model or other options (their hash was %s and is now %s)", stored, w.sink.madeWith)
+	return &producer.ChangedError{Output: "kafka: lane " + w.lane, Changes: []string{change}}
 }
 
 // Write puts a run into batches and sends those that are full.
