@@ -9,6 +9,7 @@ package translator
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -29,6 +30,7 @@ type Engine struct {
 	pool    *batch.Pool[*unit]
 	timer   *time.Timer // wakes a worker when the oldest unit has waited long enough
 	closed  bool
+	closing atomic.Bool // the same, for workers that are in the middle of a sentence
 
 	workers  sync.WaitGroup
 	precise  precise
@@ -154,9 +156,10 @@ func (e *Engine) take(dst []*unit, wait bool) ([]*unit, bool) {
 	return dst, false
 }
 
-// Close ends the workers without finishing what is queued: those segments get ErrClosed. It returns when no goroutine
-// of the engine is left.
+// Close ends the workers without finishing what is queued or being translated: those segments get ErrClosed. It returns when
+// no goroutine of the engine is left, which takes a step of the decoder or a mini-batch of the encoder at most.
 func (e *Engine) Close() {
+	e.closing.Store(true)
 	e.mutex.Lock()
 	e.closed = true
 	e.timer.Stop()

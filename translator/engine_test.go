@@ -2,6 +2,7 @@ package translator_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -119,6 +120,28 @@ func sentences(n int) []string {
 		lines[i] = strings.Join(line, " ")
 	}
 	return lines
+}
+
+// Closing does not wait for a text that takes long, of which parts are being translated.
+func TestCloseIsPrompt(t *testing.T) {
+	engine, err := translator.New(engineConfig(t, cpumodel.Int8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan job.Result, 1)
+	engine.Submit(job.Segment{Text: strings.Repeat("7", 30_000), Done: func(r job.Result) { done <- r }})
+	engine.Flush()
+	for engine.Stats().Steps == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	begin := time.Now()
+	engine.Close()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if r := <-done; !errors.Is(r.Err, translator.ErrClosed) {
+		t.Errorf("%v", r.Err)
+	}
 }
 
 // The counts of an engine add up.

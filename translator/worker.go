@@ -45,7 +45,7 @@ func newWorker(e *Engine, models Models) (*worker, error) {
 
 // run works until the engine is closed, and then fails what is left.
 func (w *worker) run() {
-	for w.refill() {
+	for !w.engine.closing.Load() && w.refill() {
 		for _, result := range w.step() {
 			w.finish(result)
 		}

@@ -172,6 +172,9 @@ func (k *killing) disturbed(t *testing.T, folder, inputs string, took time.Durat
 			break
 		}
 		kills++
+		if k.output != "" && exists(output) && !exists(output+".checkpoint") {
+			break // it came just too late, and a complete output is not made again
+		}
 		if found, _ := filepath.Glob(filepath.Join(place, "*", "*.checkpoint")); len(found) > 0 || exists(output+".checkpoint") {
 			continued++
 		}

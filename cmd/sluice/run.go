@@ -266,6 +266,9 @@ func (j *streamingJob) summarise(stats pipeline.Stats) {
 		attributes = append(attributes, "flags", flagCounts(stats.Flags))
 	}
 	j.logger.Info("ended", attributes...)
+	if stats.Lanes+stats.LanesAlreadyDone+stats.LanesLost+stats.Admitted == 0 {
+		j.logger.Warn("nothing was found to translate: is the source what was meant?")
+	}
 }
 
 // explain sorts an error by what the user has to look at. To interrupt an endless job is the way to end it; one that has an
@@ -300,10 +303,16 @@ func (j *streamingJob) waysOn() string {
 
 // rehearse connects to both ends and says what would be done.
 func (j *streamingJob) rehearse(ctx context.Context, out io.Writer, source *jobSource, sink producer.Sink, parts *engineParts) error {
-	if err := source.Connect(ctx); err != nil {
-		return inputError{fmt.Errorf("source: %w", err)}
+	if source.look != nil {
+		if err := source.look(ctx); err != nil {
+			return inputError{fmt.Errorf("source: %w", err)}
+		}
+	} else {
+		if err := source.Connect(ctx); err != nil {
+			return inputError{fmt.Errorf("source: %w", err)}
+		}
+		defer source.Close(context.WithoutCancel(ctx))
 	}
-	defer source.Close(context.WithoutCancel(ctx))
 	if err := sink.Connect(ctx); err != nil {
 		return outputError{fmt.Errorf("sink: %w", err)}
 	}

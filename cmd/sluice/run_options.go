@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-mt/sluice/internal/jobfile"
+	"github.com/sluice-mt/sluice/internal/shard"
 )
 
 // jobOptions are the options of sluice translate that a job sets under translate.
@@ -46,7 +49,41 @@ func newJobOptions(job *jobfile.Job) (*jobOptions, error) {
 		return nil, jobfile.Problems{{Path: "translate.models", Message: "missing: the model's file or folder"}}
 	}
 	o.flags = flags
-	return o, o.forTargets(len(job.Records.Targets))
+	if err := o.forTargets(len(job.Records.Targets)); err != nil {
+		return nil, err
+	}
+	return o, o.checkValues(job)
+}
+
+// checkValues finds what would be refused when the job is run.
+func (o *jobOptions) checkValues(job *jobfile.Job) error {
+	var problems jobfile.Problems
+	add := func(path string, err error) {
+		if err != nil {
+			problems = append(problems, jobfile.Problem{Path: path, Message: err.Error()})
+		}
+	}
+	_, err := o.search.options()
+	add("translate", err)
+	if job.Shard != "auto" {
+		_, err = shard.Parse(job.Shard)
+		add("shard", err)
+	}
+	if job.Observe.Listen != "" {
+		_, _, err = net.SplitHostPort(job.Observe.Listen)
+		add("observe.listen", err)
+	}
+	if job.Source.Kafka != nil {
+		if job.Shard != "auto" {
+			add("shard", errors.New("the partitions of topics are divided by their consumer group"))
+		}
+		_, err = (&streamingJob{job: job}).value()
+		add("records", err)
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
 }
 
 // complete reads the configuration that lies with the model. It is left until the job runs, since a job file may be checked

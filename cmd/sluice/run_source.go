@@ -29,6 +29,7 @@ type jobSource struct {
 
 	identity identifier                        // nil for topics
 	relative func(lane string) (string, error) // where a lane's output lies, below a folder or prefix
+	look     func(context.Context) error       // sees whether it is there without taking part; nil to connect
 	lag      func() map[string]int64           // nil where nothing is known
 
 	kafka *kafkasource.Source
@@ -202,7 +203,16 @@ func (j *streamingJob) kafkaSource(path string, s *jobfile.KafkaSource, codec ka
 		Client: client, Topics: s.Topics, Group: s.Group, Values: codec, Instance: s.Instance, Begin: begin, SkipLost: s.SkipLost,
 		CommitOffsets: commit, StopAtEnd: s.StopAtEnd, Session: s.Session, Rebalance: s.Rebalance, MaxBatch: int(s.MaxBatch), Logger: j.logger,
 	})
+	look := func(ctx context.Context) error {
+		for _, topic := range s.Topics {
+			if _, err := client.Partitions(ctx, topic); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return &jobSource{
+		look:   look,
 		Source: source, description: fmt.Sprintf("%s (group %s)", strings.Join(s.Topics, " "), s.Group), endless: !s.StopAtEnd, shared: true,
 		relative: func(lane string) (string, error) { return lane, nil }, lag: source.Lag, kafka: source,
 	}, nil
@@ -217,7 +227,7 @@ func (j *streamingJob) value() (*recordio.Value, error) {
 	if err != nil {
 		return nil, usageErrorf("records.format: %v", err)
 	}
-	value, err := recordio.NewValue(recordio.ValueOptions{Format: format, Field: j.job.Records.Field, Targets: j.job.Records.Targets})
+	value, err := recordio.NewValue(recordio.ValueOptions{Format: format, Field: j.job.Records.Field, Targets: j.job.Records.Targets, MaxSize: int(j.job.Records.MaxSize)})
 	if err != nil {
 		return nil, usageErrorf("records: %v", err)
 	}

@@ -62,7 +62,7 @@ type Size int64
 
 // A Job is the content of a job file.
 type Job struct {
-	Name   string `yaml:"name" desc:"Identifies the job. Transactions, consumer groups and claims are named after it, so it must not change while work is half done."`
+	Name   string `yaml:"name" desc:"Identifies the job. Transactions, consumer groups and claims are named after it, so it must not change: under another name everything is translated again, into the same topic as well."`
 	Source Source `yaml:"source" desc:"Where records come from. Exactly one of its members."`
 	Sink   Sink   `yaml:"sink" desc:"Where translations go. Exactly one of its members."`
 
@@ -139,7 +139,7 @@ type S3Store struct {
 
 // An S3Source reads objects.
 type S3Source struct {
-	Inputs    []string      `yaml:"inputs" desc:"s3://bucket/key, or s3://bucket/prefix/ for everything below. Each object is a lane."`
+	Inputs    []string      `yaml:"inputs" desc:"s3://bucket/key, or s3://bucket/prefix/ for everything below. Each object is a lane. Objects with a part of their key that begins with a dot are passed over."`
 	Manifests []string      `yaml:"manifests" desc:"Files or objects that list objects."`
 	Exclude   []string      `yaml:"exclude" desc:"Prefixes that are passed over."`
 	Poll      time.Duration `yaml:"poll" desc:"Time between listings. Default: the inputs are listed once, and the job ends."`

@@ -23,6 +23,9 @@ type ValueOptions struct {
 	// Targets are where the translations go, best first, in the notation of Options.Target. None at all stands for
 	// one with the default name. Where there are fewer hypotheses than targets the rest are null, or empty columns.
 	Targets []string
+
+	// MaxSize is the longest value that is read, in bytes; 0 is no limit. A longer one cannot be translated.
+	MaxSize int
 }
 
 // A Value is the layout of the values of messages. It may be used by several goroutines.
@@ -31,6 +34,7 @@ type ValueOptions struct {
 // written back byte for byte.
 type Value struct {
 	format  Format
+	most    int // bytes of a value; 0 is no limit
 	field   int // TSV: column from 0
 	columns []int
 	paths   []*jsonl // JSON: one for each target; the field is the same in all
@@ -38,7 +42,7 @@ type Value struct {
 
 // NewValue checks the options.
 func NewValue(options ValueOptions) (*Value, error) {
-	v := &Value{format: options.Format}
+	v := &Value{format: options.Format, most: options.MaxSize}
 	targets := options.Targets
 	if len(targets) == 0 {
 		targets = []string{""}
@@ -122,6 +126,12 @@ type gap struct {
 // be read gives a record with Err, flagged job.Unreadable. Original is set where Text does not tell all; it is the
 // given slice, which must not be changed afterwards.
 func (v *Value) Decode(value []byte, record *job.Record) {
+	if v.most > 0 && len(value) > v.most {
+		record.Original, record.Flags = value, record.Flags|job.Unreadable
+		record.Err = fmt.Errorf("the value has %d bytes, and %d are allowed", len(value), v.most)
+		record.Carry = filling{}
+		return
+	}
 	whole := string(value)
 	if v.format == Text {
 		var flags job.Flags

@@ -210,3 +210,26 @@ func ExampleValue() {
 	fmt.Println(string(value), err)
 	// Output: {"id": 7, "msg": {"de": "Guten Tag", "en": "Good day", "second": "Hello"}} <nil>
 }
+
+// A value that is too long is a record that cannot be translated, and nothing is made of it.
+func TestValuesThatAreTooLong(t *testing.T) {
+	for _, format := range []Format{Text, TSV, JSONL} {
+		v, err := NewValue(ValueOptions{Format: format, MaxSize: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := []byte(`{"text":"123456789"}`)
+		var record job.Record
+		if v.Decode(long, &record); record.Err != nil {
+			t.Errorf("%v: 20 bytes: %v", format, record.Err)
+		}
+		record = job.Record{}
+		long = append(long, ' ')
+		if v.Decode(long, &record); record.Err == nil || record.Flags != job.Unreadable || record.Text != "" || len(record.Original) != 21 {
+			t.Errorf("%v: 21 bytes: %+v", format, record)
+		}
+		if got, err := v.Append(nil, &job.Output{Record: record}); err != nil || len(got) != 0 {
+			t.Errorf("%v: %q, %v", format, got, err)
+		}
+	}
+}
