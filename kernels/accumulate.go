@@ -26,6 +26,9 @@ func (w *Float32Matrix) Pack(k, n int, b []float32, stride int) {
 func (w *Float32Matrix) PackTransposed(k, n int, b []float32, stride int) {
 	need(len(b), span(n, stride, k), "elements of a float32 matrix")
 	w.resize(k, n)
+	if k == 0 {
+		return
+	}
 	for first := 0; first < n; first += float32Panel {
 		width := min(float32Panel, n-first)
 		panel := w.panels[first*k:][:k*float32Panel]
