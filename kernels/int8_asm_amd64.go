@@ -5,7 +5,7 @@
 package kernels
 
 // mulInt8AVX512 computes blocks of height (1 to 12) rows of mulInt8Generic for panels of 32 columns.
-// steps counts groups of 4 along k, a multiple of 4; strides and biasStep are in bytes.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
 // mask has a bit for each column of a panel that exists. floor is what results are at least.
 //
 //go:noescape

@@ -11,11 +11,17 @@ import (
 )
 
 const (
-	strip      = 8 // columns that AVX2 does at a time: a quarter of a panel
-	maxRows256 = 6 // most rows whose sums fit the registers
+	panel      = 32        // columns of a panel
+	stepBytes  = 4 * panel // weights of a panel for four k
+	unroll     = 4         // steps of a turn of the loop: k is a multiple of 16
+	strip      = 8         // columns that AVX2 does at a time: a quarter of a panel
+	maxRows256 = 6         // most rows whose sums fit the registers
 )
 
-// mulInt8AVX2 is mulInt8AVX512 with 8 columns at a time.
+const mulInt8Signature = "func(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, " +
+	"corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)"
+
+// mulInt8AVX2 multiplies blocks of rows, each height with code of its own, with 8 columns at a time.
 //
 // VPMADDUBSW would multiply bytes directly, but it saturates. So bytes are widened to words, and VPMADDWD adds the
 // products of pairs exactly:
