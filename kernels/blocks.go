@@ -2,6 +2,8 @@
 
 package kernels
 
+import "math"
+
 // panelColumns is the width of the panels of both kinds of matrix.
 const panelColumns = 32
 
@@ -29,4 +31,23 @@ func nextPanels(panel, limit, columns int) (n int, mask uint32) {
 		return min(limit, whole-panel), ^uint32(0)
 	}
 	return 1, 1<<rest - 1
+}
+
+// noBias is the bias of every panel of a matrix without one.
+var noBias [panelColumns]float32
+
+// panelBias returns the bias from a column on, and the bytes from a panel to the next.
+func panelBias(bias []float32, column int) (first *float32, step int) {
+	if bias == nil {
+		return &noBias[0], 0
+	}
+	return &bias[column], 4 * panelColumns
+}
+
+// floorOf returns what the results of a product are at least.
+func floorOf(act Activation) float32 {
+	if act == Rectified {
+		return 0
+	}
+	return float32(math.Inf(-1))
 }

@@ -2,11 +2,7 @@
 
 package kernels
 
-import (
-	"math"
-
-	"github.com/sluice-mt/sluice/internal/cpu"
-)
+import "github.com/sluice-mt/sluice/internal/cpu"
 
 const (
 	// mulInt8Rows and mulInt8RowsAVX2 are the most rows of a block in registers.
@@ -94,23 +90,4 @@ func (c *mulInt8Call) call(height, blocks, row, panel, panels int, mask uint32) 
 	default:
 		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	}
-}
-
-// noBias is the bias of every panel of a matrix without one.
-var noBias [panelColumns]float32
-
-// panelBias returns the bias from a column on, and the bytes from a panel to the next.
-func panelBias(bias []float32, column int) (first *float32, step int) {
-	if bias == nil {
-		return &noBias[0], 0
-	}
-	return &bias[column], 4 * panelColumns
-}
-
-// floorOf returns what the results of a product are at least.
-func floorOf(act Activation) float32 {
-	if act == Rectified {
-		return 0
-	}
-	return float32(math.Inf(-1))
 }

@@ -3,7 +3,6 @@
 package kernels
 
 import (
-	"math"
 	"unsafe"
 
 	"github.com/sluice-mt/sluice/internal/cpu"
@@ -123,25 +122,6 @@ func (c *mulInt8Call) assembly(level cpu.Level, height, blocks, row, panel, pane
 	default:
 		mulInt8SMMLA(height, a, c.aStride, s, blocks, w, c.w.steps, scales, bias, biasStep, y, yStride, panels, c.floor)
 	}
-}
-
-// noBias is the bias of every panel of a matrix without one.
-var noBias [panelColumns]float32
-
-// panelBias returns the bias from a column on, and the bytes from a panel to the next.
-func panelBias(bias []float32, column int) (first *float32, step int) {
-	if bias == nil {
-		return &noBias[0], 0
-	}
-	return &bias[column], 4 * panelColumns
-}
-
-// floorOf returns what the results of a product are at least.
-func floorOf(act Activation) float32 {
-	if act == Rectified {
-		return 0
-	}
-	return float32(math.Inf(-1))
 }
 
 func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
