@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/compress"
+	"github.com/sluice-mt/sluice/internal/recordio"
 )
 
 // An input is one file, or one pipe.
@@ -132,24 +133,17 @@ func (s *stream) SkipTo(offset int64) error {
 	if s.file != nil && s.inflate.Format() == compress.Plain {
 		return s.seek(offset)
 	}
-	ahead := offset - s.offset - 1
-	if ahead < 0 {
+	if offset <= s.offset {
 		return fmt.Errorf("byte %d has been passed already", offset)
 	}
-	n, err := io.CopyN(io.Discard, s, ahead)
-	if err != nil && err != io.EOF {
-		return err
-	}
-	var last [1]byte
-	if n == ahead {
-		if _, err = io.ReadFull(s, last[:]); err != nil && err != io.EOF {
-			return err
-		}
-	}
+	last, err := recordio.Skip(s, offset-s.offset)
 	if err == io.EOF {
 		return fmt.Errorf("cannot continue at byte %d: the input ends at byte %d", offset, s.offset)
 	}
-	return s.checkBreak(last[0], offset)
+	if err != nil {
+		return err
+	}
+	return s.checkBreak(last, offset)
 }
 
 func (s *stream) seek(offset int64) error {

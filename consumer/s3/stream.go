@@ -74,24 +74,17 @@ func (s *stream) SkipTo(offset int64) error {
 		}
 		return s.seek(offset)
 	}
-	ahead := offset - s.offset - 1
-	if ahead < 0 {
+	if offset <= s.offset {
 		return fmt.Errorf("byte %d has been passed already", offset)
 	}
-	n, err := io.CopyN(io.Discard, s, ahead)
-	if err != nil && err != io.EOF {
-		return err
-	}
-	var last [1]byte
-	if n == ahead {
-		if _, err = io.ReadFull(s, last[:]); err != nil && err != io.EOF {
-			return err
-		}
-	}
+	last, err := recordio.Skip(s, offset-s.offset)
 	if err == io.EOF {
 		return fmt.Errorf("cannot continue at byte %d: the object ends at byte %d", offset, s.offset)
 	}
-	if last[0] == '\n' {
+	if err != nil {
+		return err
+	}
+	if last == '\n' {
 		return nil
 	}
 	if n, err := s.inflate.Read(make([]byte, 1)); n == 0 && err == io.EOF {

@@ -16,6 +16,17 @@ type Stream interface {
 	SkipTo(offset int64) error
 }
 
+// Skip reads over so many bytes and returns the last of them; io.EOF says that the input ends before. It is for the SkipTo of
+// streams that cannot seek.
+func Skip(r io.Reader, count int64) (last byte, err error) {
+	if _, err := io.CopyN(io.Discard, r, count-1); err != nil {
+		return 0, err
+	}
+	var b [1]byte
+	_, err = io.ReadFull(r, b[:])
+	return b[0], err
+}
+
 const firstBuffer = 64 << 10
 
 var (
