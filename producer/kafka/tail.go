@@ -52,12 +52,7 @@ func (w *writer) mayHold(partition kafkaclient.Partition) bool {
 
 // readTail looks for the last output of the lane in a partition, in windows that grow backwards from its end.
 func (w *writer) readTail(ctx context.Context, partition kafkaclient.Partition) error {
-	client := w.sink.config.Client
-	first, err := client.FirstOffset(ctx, partition)
-	if err != nil {
-		return err
-	}
-	end, err := client.EndOffset(ctx, partition)
+	first, end, err := w.extent(ctx, partition)
 	if err != nil {
 		return err
 	}
@@ -100,15 +95,20 @@ func header(headers []job.Header, key string) string {
 	return ""
 }
 
+// extent returns the first offset of a partition and the one behind its last record.
+func (w *writer) extent(ctx context.Context, partition kafkaclient.Partition) (first, end int64, err error) {
+	if first, err = w.sink.config.Client.FirstOffset(ctx, partition); err != nil {
+		return 0, 0, err
+	}
+	end, err = w.sink.config.Client.EndOffset(ctx, partition)
+	return first, end, err
+}
+
 // scan shows every committed record from an offset to the present end of a partition. The offset may lie before the
 // first record.
 func (w *writer) scan(ctx context.Context, partition kafkaclient.Partition, from int64, see func(*kafkaclient.Record) error) error {
 	client := w.sink.config.Client
-	first, err := client.FirstOffset(ctx, partition)
-	if err != nil {
-		return err
-	}
-	end, err := client.EndOffset(ctx, partition)
+	first, end, err := w.extent(ctx, partition)
 	if err != nil {
 		return err
 	}
