@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
@@ -68,12 +69,12 @@ func ownSteps(b *testing.B, n *network.Network, values []float32, task *jaxTask)
 		batch.Target.Add(pair[1])
 	}
 	for step := range task.Rates {
-		begin := processorTime(b)
+		begin := cputime.Process()
 		loss := replica.Train(&batch, network.Options{LabelSmoothing: task.Smoothing}, 1)
 		if _, err := o.Step([][]float32{replica.Gradient}, 1/float64(loss.Words)); err != nil {
 			b.Fatal(err)
 		}
-		if took := (processorTime(b) - begin).Seconds(); step > 0 && (seconds == 0 || took < seconds) {
+		if took := (cputime.Process() - begin).Seconds(); step > 0 && (seconds == 0 || took < seconds) {
 			seconds = took
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator"
@@ -144,14 +145,14 @@ func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]
 	}
 	var runs []benchRun
 	for range b.runs {
-		before, allocations, cpu := parts.models.count(), allocated(), processTime()
+		before, allocations, cpu := parts.models.count(), allocated(), cputime.Process()
 		start := time.Now()
 		if err := translate(engine, lines); err != nil {
 			return nil, err
 		}
 		elapsed := time.Since(start).Seconds()
 		run := newBenchRun(elapsed, words, parts.models.count().minus(before), parts.config.Batching.Workers)
-		if cpu = processTime() - cpu; cpu > 0 {
+		if cpu = cputime.Process() - cpu; cpu > 0 {
 			run.CPUSeconds, run.WordsPerCPU = cpu.Seconds(), float64(words)/cpu.Seconds()
 		}
 		run.Allocations = float64(allocated()-allocations) / float64(len(lines))

@@ -27,6 +27,7 @@ const table = `
 	internal/binread:
 	internal/compress:
 	internal/cpu:
+	internal/cputime:
 	internal/cpu/cputest: internal/cpu
 	internal/importtest:
 	internal/job:

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/internal/kafkaclient"
 	"github.com/sluice-mt/sluice/internal/kafkatest"
 	"github.com/sluice-mt/sluice/pipeline"
@@ -47,12 +47,12 @@ func BenchmarkTopicToTopic(b *testing.B) {
 				var took, cpu time.Duration
 				for b.Loop() {
 					s.source.Group, s.sink.Job = newName("group"), newName("job")
-					begin, used := time.Now(), processorTime()
+					begin, used := time.Now(), cputime.Process()
 					if err := s.run(b); err != nil {
 						b.Fatal(err)
 					}
 					took += time.Since(begin)
-					cpu += processorTime() - used
+					cpu += cputime.Process() - used
 				}
 				b.ReportMetric(float64(records*b.N)/took.Seconds(), "records/s")
 				b.ReportMetric(float64(cpu.Nanoseconds())/float64(records*b.N), "cpu-ns/record")
@@ -76,13 +76,4 @@ func fill(b *testing.B, cluster *kafkatest.Cluster, topic string, records int) {
 		}
 		cluster.Write(b, list...)
 	}
-}
-
-// processorTime returns the processor time that this process has used.
-func processorTime() time.Duration {
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

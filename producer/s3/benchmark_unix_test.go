@@ -6,11 +6,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"syscall"
 	"testing"
-	"time"
 
 	source "github.com/sluice-mt/sluice/consumer/s3"
+	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/recordio"
 	"github.com/sluice-mt/sluice/internal/s3client"
@@ -38,7 +37,7 @@ func BenchmarkCopy(b *testing.B) {
 				}
 				defer client.Close()
 				b.SetBytes(int64(objects * len(data)))
-				before := processorTime(b)
+				before := cputime.Process()
 				rounds := 0
 				for ; b.Loop(); rounds++ {
 					from := source.New(source.Config{Client: client, Inputs: []string{"s3://" + bucket + "/in/"}})
@@ -47,7 +46,7 @@ func BenchmarkCopy(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				spent := processorTime(b) - before
+				spent := cputime.Process() - before
 				b.ReportMetric(float64(rounds*objects*len(data))/1e6/spent.Seconds(), "MB/cpu-s") // of this process, whatever else runs
 			})
 		}
@@ -62,13 +61,3 @@ func (echo) Submit(segment job.Segment) {
 }
 
 func (echo) Flush() {}
-
-// processorTime is what this process has used of all cores so far.
-func processorTime(t testing.TB) time.Duration {
-	t.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}

@@ -3,6 +3,7 @@ package network
 import (
 	"testing"
 
+	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/train/autodiff"
 )
@@ -33,11 +34,11 @@ func BenchmarkStudent(b *testing.B) {
 	batch := randomBatch(64, 32000)
 	options := Options{LabelSmoothing: 0.1, Dropout: 0.1}
 	r.Train(batch, options, 1)
-	begin := processorTime(b)
+	begin := cputime.Process()
 	for b.Loop() {
 		r.Train(batch, options, 1)
 	}
-	seconds := (processorTime(b) - begin).Seconds() / float64(b.N)
+	seconds := (cputime.Process() - begin).Seconds() / float64(b.N)
 	source, target := float64(len(batch.Source.Tokens)), float64(len(batch.Target.Tokens))
 	perSource := 6.0 * (4*256*256 + 2*256*1536)
 	perTarget := 2.0*(2*256*256+2*256*256+2*256*1536) + 256*32000
@@ -56,11 +57,11 @@ func ceiling(b *testing.B) float64 {
 	x, y := make([]float32, rows*k), make([]float32, rows*n)
 	best := 0.0
 	for range 10 {
-		begin := processorTime(b)
+		begin := cputime.Process()
 		for range products {
 			kernels.MulFloat32(y, n, x, k, rows, w, nil, kernels.None)
 		}
-		best = max(best, products*rows*k*n/(processorTime(b)-begin).Seconds())
+		best = max(best, products*rows*k*n/(cputime.Process()-begin).Seconds())
 	}
 	return best
 }

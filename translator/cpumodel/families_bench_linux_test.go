@@ -2,10 +2,10 @@ package cpumodel
 
 import (
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/model"
 )
@@ -50,12 +50,12 @@ func benchFamily(b *testing.B, m *model.Model, precision Precision, random *rand
 	g := greedy{stepper: s, eos: -2, cap: func(source int) int { return source }}
 	pieces := float64(64 * 26)
 	g.translate(sources)
-	passes, before, begin := 0.0, s.Stats(), processorTime(b)
+	passes, before, begin := 0.0, s.Stats(), cputime.Process()
 	for b.Loop() {
 		g.translate(sources)
 		passes++
 	}
-	after, seconds := s.Stats(), (processorTime(b)-begin).Seconds()/passes
+	after, seconds := s.Stats(), (cputime.Process()-begin).Seconds()/passes
 	macs := float64(after.MACs-before.MACs) / passes
 	parts := float64(after.EncodeTime - before.EncodeTime + after.StepTime - before.StepTime + after.OutputTime - before.OutputTime)
 	b.ReportMetric(0, "ns/op")
@@ -67,14 +67,4 @@ func benchFamily(b *testing.B, m *model.Model, precision Precision, random *rand
 	if precision == Int8 {
 		b.ReportMetric(100*macs/seconds/kernels.Int8Peak(20*time.Millisecond), "%peak")
 	}
-}
-
-// processorTime is what the process has used so far.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
