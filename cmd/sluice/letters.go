@@ -36,7 +36,10 @@ func newLettersListCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, arguments []string) error {
 			j := &streamingJob{path: arguments[0], stderr: command.ErrOrStderr()}
 			defer j.close()
-			source, err := j.letterSource("list")
+			if _, err := j.readLetterJob("list"); err != nil {
+				return err
+			}
+			source, err := j.letterSource()
 			if err != nil {
 				return err
 			}
@@ -71,8 +74,9 @@ func showLetterAsJSON(w io.Writer, letter *deadletter.Letter) error {
 	return err
 }
 
-// letterSource opens the place of a job's dead letters as a source of letters. The purpose becomes part of the group's name.
-func (j *streamingJob) letterSource(purpose string) (*jobSource, error) {
+// readLetterJob reads the job file and makes of it a job that reads the dead letters and has no sink yet. The purpose becomes
+// part of its name. It returns the job of the file.
+func (j *streamingJob) readLetterJob(purpose string) (*jobfile.Job, error) {
 	job, _, err := readJob(j.path)
 	if err != nil {
 		return nil, err
@@ -83,22 +87,26 @@ func (j *streamingJob) letterSource(purpose string) (*jobSource, error) {
 	if j.logger, err = obs.NewLogger(j.stderr, job.Observe.LogFormat, "warn"); err != nil {
 		return nil, usageError{err}
 	}
-	derived := &jobfile.Job{
+	j.job = &jobfile.Job{
 		Name: job.Name + "." + purpose, Shard: "0/1", Grace: job.Grace, CommitEvery: job.CommitEvery, Memory: job.Memory,
-		Records: jobfile.Records{Format: "text", MaxSize: 4 * job.Records.MaxSize}, Source: job.Source, Observe: job.Observe,
+		Records: jobfile.Records{Format: "text", MaxSize: 4 * job.Records.MaxSize}, Observe: job.Observe,
 	}
-	switch sink := &job.Sink; {
+	switch source, sink := &j.job.Source, &job.Sink; {
 	case sink.Kafka != nil:
-		derived.Source = jobfile.Source{Kafka: &jobfile.KafkaSource{
-			Topics: []string{job.DeadLetters}, Group: derived.Name, Begin: "first", StopAtEnd: true, KafkaCluster: sink.Kafka.KafkaCluster,
-		}}
-		derived.Lanes = 1 << 20
+		source.Kafka = &jobfile.KafkaSource{
+			Topics: []string{job.DeadLetters}, Group: j.job.Name, Begin: "first", StopAtEnd: true, KafkaCluster: sink.Kafka.KafkaCluster,
+		}
+		j.job.Lanes = 1 << 20
 	case sink.S3 != nil:
-		derived.Source = jobfile.Source{S3: &jobfile.S3Source{Inputs: []string{job.DeadLetters}, S3Store: sink.S3.S3Store}}
+		source.S3 = &jobfile.S3Source{Inputs: []string{job.DeadLetters}, S3Store: sink.S3.S3Store}
 	default:
-		derived.Source = jobfile.Source{Files: &jobfile.FileSource{Paths: []string{job.DeadLetters}}}
+		source.Files = &jobfile.FileSource{Paths: []string{job.DeadLetters}}
 	}
-	j.job = derived
+	return job, nil
+}
+
+// letterSource opens the place of the dead letters as a source of letters.
+func (j *streamingJob) letterSource() (*jobSource, error) {
 	records, err := j.records()
 	if err != nil {
 		return nil, err
@@ -232,11 +240,7 @@ job's source: a topic, a prefix such as s3://bucket/again/ or a folder.`,
 
 // replay carries the letters to the source that they came from.
 func (j *streamingJob) replay(ctx context.Context, to string) error {
-	source, err := j.letterSource("replay")
-	if err != nil {
-		return err
-	}
-	original, _, err := readJob(j.path)
+	original, err := j.readLetterJob("replay")
 	if err != nil {
 		return err
 	}
@@ -255,6 +259,10 @@ func (j *streamingJob) replay(ctx context.Context, to string) error {
 		j.job.Sink.S3 = &jobfile.S3Sink{Prefix: to, S3Store: s.S3.S3Store}
 	default:
 		j.job.Sink.Files = &jobfile.FileSink{Folder: to}
+	}
+	source, err := j.letterSource()
+	if err != nil {
+		return err
 	}
 	sink, err := j.sink(source, recordio.Options{}, letterLines{}, letterCodec{}, nil)
 	if err != nil {

@@ -97,7 +97,7 @@ func (p *progress) draw() {
 	stats := p.pipeline.Stats()
 	elapsed := time.Since(p.t.start)
 	rates := fmt.Sprintf("%s sentences (%s/s, %s words/s)", formatCount(stats.Completed),
-		formatCount(perSecond(stats.Completed, elapsed)), formatCount(perSecond(stats.CompletedWords, elapsed)))
+		formatCount(int64(perSecond(stats.Completed, elapsed.Seconds()))), formatCount(int64(perSecond(stats.CompletedWords, elapsed.Seconds()))))
 	if share, ok := p.share(stats); ok {
 		p.bar.ChangeMax64(100)
 		_ = p.bar.Set64(min(99, int64(100*share))) // the end is when everything is written
@@ -116,7 +116,7 @@ func (p *progress) message() func() {
 		}
 		last = stats.Completed
 		elapsed := time.Since(p.t.start)
-		attributes := []any{"sentences", stats.Completed, "words/s", perSecond(stats.CompletedWords, elapsed)}
+		attributes := []any{"sentences", stats.Completed, "words/s", int64(perSecond(stats.CompletedWords, elapsed.Seconds()))}
 		if share, ok := p.share(stats); ok {
 			attributes = append(attributes, "percent", round(100*share, 0.1), "left", remaining(share, elapsed).String())
 		}
@@ -124,9 +124,7 @@ func (p *progress) message() func() {
 	}
 }
 
-func perSecond(n int64, elapsed time.Duration) int64 {
-	return int64(float64(n) / max(elapsed.Seconds(), 1e-9))
-}
+func perSecond(n int64, seconds float64) float64 { return float64(n) / max(seconds, 1e-9) }
 
 // share is how much of the input is translated: the part that was read, less what is in flight.
 func (p *progress) share(stats pipeline.Stats) (float64, bool) {

@@ -34,10 +34,11 @@ type streamingJob struct {
 	stderr io.Writer
 	start  time.Time
 
-	begin   func(translator.Config) (liveTranslator, error)
-	present atomic.Pointer[presentPass]
-	server  *monitor.Server // nil if nobody wants to look
-	closers []func()        // of clients, in the order in which they were opened
+	begin    func(translator.Config) (liveTranslator, error)
+	present  atomic.Pointer[presentPass]
+	server   *monitor.Server // nil if nobody wants to look
+	clusters []openCluster
+	closers  []func() // of clients, in the order in which they were opened
 }
 
 // A liveTranslator is an engine, or what tests put in its place.
@@ -183,7 +184,7 @@ func (j *streamingJob) close() {
 	for i := len(j.closers) - 1; i >= 0; i-- {
 		j.closers[i]()
 	}
-	j.closers = nil
+	j.closers, j.clusters = nil, nil
 }
 
 // stream runs the pipeline. It returns how many lanes went to other workers.
@@ -252,10 +253,8 @@ func closeMonitor(server *monitor.Server, logger *slog.Logger) {
 
 func (j *streamingJob) summarise(stats pipeline.Stats) {
 	elapsed := time.Since(j.start).Seconds()
-	attributes := []any{
-		"job", j.job.Name, "records", stats.Records, "words", stats.SourceWords, "seconds", round(elapsed, 0.01),
-		"words/s", round(float64(stats.SourceWords)/max(elapsed, 1e-9), 1), "lanes", stats.Lanes,
-	}
+	attributes := append([]any{"job", j.job.Name}, throughput(stats.Records, stats.SourceWords, elapsed)...)
+	attributes = append(attributes, "lanes", stats.Lanes)
 	if stats.LanesAlreadyDone > 0 {
 		attributes = append(attributes, "lanes done before", stats.LanesAlreadyDone)
 	}

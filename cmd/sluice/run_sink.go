@@ -1,19 +1,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	kafkasource "github.com/sluice-mt/sluice/consumer/kafka"
 	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/jobfile"
 	"github.com/sluice-mt/sluice/internal/kafkaclient"
 	"github.com/sluice-mt/sluice/internal/recordio"
-	"github.com/sluice-mt/sluice/internal/s3client"
 	"github.com/sluice-mt/sluice/producer"
 	filesink "github.com/sluice-mt/sluice/producer/file"
 	kafkasink "github.com/sluice-mt/sluice/producer/kafka"
@@ -152,15 +149,10 @@ func (j *streamingJob) chainSuffix(suffix string) string {
 }
 
 func (j *streamingJob) s3Sink(s *jobfile.S3Sink, source *jobSource, records recordio.Options, lines encoder, madeWith map[string]string) (producer.Sink, error) {
-	clientConfig, err := s3Config(&s.S3Store)
+	client, _, err := j.s3Client("sink.s3", &s.S3Store)
 	if err != nil {
 		return nil, err
 	}
-	client, err := s3client.New(context.Background(), clientConfig)
-	if err != nil {
-		return nil, usageErrorf("sink.s3: %v", err)
-	}
-	j.closers = append(j.closers, client.Close)
 	config := s3sink.Config{
 		Client: client, Job: j.job.Name, Output: s.Prefix, Encoder: lines, MadeWith: madeWith,
 		Overwrite: s.Overwrite, DeadLetters: j.job.DeadLetters, Logger: j.logger,
@@ -228,8 +220,6 @@ func (j *streamingJob) kafkaSink(s *jobfile.KafkaSink, source *jobSource, lines,
 	}
 	return kafkasink.New(config), nil
 }
-
-var _ kafkasink.Membership = (*kafkasource.Source)(nil)
 
 // describeSink names a sink for messages.
 func describeSink(s *jobfile.Sink) string {

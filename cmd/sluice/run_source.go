@@ -108,15 +108,10 @@ func (j *streamingJob) shard() (shard.Shard, error) {
 }
 
 func (j *streamingJob) s3Source(s *jobfile.S3Source, records recordio.Options) (*jobSource, error) {
-	clientConfig, err := s3Config(&s.S3Store)
+	client, clientConfig, err := j.s3Client("source.s3", &s.S3Store)
 	if err != nil {
 		return nil, err
 	}
-	client, err := s3client.New(context.Background(), clientConfig)
-	if err != nil {
-		return nil, usageErrorf("source.s3: %v", err)
-	}
-	j.closers = append(j.closers, client.Close)
 	config := s3source.Config{
 		Client: client, Inputs: s.Inputs, Manifests: s.Manifests, Exclude: s.Exclude, Poll: s.Poll, Split: int64(s.Split),
 		Records: records, Logger: j.logger,
@@ -164,6 +159,20 @@ func (j *streamingJob) topicFeed(s *jobfile.KafkaSource) (s3source.Feed, error) 
 		}
 	})
 	return feed, nil
+}
+
+// s3Client opens the client of a store. It returns its configuration as well, for services beside the store.
+func (j *streamingJob) s3Client(path string, s *jobfile.S3Store) (*s3client.Client, s3client.Config, error) {
+	config, err := s3Config(s)
+	if err != nil {
+		return nil, config, err
+	}
+	client, err := s3client.New(context.Background(), config)
+	if err != nil {
+		return nil, config, usageErrorf("%s: %v", path, err)
+	}
+	j.closers = append(j.closers, client.Close)
+	return client, config, nil
 }
 
 // s3Config turns settings into a client's configuration.
@@ -245,8 +254,19 @@ func (j *streamingJob) transactional() bool {
 	return j.sameCluster() && j.job.Sink.Kafka.Guarantee == "exactly-once"
 }
 
+// An openCluster is a cluster whose client is open.
+type openCluster struct {
+	settings *jobfile.KafkaCluster
+	client   *kafkaclient.Client
+}
+
 // kafkaClient opens the client of a cluster, which source and sink share where it is the same.
 func (j *streamingJob) kafkaClient(path string, c *jobfile.KafkaCluster) (*kafkaclient.Client, error) {
+	for _, open := range j.clusters {
+		if reflect.DeepEqual(open.settings, c) {
+			return open.client, nil
+		}
+	}
 	config := kafkaclient.Config{Brokers: c.Brokers, ClientID: "sluice-" + j.job.Name, Topics: j.topics(c), Logger: j.logger}
 	var err error
 	if config.TLS, err = kafkaTLS(c.TLS); err != nil {
@@ -263,7 +283,8 @@ func (j *streamingJob) kafkaClient(path string, c *jobfile.KafkaCluster) (*kafka
 	if err != nil {
 		return nil, usageErrorf("%s: %v", path, err)
 	}
-	j.closers = append(j.closers, func() { client.Close() })
+	j.clusters = append(j.clusters, openCluster{c, client})
+	j.closers = append(j.closers, client.Close)
 	return client, nil
 }
 

@@ -41,15 +41,13 @@ func newSummary(stats pipeline.Stats, elapsed time.Duration, parts *engineParts)
 		Records: stats.Records, Resumed: stats.Resumed, Empty: stats.Empty, Lanes: stats.Lanes, LanesDone: stats.LanesAlreadyDone,
 		Words: stats.SourceWords, Source: stats.SourceTokens, Target: stats.TargetTokens, Flags: stats.Flags,
 		Seconds:     seconds{elapsed.Seconds(), stats.Read.Seconds(), stats.Wait.Seconds(), stats.Write.Seconds(), stats.Commit.Seconds()},
-		WordsPerSec: float64(stats.SourceWords) / max(elapsed.Seconds(), 1e-9), Precision: parts.models.precision.String(),
+		WordsPerSec: perSecond(stats.SourceWords, elapsed.Seconds()), Precision: parts.models.precision.String(),
 	}
 }
 
 // log writes the summary as one message.
 func (s summary) log(logger *slog.Logger) {
-	attributes := []any{
-		"records", s.Records, "words", s.Words, "seconds", round(s.Seconds.Total, 0.01), "words/s", round(s.WordsPerSec, 1),
-	}
+	attributes := throughput(s.Records, s.Words, s.Seconds.Total)
 	if s.Resumed > 0 {
 		attributes = append(attributes, "done before", s.Resumed)
 	}
@@ -60,6 +58,11 @@ func (s summary) log(logger *slog.Logger) {
 		attributes = append(attributes, "flags", flagCounts(s.Flags))
 	}
 	logger.Info("finished", attributes...)
+}
+
+// throughput is what every summary begins with, as attributes of a message.
+func throughput(records, words int64, seconds float64) []any {
+	return []any{"records", records, "words", words, "seconds", round(seconds, 0.01), "words/s", round(perSecond(words, seconds), 1)}
 }
 
 func flagCounts(flags map[string]int64) string {

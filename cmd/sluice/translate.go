@@ -382,8 +382,7 @@ func (f *outputFlags) pathFor(source *filesource.Source, lane string) (string, e
 	if err != nil {
 		return "", err
 	}
-	compression := compress.BySuffix(relative).Suffix()
-	return filepath.Join(f.outputDir, strings.TrimSuffix(relative, compression)+f.suffix+compression), nil
+	return filepath.Join(f.outputDir, withSuffix(relative, f.suffix)), nil
 }
 
 // checkReport finds out whether the report can be written before hours are spent on what it is to report.

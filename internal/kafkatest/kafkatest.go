@@ -228,17 +228,17 @@ func Values(records []*kgo.Record) []string {
 // GroupOffset returns what a group has stored for a partition, -1 for nothing.
 func (c *Cluster) GroupOffset(t testing.TB, group, topic string, partition int) int64 {
 	t.Helper()
-	request := kmsg.NewPtrOffsetFetchRequest()
-	request.Version = 5
-	request.Group = group
-	asked := kmsg.NewOffsetFetchRequestTopic()
-	asked.Topic, asked.Partitions = topic, []int32{int32(partition)}
-	request.Topics = []kmsg.OffsetFetchRequestTopic{asked}
+	ofTopic := kmsg.NewOffsetFetchRequestTopic()
+	ofTopic.Topic, ofTopic.Partitions = topic, []int32{int32(partition)}
+	inGroup := kmsg.NewOffsetFetchRequestGroup()
+	inGroup.Group = group
+	groupTopic := kmsg.NewOffsetFetchRequestGroupTopic()
+	groupTopic.Topic, groupTopic.Partitions = ofTopic.Topic, ofTopic.Partitions
+	inGroup.Topics = append(inGroup.Topics, groupTopic)
+	request := kmsg.NewPtrOffsetFetchRequest() // whose older versions ask for one group and newer ones for several
+	request.Group, request.Topics, request.Groups = group, []kmsg.OffsetFetchRequestTopic{ofTopic}, []kmsg.OffsetFetchRequestGroup{inGroup}
 	response := c.Request(t, request).(*kmsg.OffsetFetchResponse)
-	if len(response.Topics) == 0 || len(response.Topics[0].Partitions) == 0 {
-		if len(response.Groups) == 0 || len(response.Groups[0].Topics) == 0 {
-			t.Fatalf("no offset of group %s: %+v", group, response)
-		}
+	if len(response.Groups) > 0 {
 		return response.Groups[0].Topics[0].Partitions[0].Offset
 	}
 	return response.Topics[0].Partitions[0].Offset

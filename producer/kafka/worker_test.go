@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	consumerkafka "github.com/sluice-mt/sluice/consumer/kafka"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/kafkaclient"
@@ -235,33 +233,9 @@ func (s *setup) awaitOffsets(t testing.TB, cluster *kafkatest.Cluster, partition
 
 func committedOffsets(t testing.TB, cluster *kafkatest.Cluster, group, topic string, partitions int) []int64 {
 	t.Helper()
-	request := kmsg.NewPtrOffsetFetchRequest()
-	request.Group = group
-	wanted := kmsg.NewOffsetFetchRequestTopic()
-	wanted.Topic = topic
-	for p := range partitions {
-		wanted.Partitions = append(wanted.Partitions, int32(p))
-	}
-	request.Topics = append(request.Topics, wanted)
-	inGroup := kmsg.NewOffsetFetchRequestGroup()
-	inGroup.Group = group
-	groupTopic := kmsg.NewOffsetFetchRequestGroupTopic()
-	groupTopic.Topic, groupTopic.Partitions = topic, wanted.Partitions
-	inGroup.Topics = append(inGroup.Topics, groupTopic)
-	request.Groups = append(request.Groups, inGroup)
-	response := cluster.Request(t, request).(*kmsg.OffsetFetchResponse)
 	offsets := make([]int64, partitions)
-	for _, g := range response.Groups {
-		for _, topic := range g.Topics {
-			for _, p := range topic.Partitions {
-				offsets[p.Partition] = p.Offset
-			}
-		}
-	}
-	for _, topic := range response.Topics {
-		for _, p := range topic.Partitions {
-			offsets[p.Partition] = p.Offset
-		}
+	for p := range offsets {
+		offsets[p] = cluster.GroupOffset(t, group, topic, p)
 	}
 	return offsets
 }
