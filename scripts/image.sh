@@ -71,7 +71,7 @@ within() {
 		mount --bind "$root" "$root"
 		mount --bind "$model" "$root/model"
 		mount -o remount,bind,ro "$root/model"
-		mount --bind "$files" "$root/work"
+		mount --bind "$files" "$root/data"
 		mount -t proc proc "$root/proc"
 		mount -o remount,bind,ro "$root"
 		exec env -i MODEL=/model setpriv --no-new-privs unshare --root="$root" --wd=/ --setgid 65532 --setuid 65532 "$@"
@@ -112,18 +112,18 @@ test_image() {
 	printf 'A man is reading a newspaper.\n' >"$work/files/in/one.en"
 	cat >"$work/files/job.yml" <<'YML'
 name: image
-source: {files: {paths: /work/in}}
-sink: {files: {folder: /work/out}}
+source: {files: {paths: /data/in}}
+sink: {files: {folder: /data/out}}
 translate: {models: "${MODEL}"}
 YML
 	chown -R 65532:65532 "$work/files"
-	mkdir -p "$work/root/model" "$work/root/work" "$work/root/proc" # which a runtime makes for what it mounts
+	mkdir -p "$work/root/model" "$work/root/data" "$work/root/proc" # which a runtime makes for what it mounts
 	chmod 755 "$work" "$work/root"
-	within "$work/root" "$model" "$work/files" /usr/bin/sluice run /work/job.yml
+	within "$work/root" "$model" "$work/files" /usr/bin/sluice run /data/job.yml
 	answer=$(cat "$work/files/out/one.en")
 	expect "a job, as user 65532, on a read-only file system" "$answer" "$(bin_translate "$work/files/in/one.en")"
 	expect "who has written the output" "$(stat -c %u "$work/files/out/one.en")" 65532
-	if within "$work/root" "$model" "$work/files" /usr/bin/sluice translate -m /model --quiet -i /work/in/one.en -o /one.de 2>"$work/refused"; then
+	if within "$work/root" "$model" "$work/files" /usr/bin/sluice translate -m /model --quiet -i /data/in/one.en -o /one.de 2>"$work/refused"; then
 		say "the file system of the image can be written"
 		return 1
 	fi

@@ -34,7 +34,13 @@ func StartReal(t testing.TB, nodes int) *Real {
 	sharedtest.Program(t, "java")
 	sharedtest.Program(t, "mvn")
 	r := &Real{folder: t.TempDir()}
-	port := freePorts(t, nodes)
+	var distances []int
+	for _, from := range []int{0, secureFrom, controllerFrom} {
+		for i := range nodes {
+			distances = append(distances, from+i)
+		}
+	}
+	port := FreePorts(t, distances[1:]...)
 	var brokers []string
 	for i := range nodes {
 		brokers = append(brokers, fmt.Sprintf("127.0.0.1:%d", port+i))
@@ -46,8 +52,8 @@ func StartReal(t testing.TB, nodes int) *Real {
 	return r
 }
 
-// freePorts returns the first of the ports that the nodes need, which are all free now.
-func freePorts(t testing.TB, nodes int) int {
+// FreePorts returns a port such that it and those at the given distances from it are all free now.
+func FreePorts(t testing.TB, distances ...int) int {
 	t.Helper()
 	for range 100 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,15 +63,13 @@ func freePorts(t testing.TB, nodes int) int {
 		first := listener.Addr().(*net.TCPAddr).Port
 		listener.Close()
 		free := true
-		for _, from := range []int{0, secureFrom, controllerFrom} {
-			for i := range nodes {
-				listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+from+i))
-				if err != nil {
-					free = false
-					continue
-				}
-				listener.Close()
+		for _, distance := range append([]int{0}, distances...) {
+			listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+distance))
+			if err != nil {
+				free = false
+				continue
 			}
+			listener.Close()
 		}
 		if free {
 			return first
