@@ -157,14 +157,14 @@ func TestOverfitting(t *testing.T) {
 	}
 }
 
-// compareGreedy translates sentences that were not seen in training with the engine's model and with the network.
-func compareGreedy(t *testing.T, c Config) {
+// trainedModel opens the model that was trained, and readies it for the engine.
+func trainedModel(t *testing.T, c Config) (*model.Model, *cpumodel.Weights) {
 	t.Helper()
 	file, err := marian.Open(c.Model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	t.Cleanup(func() { file.Close() })
 	m, err := model.Load(file, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +173,13 @@ func compareGreedy(t *testing.T, c Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m, weights
+}
+
+// compareGreedy translates sentences that were not seen in training with the engine's model and with the network.
+func compareGreedy(t *testing.T, c Config) {
+	t.Helper()
+	m, weights := trainedModel(t, c)
 	n, err := network.New(m)
 	if err != nil {
 		t.Fatal(err)
@@ -247,19 +254,7 @@ func TestGuidedAlignment(t *testing.T) {
 // alignedShare returns how many words of some sentences attend most to the source word that they translate.
 func alignedShare(t *testing.T, c Config) float64 {
 	t.Helper()
-	file, err := marian.Open(c.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	m, err := model.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, weights := trainedModel(t, c)
 	v, err := vocab.Open(c.Vocabs[0])
 	if err != nil {
 		t.Fatal(err)

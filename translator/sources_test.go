@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -43,27 +42,6 @@ func twoSources(t *testing.T) translator.Config {
 	}
 }
 
-func translateAll(t *testing.T, config translator.Config, lines []string) []job.Result {
-	t.Helper()
-	engine, err := translator.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
-	results := make([]job.Result, len(lines))
-	var waiting sync.WaitGroup
-	for i, line := range lines {
-		waiting.Add(1)
-		engine.Submit(job.Segment{Text: line, Done: func(result job.Result) {
-			results[i] = result
-			waiting.Done()
-		}})
-	}
-	engine.Flush()
-	waiting.Wait()
-	return results
-}
-
 // What a sentence with several sources becomes does not depend on its company.
 func TestSeveralSourcesAreInvariant(t *testing.T) {
 	config := twoSources(t)
@@ -81,7 +59,7 @@ func TestSeveralSourcesAreInvariant(t *testing.T) {
 		lines = append(lines, phrase()+"\t"+phrase())
 	}
 	config.Batching = translator.Batching{Workers: 1, Slots: 1, MiniBatchLines: 1}
-	alone := translateAll(t, config, lines)
+	alone := translate(t, config, lines, nil)
 	for _, slots := range []int{7, 64} {
 		config.Batching = translator.Batching{Workers: 2, Slots: slots, MiniBatchTokens: 100}
 		order := random.Perm(len(lines))
@@ -89,7 +67,7 @@ func TestSeveralSourcesAreInvariant(t *testing.T) {
 		for i, from := range order {
 			shuffled[i] = lines[from]
 		}
-		for i, result := range translateAll(t, config, shuffled) {
+		for i, result := range translate(t, config, shuffled, nil) {
 			if got, want := result.Text(), alone[order[i]].Text(); got != want {
 				t.Errorf("%d slots: %q is %q, alone %q", slots, shuffled[i], got, want)
 			}
@@ -100,7 +78,7 @@ func TestSeveralSourcesAreInvariant(t *testing.T) {
 func TestSeveralSourcesAreCounted(t *testing.T) {
 	config := twoSources(t)
 	long := strings.Repeat("water ", 50)
-	results := translateAll(t, config, []string{"the house", "a\tb\tc", "", " \t", "the house\t", "the house\t" + long, long + "\tthe house"})
+	results := translate(t, config, []string{"the house", "a\tb\tc", "", " \t", "the house\t", "the house\t" + long, long + "\tthe house"}, nil)
 	for i, want := range []error{translator.ErrSources, translator.ErrSources, nil, nil, nil, nil, nil} {
 		if !errors.Is(results[i].Err, want) {
 			t.Errorf("line %d: error %v, want %v", i, results[i].Err, want)
