@@ -1,4 +1,4 @@
-// Command sluice translates streams of text in batches: files today, object stores and topics by the same design.
+// Command sluice translates streams of text in batches: files, objects in S3 and topics in Kafka. It also trains the models.
 package main
 
 import (
@@ -35,10 +35,12 @@ func newRootCommand(begin func(translator.Config) (liveTranslator, error)) *cobr
 		Use:   "sluice",
 		Short: "Translate streams of text in batches",
 		Long: `sluice translates any amount of text with the models that Marian trains: one output record for every
-input record, in order, as fast as batching allows, and resumable wherever it is stopped.
+input record, in order, as fast as batching allows, and resumable wherever it is stopped. "sluice translate"
+is for files and pipes, "sluice run" for jobs between Kafka, S3 and files, "sluice train" for models.
 
-Every option can also be set by an environment variable (SLUICE_BEAM_SIZE for --beam-size) or in a YAML
-file given with --config, in the form of Marian's decoder.yml.
+The options of translate, bench and train can also be set by environment variables (SLUICE_BEAM_SIZE for
+--beam-size), and those of translate and bench in a YAML file given with --config, in the form of Marian's
+decoder.yml. The settings of a job are in its file.
 
 Exit codes: 0 done, 1 unforeseen failure, 2 bad usage, 3 bad input, 4 bad model, 5 output cannot be
 written, 6 finished with flagged records, 7 interrupted (the same command continues).`,

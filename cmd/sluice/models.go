@@ -179,7 +179,7 @@ func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error)
 	case strings.HasPrefix(name, "int8"):
 		return cpumodel.Int8, nil
 	case name == "int16":
-		return 0, usageErrorf("--precision int16: there are no 16-bit products yet; use int8 or float32")
+		return 0, usageErrorf("--precision int16: the engine has no 16-bit arithmetic yet; use int8 or float32")
 	}
 	return 0, usageErrorf("--precision %s: expected auto, float32 or int8", name)
 }
