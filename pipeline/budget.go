@@ -22,26 +22,23 @@ const (
 // every lane gets on. The bound is therefore the budget and the largest record of each open lane.
 //
 // It cannot deadlock: whoever waits has flushed the translator, so that everything that holds credits is being
-// translated or complete, and writers that hold what is complete commit when they are told of the shortage.
+// translated or on its way to a sink. What a sink keeps for itself until it commits (a batch, a part of an upload, the
+// open piece of a chain) does not count; each bounds that for a lane.
 type budget struct {
 	total   int64
 	credits *semaphore.Weighted
 	used    atomic.Int64
-	waiting atomic.Int64 // lanes that wait for credits
 }
 
 func newBudget(total int64) *budget {
 	return &budget{total: total, credits: semaphore.NewWeighted(total)}
 }
 
-// short says whether some lane waits for credits.
-func (b *budget) short() bool { return b.waiting.Load() > 0 }
-
 // A laneBudget is one lane's part of the budget.
 type laneBudget struct {
 	*budget
 	own     *semaphore.Weighted // what this lane may still take
-	records atomic.Int64        // in flight, those that the sink holds included
+	records atomic.Int64        // in flight
 	emptied chan struct{}       // holds a token when nothing is in flight any more
 }
 
@@ -83,8 +80,6 @@ func (b *laneBudget) try(credit int64) bool {
 // wait waits for credits, or until nothing of the lane is in flight any more: then the record is the lane's reserve, which
 // takes none.
 func (b *laneBudget) wait(ctx context.Context, credit int64, shortage func()) (int64, error) {
-	b.waiting.Add(1)
-	defer b.waiting.Add(-1)
 	shortage()
 	select {
 	case <-b.emptied: // of an earlier time

@@ -117,13 +117,10 @@ func (l *memoryLane) Close() error {
 type memorySink struct {
 	failWrite, failCommit int64 // at this record; 0 never
 	slow                  time.Duration
-	holds                 bool                // until Commit
 	stall                 map[string]struct{} // lanes whose Write does not return before its context ends
 	fenced                map[string]struct{} // lanes whose Write says that somebody else writes them
 
 	mutex    sync.Mutex
-	held     int // records written and not committed
-	mostHeld int
 	durable  map[string][]job.Output
 	finished map[string]bool
 }
@@ -150,8 +147,6 @@ type memoryWriter struct {
 	written []job.Output
 }
 
-func (w *memoryWriter) HoldsUntilCommit() bool { return w.sink.holds }
-
 func (w *memoryWriter) Write(ctx context.Context, run []job.Output) error {
 	time.Sleep(w.sink.slow)
 	if _, stalled := w.sink.stall[w.lane]; stalled {
@@ -161,10 +156,6 @@ func (w *memoryWriter) Write(ctx context.Context, run []job.Output) error {
 	if _, fenced := w.sink.fenced[w.lane]; fenced {
 		return producer.ErrFenced
 	}
-	w.sink.mutex.Lock()
-	w.sink.held += len(run)
-	w.sink.mostHeld = max(w.sink.mostHeld, w.sink.held)
-	w.sink.mutex.Unlock()
 	for _, output := range run {
 		if w.sink.failWrite > 0 && output.Record.Seq == w.sink.failWrite {
 			return errPlanned
@@ -181,7 +172,6 @@ func (w *memoryWriter) Commit(context.Context) (job.Position, error) {
 		return job.Position{}, errPlanned
 	}
 	w.sink.durable[w.lane] = append(w.sink.durable[w.lane], w.written...)
-	w.sink.held -= len(w.written)
 	w.written = nil
 	return job.Position{Record: int64(len(w.sink.durable[w.lane]))}, nil
 }

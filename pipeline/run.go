@@ -298,7 +298,6 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 	p.register(output, true)
 	err = output.run(working)
 	p.register(output, false)
-	output.release()
 	stop()
 	reader.Wait()
 	if closeErr := writer.Close(); err == nil && closeErr != nil {
@@ -345,7 +344,7 @@ func (p *Pipeline) readSome(ctx context.Context, lane consumer.Lane) ([]job.Reco
 
 // admit takes credits for a record and hands it to the translator, waiting for credits if there are none left.
 func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) error {
-	credit, err := w.budget.take(ctx, record, p.shortage)
+	credit, err := w.budget.take(ctx, record, p.translator.Flush)
 	if err != nil {
 		return err
 	}
@@ -361,15 +360,4 @@ func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) err
 		p.translator.Submit(job.Segment{Text: record.Text, Prefix: record.Prefix, Done: func(result job.Result) { w.complete(slot, result) }})
 	}
 	return nil
-}
-
-// shortage makes everybody who holds credits give back what can be given back: what is queued must not wait for more, and
-// what is written and held must be committed.
-func (p *Pipeline) shortage() {
-	p.translator.Flush()
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	for writer := range p.open {
-		writer.window.signal()
-	}
 }

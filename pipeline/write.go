@@ -29,10 +29,6 @@ type laneWriter struct {
 	uncommitted bool
 	committed   time.Time // when the last commit was
 
-	holds       bool  // the writer holds what it is given until Commit
-	heldCredit  int64 // of what it was given and has not been released
-	heldRecords int
-
 	progress atomic.Pointer[progress]
 }
 
@@ -44,9 +40,6 @@ type progress struct {
 
 func newLaneWriter(p *Pipeline, lane consumer.Lane, writer producer.Writer, w *window, position job.Position) *laneWriter {
 	l := &laneWriter{pipeline: p, lane: lane, name: lane.Name(), writer: writer, window: w, position: position}
-	if holder, ok := writer.(producer.Holder); ok {
-		l.holds = holder.HoldsUntilCommit()
-	}
 	l.progress.Store(&progress{position: position})
 	return l
 }
@@ -68,7 +61,7 @@ func (l *laneWriter) run(ctx context.Context) error {
 		switch {
 		case ended:
 			return l.finish(ctx, reason)
-		case l.commitDue(more):
+		case l.uncommitted && time.Since(l.committed) >= l.pipeline.config.CommitEvery:
 			if err := l.commit(ctx); err != nil {
 				return err
 			}
@@ -80,13 +73,6 @@ func (l *laneWriter) run(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// commitDue says whether it is time to commit. When memory is short a writer that holds records does so as soon as it has
-// all that is complete.
-func (l *laneWriter) commitDue(more bool) bool {
-	return l.uncommitted && (time.Since(l.committed) >= l.pipeline.config.CommitEvery ||
-		l.heldRecords > 0 && !more && l.pipeline.budget.short())
 }
 
 // wait waits for something to write. Output that is not committed is when its time comes. stopped is true when time is
@@ -117,32 +103,23 @@ func (l *laneWriter) write(ctx context.Context) error {
 		l.uncommitted = true
 		l.progress.Store(&progress{position: l.progress.Load().position, since: l.taken[0].admitted})
 	}
-	l.heldCredit += creditOf(l.taken)
-	l.heldRecords += len(l.taken)
 	l.outputs = l.outputs[:0]
 	for _, s := range l.taken {
 		l.outputs = append(l.outputs, job.Output{Record: s.record, Result: s.result})
 	}
-	if err := l.writer.Write(ctx, l.outputs); err != nil {
+	err := l.writer.Write(ctx, l.outputs)
+	l.window.budget.release(creditOf(l.taken), len(l.taken))
+	if err != nil {
 		return l.failed("write", err)
 	}
 	l.position = l.taken[len(l.taken)-1].record.End
-	if !l.holds {
-		l.release()
-	}
-	err := l.pipeline.written(l.taken, time.Since(start))
+	err = l.pipeline.written(l.taken, time.Since(start))
 	clear(l.outputs)
 	clear(l.taken)
 	if err != nil {
 		return l.failed("translate", err)
 	}
 	return nil
-}
-
-// release gives back the credits of what was written.
-func (l *laneWriter) release() {
-	l.window.budget.release(l.heldCredit, l.heldRecords)
-	l.heldCredit, l.heldRecords = 0, 0
 }
 
 // written counts records that were written, and looks at how many of all have failed.
@@ -200,7 +177,6 @@ func (l *laneWriter) commit(ctx context.Context) error {
 func (l *laneWriter) settled(position job.Position) {
 	l.uncommitted, l.committed = false, time.Now()
 	l.progress.Store(&progress{position: position})
-	l.release()
 }
 
 // finish ends the lane: it publishes the output of a complete one, and commits what there is of another.

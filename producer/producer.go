@@ -40,12 +40,3 @@ type Writer interface {
 	Finish(ctx context.Context) error
 	Close() error
 }
-
-// A Holder is a Writer that keeps what it is given in memory until Commit: a transaction, an object. The pipeline counts it
-// against its budget until then, and commits early when memory is short.
-type Holder interface {
-	Writer
-
-	// HoldsUntilCommit says whether the Writer does so.
-	HoldsUntilCommit() bool
-}
