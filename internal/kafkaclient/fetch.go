@@ -53,9 +53,6 @@ func (c *Client) Fetch(ctx context.Context, request FetchRequest) (FetchResult, 
 	return answer.result, nil
 }
 
-// IsMissing says whether a fetch failed because the brokers do not know the partition.
-func IsMissing(err error) bool { return isMissing(err) }
-
 // Patience says how long a fetch that failed in this way is to be repeated, 0 if it is not to be.
 func (c *Client) Patience(err error) time.Duration {
 	switch {
