@@ -3,7 +3,9 @@
 package kafkatest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -209,11 +211,27 @@ func (c *Cluster) offset(t testing.TB, topic string, partition int, where int64,
 	p.Partition, p.Timestamp, p.CurrentLeaderEpoch = int32(partition), where, -1
 	wanted.Partitions = append(wanted.Partitions, p)
 	request.Topics = append(request.Topics, wanted)
-	answer := c.Request(t, request).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-		t.Fatal(err)
+	return c.ask(t, request, func(response kmsg.Response) (int64, int16) {
+		answer := response.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
+		return answer.Offset, answer.ErrorCode
+	})
+}
+
+// ask sends a request, and sends it again while the answer is an error that passes: brokers that a test plays tricks on
+// give such answers to the test too. The function takes an offset, or the code of an error, out of an answer.
+func (c *Cluster) ask(t testing.TB, request kmsg.Request, read func(kmsg.Response) (offset int64, code int16)) int64 {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		offset, code := read(c.Request(t, request))
+		err := kerr.ErrorForCode(code)
+		if err == nil {
+			return offset
+		}
+		passes := kerr.IsRetriable(err) || errors.Is(err, kerr.ConcurrentTransactions)
+		if !passes || time.Since(begin) > 30*time.Second {
+			t.Fatalf("%s: %v", kmsg.NameForKey(request.Key()), err)
+		}
 	}
-	return answer.Offset
 }
 
 // Values returns the values of records as texts.
@@ -237,9 +255,32 @@ func (c *Cluster) GroupOffset(t testing.TB, group, topic string, partition int) 
 	inGroup.Topics = append(inGroup.Topics, groupTopic)
 	request := kmsg.NewPtrOffsetFetchRequest() // whose older versions ask for one group and newer ones for several
 	request.Group, request.Topics, request.Groups = group, []kmsg.OffsetFetchRequestTopic{ofTopic}, []kmsg.OffsetFetchRequestGroup{inGroup}
-	response := c.Request(t, request).(*kmsg.OffsetFetchResponse)
-	if len(response.Groups) > 0 {
-		return response.Groups[0].Topics[0].Partitions[0].Offset
+	return c.ask(t, request, func(response kmsg.Response) (int64, int16) {
+		offset, code := storedOffset(response.(*kmsg.OffsetFetchResponse))
+		if code == kerr.GroupIDNotFound.Code {
+			return -1, 0 // nobody has ever committed
+		}
+		return offset, code
+	})
+}
+
+// storedOffset takes the one offset that was asked for out of an answer. An error stands for the whole answer, for the
+// group or for the partition; fake brokers that refuse the whole may also leave out the partition and the error.
+func storedOffset(response *kmsg.OffsetFetchResponse) (offset int64, code int16) {
+	if response.ErrorCode != 0 {
+		return 0, response.ErrorCode
 	}
-	return response.Topics[0].Partitions[0].Offset
+	if len(response.Groups) > 0 {
+		group := response.Groups[0]
+		if group.ErrorCode != 0 || len(group.Topics) == 0 {
+			return 0, cmp.Or(group.ErrorCode, kerr.UnknownTopicOrPartition.Code)
+		}
+		partition := group.Topics[0].Partitions[0]
+		return partition.Offset, partition.ErrorCode
+	}
+	if len(response.Topics) == 0 {
+		return 0, kerr.UnknownTopicOrPartition.Code
+	}
+	partition := response.Topics[0].Partitions[0]
+	return partition.Offset, partition.ErrorCode
 }
