@@ -1,6 +1,8 @@
 package producer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,6 +43,28 @@ func MadeWithChanges(old, now map[string]string) []string {
 		}
 	}
 	return changes
+}
+
+// mostValue is how long a value may be that is stored where there is little room.
+const mostValue = 64
+
+// ShortMadeWith returns options as they are stored where there is little room: long values as hashes, which can be
+// compared still.
+func ShortMadeWith(values map[string]string) map[string]string {
+	short := make(map[string]string, len(values))
+	for name, value := range values {
+		if len(value) > mostValue {
+			value = Hashed(value)
+		}
+		short[name] = value
+	}
+	return short
+}
+
+// Hashed stands for data that is too long to be stored.
+func Hashed(data string) string {
+	sum := sha256.Sum256([]byte(data))
+	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
 func shown(value string) string {

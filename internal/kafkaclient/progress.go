@@ -9,11 +9,11 @@ import (
 
 // Progress is what is stored beside a committed offset, as JSON. It has to be small: brokers take 4096 bytes.
 type Progress struct {
-	Record   int64           `json:"record"`             // number of the lane's next record
-	Position *job.Position   `json:"position,omitempty"` // where a lane that is no partition continues
-	MadeWith string          `json:"made_with,omitempty"`
-	Input    json.RawMessage `json:"input,omitempty"` // what the lane was recognised by
-	Done     bool            `json:"done,omitempty"`
+	Record   int64             `json:"record"`             // number of the lane's next record
+	Position *job.Position     `json:"position,omitempty"` // where a lane that is no partition continues
+	MadeWith map[string]string `json:"made_with,omitempty"`
+	Input    json.RawMessage   `json:"input,omitempty"` // what the lane was recognised by
+	Done     bool              `json:"done,omitempty"`
 }
 
 // Metadata returns the progress as it is stored.

@@ -144,7 +144,7 @@ func TestALaneIsContinuedOnItsInputOnly(t *testing.T) {
 	f.config.MadeWith = map[string]string{"model": "b"}
 	f.write(10, 20, false) // it was not said before what it is made with
 	f.config.MadeWith = map[string]string{"model": "c"}
-	f.expectError("another model")
+	f.expectError("model was b and is now c")
 }
 
 // The identity of many files is too long for the metadata of an offset.

@@ -3,20 +3,19 @@ package kafka
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/kafkaclient"
+	"github.com/sluice-mt/sluice/producer"
 )
 
 // A marker is what the topic of markers says of a lane. Its key is job/lane.
 type marker struct {
-	Done  bool            `json:"done"` // otherwise the lane was begun
-	Made  string          `json:"made_with,omitempty"`
-	Input json.RawMessage `json:"input,omitempty"`
+	Done  bool              `json:"done"` // otherwise the lane was begun
+	Made  map[string]string `json:"made_with,omitempty"`
+	Input json.RawMessage   `json:"input,omitempty"`
 }
 
 func (w *writer) markerKey() []byte { return []byte(w.sink.config.Job + "/" + w.lane) }
@@ -90,8 +89,7 @@ func (w *writer) storedIdentity() json.RawMessage {
 
 // hashedIdentity is a JSON string, which no identity is.
 func hashedIdentity(identity json.RawMessage) json.RawMessage {
-	sum := sha256.Sum256(identity)
-	return json.RawMessage(`"` + hex.EncodeToString(sum[:]) + `"`)
+	return json.RawMessage(`"` + producer.Hashed(string(identity)) + `"`)
 }
 
 // changes says what is different between the input and one that was stored.

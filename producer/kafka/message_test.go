@@ -282,7 +282,7 @@ func TestAnotherModelIsNotMixedIn(t *testing.T) {
 	s.sink.MadeWith = map[string]string{"model": "b", "beam": "6"}
 	cluster.Write(t, kafkatest.Texts(s.in(), 0, "b")...)
 	var changed *producer.ChangedError // or the program would be started again and again
-	if err := s.run(t); !errors.As(err, &changed) || !strings.Contains(err.Error(), "another model") {
+	if err := s.run(t); !errors.As(err, &changed) || !strings.Contains(err.Error(), "model was a and is now b") {
 		t.Errorf("%v", err)
 	}
 	s.sink.AcceptChanges = true

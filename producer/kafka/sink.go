@@ -17,13 +17,10 @@ package kafka
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -176,33 +173,28 @@ func (c *Config) check() error {
 // A Sink is a producer.Sink of topics.
 type Sink struct {
 	config     Config
-	madeWith   string         // hash of Config.MadeWith
-	partitions map[string]int // how many each topic has
-	numbers    []int          // of the partitions of Config.Topic
-	step       func(string)   // called between any two events that a crash may fall between; for tests
+	madeWith   map[string]string // Config.MadeWith as it is stored
+	partitions map[string]int    // how many each topic has
+	numbers    []int             // of the partitions of Config.Topic
+	step       func(string)      // called between any two events that a crash may fall between; for tests
 }
 
 // New returns a Sink. Connect checks the configuration.
 func New(config Config) *Sink {
-	return &Sink{config: config.withDefaults(), madeWith: hashMap(config.MadeWith), partitions: map[string]int{}, step: func(string) {}}
-}
-
-// hashMap returns a short hash of a map, "" of an empty one.
-func hashMap(values map[string]string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	hash := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		fmt.Fprintf(hash, "%q=%q\n", name, values[name])
-	}
-	return hex.EncodeToString(hash.Sum(nil)[:8])
+	return &Sink{config: config.withDefaults(), madeWith: producer.ShortMadeWith(config.MadeWith), partitions: map[string]int{}, step: func(string) {}}
 }
 
 // Connect makes sure that the topics exist.
 func (s *Sink) Connect(ctx context.Context) error {
 	if err := s.config.check(); err != nil {
 		return err
+	}
+	text, err := json.Marshal(s.madeWith)
+	if err != nil {
+		return err
+	}
+	if len(text) > mostMadeWith {
+		return fmt.Errorf("kafka: what outputs are made with takes %d bytes beside each offset, and there is room for %d: %.200s…", len(text), mostMadeWith, text)
 	}
 	for _, topic := range []string{s.config.Topic, s.config.DeadLetters, s.config.Markers} {
 		if topic == "" {

@@ -117,12 +117,14 @@ func (w *writer) resume(progress kafkaclient.Progress) error {
 	return nil
 }
 
-func (w *writer) checkMadeWith(stored string) error {
-	if stored == w.sink.madeWith || stored == "" || w.sink.config.AcceptChanges {
+func (w *writer) checkMadeWith(stored map[string]string) error {
+	if len(stored) == 0 || w.sink.config.AcceptChanges {
 		return nil
 	}
-	change := fmt.Sprintf("with another model or other options (their hash was %s and is now %s)", stored, w.sink.madeWith)
-	return &producer.ChangedError{Output: "kafka: lane " + w.lane, Changes: []string{change}}
+	if changes := producer.MadeWithChanges(stored, w.sink.madeWith); len(changes) > 0 {
+		return &producer.ChangedError{Output: "kafka: lane " + w.lane, Changes: changes}
+	}
+	return nil
 }
 
 // Write puts a run into batches and sends those that are full.
@@ -252,8 +254,11 @@ func (w *writer) endTransaction(ctx context.Context, done bool) error {
 	return nil
 }
 
-// mostIdentity is how much of the metadata of an offset the identity of an input may take.
-const mostIdentity = 3000
+// How much of the metadata of an offset the options and the identity of an input may take, in bytes of JSON.
+const (
+	mostMadeWith = 1500
+	mostIdentity = 2000
+)
 
 // progress is what is stored with a commit.
 func (w *writer) progress(done bool) (kafkaclient.Progress, error) {

@@ -1,8 +1,6 @@
 package s3
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +28,6 @@ const (
 // Metadata may have 2 KiB in all. What is longer than its share is stored as a hash, which can be compared still.
 const (
 	mostInput    = 700
-	mostValue    = 64
 	mostMadeWith = 900
 )
 
@@ -46,23 +43,7 @@ type made struct {
 
 // describe returns what is written of an object that is begun now.
 func (s *Sink) describe(input json.RawMessage) *made {
-	return &made{writer: s3client.NewToken(), job: s.config.Job, input: input, madeWith: shortened(s.config.MadeWith), records: -1}
-}
-
-func hashed(data string) string {
-	sum := sha256.Sum256([]byte(data))
-	return "sha256:" + hex.EncodeToString(sum[:16])
-}
-
-func shortened(values map[string]string) map[string]string {
-	short := make(map[string]string, len(values))
-	for name, value := range values {
-		if len(value) > mostValue {
-			value = hashed(value)
-		}
-		short[name] = value
-	}
-	return short
+	return &made{writer: s3client.NewToken(), job: s.config.Job, input: input, madeWith: producer.ShortMadeWith(s.config.MadeWith), records: -1}
 }
 
 // encode returns the metadata. They are of ASCII, since they travel in headers.
@@ -97,7 +78,7 @@ func storedInput(identity json.RawMessage) string {
 	if text := ascii(identity); len(text) <= mostInput {
 		return text
 	}
-	return hashed(string(identity))
+	return producer.Hashed(string(identity))
 }
 
 // ascii escapes what is not ASCII as JSON does.
@@ -147,7 +128,7 @@ func parseMade(info *s3client.Info) (*made, error) {
 // compare says what differs between what an object was made of and what it would be made of now. identity is that of
 // its input now; of a lane whose input is not known it is nil.
 func (s *Sink) compare(lane string, info *s3client.Info, found *made, identity json.RawMessage) error {
-	changes := producer.MadeWithChanges(found.madeWith, shortened(s.config.MadeWith))
+	changes := producer.MadeWithChanges(found.madeWith, producer.ShortMadeWith(s.config.MadeWith))
 	switch {
 	case len(found.input) == 0 || len(identity) == 0 || string(found.input) == storedInput(identity):
 	case found.input[0] != '{' && found.input[0] != '[':

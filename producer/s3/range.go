@@ -31,7 +31,7 @@ type rangeJoin struct {
 
 func (s *Sink) newRangeJoin(lane, relative string, r Range) *rangeJoin {
 	hash := sha256.New()
-	madeWith, _ := json.Marshal(shortened(s.config.MadeWith)) // a map of strings can be encoded
+	madeWith, _ := json.Marshal(producer.ShortMadeWith(s.config.MadeWith)) // a map of strings can be encoded
 	for _, part := range []string{relative, string(r.Identity), string(madeWith), fmt.Sprint(r.Count)} {
 		fmt.Fprintf(hash, "%d:%s", len(part), part)
 	}

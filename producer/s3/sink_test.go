@@ -224,7 +224,7 @@ func TestMetadataComeBackAsTheyWere(t *testing.T) {
 		text := rapid.String()
 		identity, _ := json.Marshal(map[string]string{"object": text.Draw(r, "object")})
 		m := &made{writer: s3client.NewToken(), job: "j", input: identity, records: rapid.Int64Min(-1).Draw(r, "records"),
-			madeWith: shortened(rapid.MapOfN(rapid.StringN(0, 5, 20), text, 0, 3).Draw(r, "made with"))}
+			madeWith: producer.ShortMadeWith(rapid.MapOfN(rapid.StringN(0, 5, 20), text, 0, 3).Draw(r, "made with"))}
 		if rapid.Bool().Draw(r, "chain") {
 			m.end = &job.Position{Record: rapid.Int64Min(0).Draw(r, "record"), Offset: rapid.Int64Min(0).Draw(r, "offset")}
 		}
