@@ -20,32 +20,34 @@ func (d *decoder) at(path, format string, args ...any) {
 	d.problem(node, path, format, args...)
 }
 
-// check finds what is missing or contradicts itself.
-func (d *decoder) check(j *Job) {
+// A checker finds what is missing or contradicts itself in a job.
+type checker struct{ at Report }
+
+func (k checker) check(j *Job) {
 	switch {
 	case j.Name == "":
-		d.at("name", "missing: every job needs one")
+		k.at("name", "missing: every job needs one")
 	case !validName.MatchString(j.Name):
-		d.at("name", "%q: letters, digits, dots, dashes and underscores only, at most 100", j.Name)
+		k.at("name", "%q: letters, digits, dots, dashes and underscores only, at most 100", j.Name)
 	}
 	if count(j.Source.Files != nil, j.Source.S3 != nil, j.Source.Kafka != nil) != 1 {
-		d.at("source", "expected exactly one of files, s3 and kafka")
+		k.at("source", "expected exactly one of files, s3 and kafka")
 	}
 	if count(j.Sink.Files != nil, j.Sink.S3 != nil, j.Sink.Kafka != nil) != 1 {
-		d.at("sink", "expected exactly one of files, s3 and kafka")
+		k.at("sink", "expected exactly one of files, s3 and kafka")
 	}
 	if len(j.Translate) == 0 {
-		d.at("translate", "missing: it names the model")
+		k.at("translate", "missing: it names the model")
 	}
-	d.checkSource(&j.Source)
-	d.checkSink(&j.Sink)
-	d.checkOwnTopics(j)
-	d.checkRecords(j)
+	k.checkSource(&j.Source)
+	k.checkSink(&j.Sink)
+	k.checkOwnTopics(j)
+	k.checkRecords(j)
 	if j.MaxFailed > 0 && j.DeadLetters == "" {
-		d.at("max-failed", "only means something with dead-letters")
+		k.at("max-failed", "only means something with dead-letters")
 	}
 	if j.DeadLetters != "" && j.Sink.S3 != nil && !isObjectName(j.DeadLetters) {
-		d.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)
+		k.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)
 	}
 }
 
@@ -63,67 +65,67 @@ func isObjectName(name string) bool {
 	return ok && rest != "" && rest[0] != '/'
 }
 
-func (d *decoder) checkSource(s *Source) {
+func (k checker) checkSource(s *Source) {
 	if s.Files != nil && len(s.Files.Paths) == 0 {
-		d.at("source.files.paths", "missing")
+		k.at("source.files.paths", "missing")
 	}
 	if s3 := s.S3; s3 != nil {
 		if len(s3.Inputs) == 0 && len(s3.Manifests) == 0 {
-			d.at("source.s3.inputs", "missing: inputs or manifests say what is read")
+			k.at("source.s3.inputs", "missing: inputs or manifests say what is read")
 		}
 		for _, input := range s3.Inputs {
 			if !isObjectName(input) {
-				d.at("source.s3.inputs", "%q: expected s3://bucket/key", input)
+				k.at("source.s3.inputs", "%q: expected s3://bucket/key", input)
 			}
 		}
 		if topic := s3.Topic; topic != nil {
 			if s3.Queue != "" {
-				d.at("source.s3.topic", "queue is set as well")
+				k.at("source.s3.topic", "queue is set as well")
 			}
 			if topic.StopAtEnd {
-				d.at("source.s3.topic.stop-at-end", "notifications have no end")
+				k.at("source.s3.topic.stop-at-end", "notifications have no end")
 			}
-			d.checkTopics("source.s3.topic", topic)
+			k.checkTopics("source.s3.topic", topic)
 		}
-		d.checkStore("source.s3", &s3.S3Store)
+		k.checkStore("source.s3", &s3.S3Store)
 	}
 	if s.Kafka != nil {
-		d.checkTopics("source.kafka", s.Kafka)
+		k.checkTopics("source.kafka", s.Kafka)
 	}
 }
 
-func (d *decoder) checkTopics(path string, s *KafkaSource) {
+func (k checker) checkTopics(path string, s *KafkaSource) {
 	if len(s.Topics) == 0 {
-		d.at(path+".topics", "missing")
+		k.at(path+".topics", "missing")
 	}
-	d.checkCluster(path, &s.KafkaCluster)
+	k.checkCluster(path, &s.KafkaCluster)
 }
 
-func (d *decoder) checkSink(s *Sink) {
+func (k checker) checkSink(s *Sink) {
 	if s.Files != nil && s.Files.Folder == "" {
-		d.at("sink.files.folder", "missing")
+		k.at("sink.files.folder", "missing")
 	}
 	if s3 := s.S3; s3 != nil {
 		if !isObjectName(s3.Prefix) {
-			d.at("sink.s3.prefix", "%q: expected s3://bucket/prefix/", s3.Prefix)
+			k.at("sink.s3.prefix", "%q: expected s3://bucket/prefix/", s3.Prefix)
 		}
-		d.checkStore("sink.s3", &s3.S3Store)
+		k.checkStore("sink.s3", &s3.S3Store)
 	}
 	if kafka := s.Kafka; kafka != nil {
 		if kafka.Topic == "" {
-			d.at("sink.kafka.topic", "missing")
+			k.at("sink.kafka.topic", "missing")
 		}
 		if p := kafka.Partition; p != "" && p != "same" && p != "key" {
 			if n, err := strconv.ParseInt(p, 10, 32); err != nil || n < 0 {
-				d.at("sink.kafka.partition", "%q: expected same, key or a number", p)
+				k.at("sink.kafka.partition", "%q: expected same, key or a number", p)
 			}
 		}
-		d.checkCluster("sink.kafka", &kafka.KafkaCluster)
+		k.checkCluster("sink.kafka", &kafka.KafkaCluster)
 	}
 }
 
 // checkOwnTopics finds topics of the sink that have another use. A job that reads what it writes never ends.
-func (d *decoder) checkOwnTopics(j *Job) {
+func (k checker) checkOwnTopics(j *Job) {
 	sink := j.Sink.Kafka
 	if sink == nil {
 		return
@@ -143,7 +145,7 @@ func (d *decoder) checkOwnTopics(j *Job) {
 			continue
 		}
 		if other := used[own.topic]; other != "" {
-			d.at(own.path, "%q is %s as well: it needs a topic of its own", own.topic, other)
+			k.at(own.path, "%q is %s as well: it needs a topic of its own", own.topic, other)
 			continue
 		}
 		used[own.topic] = own.path
@@ -155,53 +157,53 @@ func sharesBroker(a, b []string) bool {
 	return slices.ContainsFunc(a, func(broker string) bool { return slices.Contains(b, broker) })
 }
 
-func (d *decoder) checkStore(path string, s *S3Store) {
+func (k checker) checkStore(path string, s *S3Store) {
 	if s.SecretKey != "" && s.SecretKeyFile != "" {
-		d.at(path+".secret-key-file", "secret-key is set as well")
+		k.at(path+".secret-key-file", "secret-key is set as well")
 	}
 	if (s.AccessKey != "") != (s.SecretKey != "" || s.SecretKeyFile != "") {
-		d.at(path+".access-key", "access-key and secret-key go together")
+		k.at(path+".access-key", "access-key and secret-key go together")
 	}
 	if s.KMSKey != "" && !strings.HasPrefix(s.Encryption, "aws:kms") {
-		d.at(path+".kms-key", "needs encryption: aws:kms")
+		k.at(path+".kms-key", "needs encryption: aws:kms")
 	}
 }
 
-func (d *decoder) checkCluster(path string, c *KafkaCluster) {
+func (k checker) checkCluster(path string, c *KafkaCluster) {
 	if len(c.Brokers) == 0 {
-		d.at(path+".brokers", "missing")
+		k.at(path+".brokers", "missing")
 	}
 	for _, broker := range c.Brokers {
 		if _, port, ok := strings.Cut(broker, ":"); !ok || port == "" {
-			d.at(path+".brokers", "%q: expected host:port", broker)
+			k.at(path+".brokers", "%q: expected host:port", broker)
 		}
 	}
 	if t := c.TLS; t != nil && (t.Certificate == "") != (t.Key == "") {
-		d.at(path+".tls", "certificate and key go together")
+		k.at(path+".tls", "certificate and key go together")
 	}
 	if s := c.SASL; s != nil {
 		if s.Mechanism == "" || s.User == "" {
-			d.at(path+".sasl", "mechanism and user are needed")
+			k.at(path+".sasl", "mechanism and user are needed")
 		}
 		if (s.Password == "") == (s.PasswordFile == "") {
-			d.at(path+".sasl", "expected one of password and password-file")
+			k.at(path+".sasl", "expected one of password and password-file")
 		}
 	}
 }
 
-func (d *decoder) checkRecords(j *Job) {
+func (k checker) checkRecords(j *Job) {
 	r := &j.Records
 	if r.Header && r.Format != "tsv" {
-		d.at("records.header", "only tsv has a header")
+		k.at("records.header", "only tsv has a header")
 	}
 	messages := j.Source.Kafka != nil
 	if messages && (r.Format == "parquet" || r.Header) {
-		d.at("records.format", "a message's value is text, tsv or jsonl, and has no header")
+		k.at("records.format", "a message's value is text, tsv or jsonl, and has no header")
 	}
 	if len(r.Targets) > 1 && !messages {
-		d.at("records.targets", "several targets are for messages; files and objects take one")
+		k.at("records.targets", "several targets are for messages; files and objects take one")
 	}
 	if r.Format == "parquet" && j.Sink.Kafka != nil {
-		d.at("records.format", "rows of Parquet cannot be written to a topic")
+		k.at("records.format", "rows of Parquet cannot be written to a topic")
 	}
 }

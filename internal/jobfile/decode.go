@@ -27,10 +27,6 @@ func (d *decoder) problem(node *yaml.Node, path, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-func (d *decoder) decode(root *yaml.Node, job *Job) {
-	d.mapping(root, reflect.ValueOf(job).Elem(), "")
-}
-
 // A setting is a field of a struct, those of embedded structs included.
 type setting struct {
 	name  string
@@ -125,6 +121,8 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, field reflect.Struc
 		d.mapping(node, into.Elem(), path)
 	case reflect.Struct:
 		d.mapping(node, into, path)
+	case reflect.Slice:
+		d.items(node, into, path)
 	default:
 		text, ok := d.scalar(node, path)
 		if !ok {
@@ -165,6 +163,20 @@ func (d *decoder) list(node *yaml.Node, path string) []string {
 		}
 	}
 	return values
+}
+
+// items fills a slice of structs.
+func (d *decoder) items(node *yaml.Node, into reflect.Value, path string) {
+	if node.Kind != yaml.SequenceNode {
+		d.problem(node, path, "expected a list: lines that begin with \"- \"")
+		return
+	}
+	into.Set(reflect.MakeSlice(into.Type(), len(node.Content), len(node.Content)))
+	for i, item := range node.Content {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		d.places[at] = item
+		d.mapping(item, into.Index(i), at)
+	}
 }
 
 // options returns the members of translate, which are checked by whoever knows them.

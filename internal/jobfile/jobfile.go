@@ -9,6 +9,7 @@ package jobfile
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -53,8 +54,8 @@ func (p Problems) Error() string {
 type Option struct {
 	Name   string
 	Values []string
-	Line   int
-	Column int
+	Line   int `json:"-"` // whoever keeps options keeps what they say, not where
+	Column int `json:"-"`
 }
 
 // Size is a number of bytes, written as 64MiB, 10MB or 4096.
@@ -216,27 +217,41 @@ type Observe struct {
 
 // Parse reads a job file. lookup finds environment variables. An error is Problems.
 func Parse(content []byte, lookup func(string) (string, bool)) (*Job, error) {
-	if len(content) > MaxSize {
-		return nil, Problems{{Message: fmt.Sprintf("the file has %d bytes; at most %d are read", len(content), MaxSize)}}
-	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(content, &document); err != nil {
-		return nil, Problems{syntaxProblem(err)}
-	}
-	if len(document.Content) == 0 {
-		return nil, Problems{{Message: "the file is empty"}}
-	}
 	job := new(Job)
-	d := &decoder{lookup: lookup, places: map[string]*yaml.Node{}}
-	d.decode(document.Content[0], job)
-	if len(d.problems) == 0 {
-		d.check(job)
-	}
-	if len(d.problems) > 0 {
-		return nil, d.problems
+	if err := Decode(content, lookup, job, func(at Report) { checker{at}.check(job) }); err != nil {
+		return nil, err
 	}
 	job.setDefaults()
 	return job, nil
+}
+
+// A Report adds a Problem with the setting of that path, such as source.kafka.topics or steps[2].name. Its place is that of the
+// setting or, where the file does not have it, of what it would be in.
+type Report func(path, format string, args ...any)
+
+// Decode reads other files as strictly as Parse reads jobs. into is a pointer to a struct whose fields have the tags yaml, their
+// name; desc, a sentence for the schema; and oneof, the words that are allowed. check looks for what is missing or contradicts
+// itself, and is called if nothing else was wrong. An error is Problems.
+func Decode(content []byte, lookup func(string) (string, bool), into any, check func(Report)) error {
+	if len(content) > MaxSize {
+		return Problems{{Message: fmt.Sprintf("the file has %d bytes; at most %d are read", len(content), MaxSize)}}
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		return Problems{syntaxProblem(err)}
+	}
+	if len(document.Content) == 0 {
+		return Problems{{Message: "the file is empty"}}
+	}
+	d := &decoder{lookup: lookup, places: map[string]*yaml.Node{}}
+	d.mapping(document.Content[0], reflect.ValueOf(into).Elem(), "")
+	if len(d.problems) == 0 {
+		check(d.at)
+	}
+	if len(d.problems) > 0 {
+		return d.problems
+	}
+	return nil
 }
 
 // syntaxProblem takes the line out of a message of the YAML library, which gives it in words only.

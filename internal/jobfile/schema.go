@@ -10,10 +10,15 @@ import (
 // Schema returns the JSON Schema of job files, which editors use to complete and to check them. It is made from the same
 // descriptions that Parse goes by.
 func Schema() ([]byte, error) {
-	schema := object(reflect.TypeFor[Job]())
+	return SchemaOf(reflect.TypeFor[Job](), "sluice job", "name", "source", "sink", "translate")
+}
+
+// SchemaOf returns the JSON Schema of files that Decode reads into structs of a type.
+func SchemaOf(t reflect.Type, title string, required ...string) ([]byte, error) {
+	schema := object(t)
 	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	schema["title"] = "sluice job"
-	schema["required"] = []string{"name", "source", "sink", "translate"}
+	schema["title"] = title
+	schema["required"] = required
 	text, err := json.MarshalIndent(schema, "", "  ")
 	return append(text, '\n'), err
 }
@@ -56,6 +61,8 @@ func property(t reflect.Type) map[string]any {
 		return schema
 	case reflect.Struct:
 		return object(t)
+	case reflect.Slice:
+		return map[string]any{"type": "array", "items": object(t.Elem())}
 	case reflect.Bool:
 		return map[string]any{"type": []string{"boolean", "string"}, "pattern": variable}
 	case reflect.Int:
