@@ -54,6 +54,9 @@ type Config struct {
 	// MaxFailed is the share of records that may fail, or be unreadable, before the job stops with ErrTooManyFailed; it is
 	// looked at from the thousandth record on. 0 is no limit.
 	MaxFailed float64
+	// Notable, if not nil, is told of every output that carries a flag or an error once it has been written, in the order of
+	// its lane. It is called by the goroutine of the lane, must not block, and must not keep the output.
+	Notable func(lane string, output *job.Output)
 }
 
 func (c Config) withDefaults() Config {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-mt/sluice/consumer"
 	"github.com/sluice-mt/sluice/internal/job"
 )
 
@@ -25,6 +26,8 @@ type LaneState struct {
 	Committed job.Position  // everything before it is durable
 	InFlight  int           // records read and not written
 	Age       time.Duration // for how long the oldest record that is not durable has been in flight; 0 if there is none
+	Read      int64         // bytes of the input that were read, before decompression
+	Total     int64         // bytes of the input; 0 if unknown
 }
 
 // Lanes returns the state of the open lanes, sorted by name. It may be called while Run is going on.
@@ -52,6 +55,9 @@ func (l *laneWriter) state(now time.Time) LaneState {
 	state := LaneState{Name: l.name, Committed: done.position, InFlight: records}
 	if !since.IsZero() {
 		state.Age = now.Sub(since)
+	}
+	if sizer, ok := l.lane.(consumer.Sizer); ok {
+		state.Read, state.Total = sizer.Progress()
 	}
 	return state
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/producer"
 )
 
@@ -81,4 +83,26 @@ func TestLanes(t *testing.T) {
 			t.Errorf("%d lanes are open after the end", n)
 		}
 	})
+}
+
+// Whoever wants to is told of every output that is out of the ordinary, and of no other.
+func TestNotable(t *testing.T) {
+	told := map[string]int{}
+	var mutex sync.Mutex
+	config := Config{Notable: func(lane string, output *job.Output) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if output.Result.Err == nil && output.Result.Flags == 0 {
+			t.Errorf("%s record %d is nothing to tell of", lane, output.Record.Seq)
+		}
+		told[lane]++
+	}}
+	p := New(config, &memorySource{lanes: 3, records: 200}, newMemorySink(), newShuffler(10))
+	if err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	flags := p.Stats().Flags // of which no record has two here
+	if want := flags[job.Unreadable.String()] / 3; len(flags) != 1 || want == 0 || len(told) != 3 || int64(told["lane1"]) != want {
+		t.Errorf("told of %v, flags %v", told, flags)
+	}
 }

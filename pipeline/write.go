@@ -114,12 +114,26 @@ func (l *laneWriter) write(ctx context.Context) error {
 	}
 	l.position = l.taken[len(l.taken)-1].record.End
 	err = l.pipeline.written(l.taken, time.Since(start))
+	l.tellNotable()
 	clear(l.outputs)
 	clear(l.taken)
 	if err != nil {
 		return l.failed("translate", err)
 	}
 	return nil
+}
+
+// tellNotable tells whoever wants to know which of the outputs are out of the ordinary.
+func (l *laneWriter) tellNotable() {
+	tell := l.pipeline.config.Notable
+	if tell == nil {
+		return
+	}
+	for i := range l.outputs {
+		if output := &l.outputs[i]; output.Result.Flags != 0 || output.Result.Err != nil {
+			tell(l.name, output)
+		}
+	}
 }
 
 // written counts records that were written, and looks at how many of all have failed.

@@ -47,6 +47,25 @@ func (t *task) joinHypotheses(i int) job.Hypothesis {
 	return joined
 }
 
+// joinSources puts the source pieces of the parts, in the order in which they were read, one behind the other, with the last
+// part's end of sentence at the end.
+func (t *task) joinSources() (joined []string) {
+	parts := slices.Clone(t.results)
+	if t.backwards {
+		slices.Reverse(parts)
+	}
+	for _, part := range parts {
+		if len(part.SourcePieces) == 0 {
+			continue
+		}
+		if len(joined) > 0 {
+			joined = joined[:len(joined)-1]
+		}
+		joined = append(joined, part.SourcePieces...)
+	}
+	return joined
+}
+
 // hypotheses are the i-th hypotheses of the parts that the model was asked about, in the order of the text.
 func (t *task) hypotheses(i int) []*job.Hypothesis {
 	var list []*job.Hypothesis

@@ -3,10 +3,12 @@ package translator
 import (
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
-// result turns what the search found into text.
-func (x *Text) result(found *search.Result) job.Result {
+// result turns what the search found for a unit into text.
+func (x *Text) result(u *unit, found *search.Result) job.Result {
+	details := u.task.segment.Details
 	result := job.Result{
 		SourceTokens: len(found.Sentence.Source.Tokens),
 		TargetTokens: len(found.Hypotheses[0].Tokens),
@@ -16,12 +18,15 @@ func (x *Text) result(found *search.Result) job.Result {
 		result.Flags |= job.Unfinished
 	}
 	for i := range found.Hypotheses {
-		result.Hypotheses[i] = x.hypothesis(&found.Hypotheses[i])
+		result.Hypotheses[i] = x.hypothesis(&found.Hypotheses[i], x.KeepPieces || details)
+	}
+	if details {
+		result.SourcePieces = pieces(x.Source, u.tokens)
 	}
 	return result
 }
 
-func (x *Text) hypothesis(h *search.Hypothesis) job.Hypothesis {
+func (x *Text) hypothesis(h *search.Hypothesis, keepPieces bool) job.Hypothesis {
 	tokens := h.Tokens
 	if x.RightLeft {
 		tokens = append([]search.Token(nil), tokens...)
@@ -39,11 +44,16 @@ func (x *Text) hypothesis(h *search.Hypothesis) job.Hypothesis {
 		WordScores:  h.WordScores,
 		Alignment:   h.Alignment,
 	}
-	if x.KeepPieces {
-		out.Pieces = make([]string, len(tokens))
-		for i, token := range tokens {
-			out.Pieces[i] = x.Target.Piece(token)
-		}
+	if keepPieces {
+		out.Pieces = pieces(x.Target, tokens)
 	}
 	return out
+}
+
+func pieces(vocabulary vocab.Vocabulary, tokens []search.Token) []string {
+	list := make([]string, len(tokens))
+	for i, token := range tokens {
+		list[i] = vocabulary.Piece(token)
+	}
+	return list
 }

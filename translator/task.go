@@ -79,6 +79,9 @@ func (t *task) join() job.Result {
 	for i := range alternatives {
 		joined.Hypotheses = append(joined.Hypotheses, t.joinHypotheses(i))
 	}
+	if t.segment.Details {
+		joined.SourcePieces = t.joinSources()
+	}
 	return joined
 }
 

@@ -142,6 +142,9 @@ func (e *Engine) prepare(u *unit, scratch *shortlist.Scratch) {
 		Options: e.config.Search,
 		Tag:     u,
 	}
+	if u.task.segment.Details {
+		u.sentence.Options.WordScores, u.sentence.Options.Align = true, true
+	}
 	if scratch != nil {
 		u.sentence.Source.Candidates = scratch.Candidates(u.tokens, u.prefix, nil)
 	}
@@ -171,14 +174,14 @@ func (w *worker) finish(result search.Result) {
 	case result.Flags&search.Repetition != 0 && u.flags&job.Repetition == 0:
 		u.flags |= job.Repetition
 		if w.engine.config.KeepRepetition {
-			u.deliver(w.engine.config.Text.result(&result))
+			u.deliver(w.engine.config.Text.result(u, &result))
 			return
 		}
 		w.engine.counters.redone.Add(1)
 		u.sentence.Options.NoRepeat = noRepeat
 		w.redo = append(w.redo, u)
 	default:
-		u.deliver(w.engine.config.Text.result(&result))
+		u.deliver(w.engine.config.Text.result(u, &result))
 	}
 }
 
@@ -216,7 +219,7 @@ func (e *Engine) searchPrecisely(u *unit) {
 		u.fail(errNonFinite)
 		return
 	}
-	u.deliver(e.config.Text.result(&results[0]))
+	u.deliver(e.config.Text.result(u, &results[0]))
 }
 
 // preciseDecoder loads the float32 models the first time they are needed.

@@ -50,6 +50,9 @@ type Header struct {
 type Segment struct {
 	Text   string
 	Prefix string // the translation is forced to begin with this text; "" for none
+	// Details asks for everything about the translation that the engine can tell: the pieces of both sides, the score of each
+	// piece and the alignment. The translation itself is the same.
+	Details bool
 	// Done is called exactly once, from any goroutine, possibly before the call that submitted the segment returns.
 	// It must not block.
 	Done func(Result)
@@ -67,6 +70,9 @@ type Result struct {
 	Flags        Flags
 	SourceTokens int // pieces read, end of sentence included; 0 if the model was not asked
 	TargetTokens int // pieces of the best hypothesis, end of sentence included
+	// SourcePieces are the pieces read, end of sentence included, in the order in which the model reads them, which is that of
+	// the columns of an alignment; only with Segment.Details. Of several sources they are those of the first.
+	SourcePieces []string
 	Err          error
 }
 
