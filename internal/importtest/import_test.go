@@ -59,6 +59,7 @@ const table = `
 	translator/split:
 	translator/vocab:
 	translator/cpumodel: kernels translator/marian translator/model translator/search
+	translator/rescore: translator/batch translator/search translator/vocab
 	translator: internal/job translator/batch translator/search translator/shortlist translator/split translator/vocab
 
 	consumer: internal/job

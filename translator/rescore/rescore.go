@@ -1,0 +1,224 @@
+// Package rescore gives translations the log-probability that a model assigns to them, whichever system made them: n-best
+// lists can be ranked anew with models that the search could not ask, such as those that write from right to left.
+//
+// The translations of a sentence are scored together. Where they begin alike their history is the same, so that the model is
+// asked once: they form a tree of prefixes, and the decoder holds one hypothesis for each branch that is alive. What a
+// translation scores depends on its sentence, its own text and the model alone, bit for bit: not on the rest of its list, the
+// sizes of batches or the number of workers.
+package rescore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// Config is what a Scorer is made of.
+type Config struct {
+	NewStepper func(slots int) search.Stepper // called once for each worker; the model must suppress nothing
+	Sources    []vocab.Vocabulary             // one for each source that the model reads; none for a language model
+	Target     vocab.Vocabulary
+	RightLeft  bool // the model reads and writes sentences back to front
+	MaxLength  int  // longest source and translation in pieces, end of sentence included; longer ones are cropped
+
+	// What follows changes no score. Zero values are replaced.
+	Workers         int // goroutines with a Stepper each
+	Slots           int // branches that a worker decodes at a time
+	MiniBatchTokens int // source pieces that are encoded together
+}
+
+// The sizes serve lists of about ten translations: their branches fill half of the slots on average.
+const (
+	defaultSlots           = 128
+	defaultMiniBatchTokens = 512
+)
+
+// ErrConfig is wrapped by the errors of New.
+var ErrConfig = errors.New("scorer settings")
+
+// ErrSources is wrapped by the error about a source that does not hold a text for each source of the model.
+var ErrSources = errors.New("number of source texts")
+
+// A List is translations of one sentence.
+type List struct {
+	Source       string // of a model with several sources: their texts with tabs between
+	Translations []string
+}
+
+// A Score is what a model says about a translation.
+type Score struct {
+	LogProb float64   // natural logarithm of the translation's probability: the sum of Words; NaN where the arithmetic overflowed
+	Words   []float32 // log-probability of each piece in the order of generation, end of sentence last
+	Cropped bool      // the source or the translation was longer than the model may take: only its beginning was looked at
+}
+
+// A Scorer scores translations with one model. It may be used by one goroutine at a time.
+type Scorer struct {
+	config  Config
+	workers []*worker
+}
+
+// New returns a Scorer.
+func New(config Config) (*Scorer, error) {
+	switch {
+	case config.NewStepper == nil || config.Target == nil:
+		return nil, fmt.Errorf("%w: model and target vocabulary are needed", ErrConfig)
+	case config.MaxLength < 2:
+		return nil, fmt.Errorf("%w: the longest sentence is %d pieces, but must be at least 2", ErrConfig, config.MaxLength)
+	}
+	config.Workers = max(config.Workers, 1)
+	if config.Slots < 1 {
+		config.Slots = defaultSlots
+	}
+	if config.MiniBatchTokens < 1 {
+		config.MiniBatchTokens = defaultMiniBatchTokens
+	}
+	s := &Scorer{config: config}
+	for range config.Workers {
+		stepper := config.NewStepper(config.Slots)
+		if stepper.Vocabulary() != config.Target.Size() {
+			return nil, fmt.Errorf("%w: the model writes %d pieces, but its vocabulary has %d", ErrConfig, stepper.Vocabulary(), config.Target.Size())
+		}
+		w, err := newWorker(stepper, config.MiniBatchTokens)
+		if err != nil {
+			return nil, err
+		}
+		s.workers = append(s.workers, w)
+	}
+	return s, nil
+}
+
+// Score scores the translations of all lists: the answers stand where the translations do.
+func (s *Scorer) Score(ctx context.Context, lists []List) ([][]Score, error) {
+	scores := make([][]Score, len(lists))
+	trees := make([][]*tree, len(lists))
+	err := s.parallel(ctx, len(lists), func(i int) error {
+		var err error
+		scores[i] = make([]Score, len(lists[i].Translations))
+		trees[i], err = s.config.trees(&lists[i], scores[i])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(trees...)
+	slices.SortStableFunc(all, func(a, b *tree) int {
+		return cmp.Or(cmp.Compare(b.longest(), a.longest()), cmp.Compare(len(b.source.Tokens), len(a.source.Tokens)))
+	})
+	if err := s.decode(ctx, all); err != nil {
+		return nil, err
+	}
+	for _, list := range scores {
+		for i := range list {
+			for _, word := range list[i].Words {
+				list[i].LogProb += float64(word)
+			}
+		}
+	}
+	return scores, nil
+}
+
+// parallel calls f for all numbers below n, from as many goroutines as there are workers.
+func (s *Scorer) parallel(ctx context.Context, n int, f func(int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range min(n, len(s.workers)) {
+		group.Go(func() error {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := f(i); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		})
+	}
+	return group.Wait()
+}
+
+// decode hands the trees out to the workers, in their order.
+func (s *Scorer) decode(ctx context.Context, trees []*tree) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var taken atomic.Int64
+	next := func() *tree {
+		if i := int(taken.Add(1)) - 1; i < len(trees) {
+			return trees[i]
+		}
+		return nil
+	}
+	for _, w := range s.workers {
+		group.Go(func() error { return w.run(ctx, next) })
+	}
+	return group.Wait()
+}
+
+// trees makes the trees of a list, usually one, whose results go to scores.
+func (c *Config) trees(list *List, scores []Score) ([]*tree, error) {
+	source, cropped, err := c.source(list.Source)
+	if err != nil {
+		return nil, err
+	}
+	leaves := make([]leaf, len(list.Translations))
+	for i, text := range list.Translations {
+		tokens, cut := c.encode(c.Target, text)
+		leaves[i] = leaf{tokens: tokens, score: &scores[i]}
+		scores[i].Words = make([]float32, 0, len(tokens))
+		scores[i].Cropped = cropped || cut
+	}
+	slices.SortFunc(leaves, func(a, b leaf) int { return slices.Compare(a.tokens, b.tokens) })
+	var trees []*tree
+	for part := range slices.Chunk(leaves, c.Slots) {
+		trees = append(trees, newTree(source, part))
+	}
+	return trees, nil
+}
+
+// source encodes the text of all sources.
+func (c *Config) source(text string) (source search.Source, cropped bool, err error) {
+	if len(c.Sources) == 0 { // a language model looks at none
+		return search.Source{Tokens: []search.Token{c.Target.EOS()}}, false, nil
+	}
+	texts := []string{text}
+	if len(c.Sources) > 1 {
+		texts = strings.Split(text, "\t")
+	}
+	if len(texts) != len(c.Sources) {
+		return source, false, fmt.Errorf("%w: there are %d texts, separated by tabs, but the model reads %d", ErrSources, len(texts), len(c.Sources))
+	}
+	for i, vocabulary := range c.Sources {
+		tokens, cut := c.encode(vocabulary, texts[i])
+		cropped = cropped || cut
+		if i == 0 {
+			source.Tokens = tokens
+		} else {
+			source.Further = append(source.Further, tokens)
+		}
+	}
+	return source, cropped, nil
+}
+
+// bytesPerPiece is more bytes than a piece stands for, but in texts that are cropped sooner for it.
+const bytesPerPiece = 256
+
+// encode returns the pieces of a text in the order of the model, end of sentence last, and whether there were more.
+func (c *Config) encode(vocabulary vocab.Vocabulary, text string) (tokens []search.Token, cropped bool) {
+	if most := bytesPerPiece * c.MaxLength; len(text) > most {
+		text, cropped = strings.ToValidUTF8(text[:most], ""), true
+	}
+	tokens = vocabulary.Encode(text, nil)
+	if len(tokens) > c.MaxLength-1 {
+		tokens, cropped = tokens[:c.MaxLength-1], true
+	}
+	if c.RightLeft {
+		slices.Reverse(tokens)
+	}
+	return append(tokens, vocabulary.EOS()), cropped
+}

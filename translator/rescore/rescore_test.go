@@ -1,0 +1,229 @@
+package rescore
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+const vocabulary = 9
+
+func fakeConfig(fakes *[]*fakeStepper) Config {
+	return Config{
+		NewStepper: func(slots int) search.Stepper {
+			f := newFakeStepper(vocabulary, slots)
+			*fakes = append(*fakes, f)
+			return f
+		},
+		Sources: []vocab.Vocabulary{letters(vocabulary)}, Target: letters(vocabulary), MaxLength: 30,
+	}
+}
+
+// naive scores one translation after the other, a token at a time.
+func naive(config *Config, list List) []Score {
+	source, cropped, err := config.source(list.Source)
+	if err != nil {
+		panic(err)
+	}
+	scores := make([]Score, len(list.Translations))
+	for i, text := range list.Translations {
+		tokens, cut := config.encode(config.Target, text)
+		scores[i].Cropped = cropped || cut
+		for j, token := range tokens {
+			logProb := hashed(source, tokens[:j], token)
+			scores[i].Words = append(scores[i].Words, logProb)
+			scores[i].LogProb += float64(logProb)
+		}
+	}
+	return scores
+}
+
+func randomLists(random *rand.Rand, n int) []List {
+	word := func(most int) string {
+		var b strings.Builder
+		for range random.IntN(most) {
+			b.WriteByte('a' + byte(random.IntN(3)))
+		}
+		return b.String()
+	}
+	lists := make([]List, n)
+	for i := range lists {
+		lists[i].Source = word(40)
+		for range random.IntN(20) {
+			lists[i].Translations = append(lists[i].Translations, word(40))
+		}
+	}
+	return lists
+}
+
+func same(a, b Score) bool {
+	return a.LogProb == b.LogProb && a.Cropped == b.Cropped && slices.Equal(a.Words, b.Words)
+}
+
+// Whatever the batches, slots and workers, each translation has the score that it has by itself.
+func TestScoresAreThoseOfEachTranslationAlone(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range 60 {
+		var fakes []*fakeStepper
+		config := fakeConfig(&fakes)
+		config.Workers, config.Slots, config.MiniBatchTokens = 1+random.IntN(3), 1+random.IntN(30), 1+random.IntN(60)
+		config.RightLeft = round%2 == 1
+		switch round % 3 {
+		case 1:
+			config.Sources = nil
+		case 2:
+			config.Sources = append(config.Sources, letters(vocabulary))
+		}
+		scorer, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a Scorer is used again and again
+			lists := randomLists(random, random.IntN(20))
+			for i := range lists {
+				if len(config.Sources) == 2 {
+					lists[i].Source += "\tab"
+				}
+			}
+			got, err := scorer.Score(context.Background(), lists)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, list := range lists {
+				if want := naive(&config, list); !slices.EqualFunc(got[i], want, same) {
+					t.Fatalf("round %d: list %d %q scores\n%v\nwant\n%v", round, i, list, got[i], want)
+				}
+			}
+		}
+		for _, f := range fakes {
+			if len(f.contexts) > 0 {
+				t.Fatalf("round %d: %d contexts were not released", round, len(f.contexts))
+			}
+		}
+	}
+}
+
+// Every prefix is decoded once, however many translations begin with it.
+func TestPrefixesAreShared(t *testing.T) {
+	var fakes []*fakeStepper
+	scorer, err := New(fakeConfig(&fakes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := List{Source: "abc", Translations: []string{"abcd", "abce", "abcd", "ab", "b"}}
+	if _, err := scorer.Score(context.Background(), []List{list}); err != nil {
+		t.Fatal(err)
+	}
+	// The empty prefix, a, ab, abc, abcd, abce, b.
+	if got := fakes[0].stepped; got != 7 {
+		t.Errorf("%d rows were decoded, want 7", got)
+	}
+}
+
+func TestRightLeftModelsReadBackwards(t *testing.T) {
+	var fakes []*fakeStepper
+	config := fakeConfig(&fakes)
+	config.RightLeft = true
+	scorer, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := scorer.Score(context.Background(), []List{{Source: "abc", Translations: []string{"de"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := search.Source{Tokens: []search.Token{3, 2, 1, 0}}
+	want := []float32{hashed(source, nil, 5), hashed(source, []search.Token{5}, 4), hashed(source, []search.Token{5, 4}, 0)}
+	if !slices.Equal(got[0][0].Words, want) {
+		t.Errorf("the words score %v, want %v", got[0][0].Words, want)
+	}
+}
+
+func TestNumbersThatAreNoneAreToldByTheScore(t *testing.T) {
+	var fakes []*fakeStepper
+	scorer, err := New(fakeConfig(&fakes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fakes[0].spoiled = true
+	got, err := scorer.Score(context.Background(), []List{{Source: "a", Translations: []string{"b"}}})
+	if err != nil || !math.IsNaN(got[0][0].LogProb) {
+		t.Errorf("the score is %v, error %v; want NaN", got, err)
+	}
+}
+
+// A run that was interrupted leaves nothing behind.
+func TestInterruption(t *testing.T) {
+	var fakes []*fakeStepper
+	config := fakeConfig(&fakes)
+	config.Slots = 4
+	scorer, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	interrupting := &interruptingStepper{fakeStepper: fakes[0], cancel: cancel, after: 3}
+	scorer.workers[0].stepper = interrupting
+	lists := randomLists(rand.New(rand.NewPCG(3, 4)), 30)
+	if _, err := scorer.Score(ctx, lists); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the error is %v", err)
+	}
+	if len(fakes[0].contexts) > 0 {
+		t.Errorf("%d contexts were not released", len(fakes[0].contexts))
+	}
+	got, err := scorer.Score(context.Background(), lists)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, list := range lists {
+		if !slices.EqualFunc(got[i], naive(&config, list), same) {
+			t.Errorf("list %d has other scores after an interruption", i)
+		}
+	}
+}
+
+type interruptingStepper struct {
+	*fakeStepper
+	cancel context.CancelFunc
+	after  int
+}
+
+func (s *interruptingStepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
+	if s.after--; s.after == 0 {
+		s.cancel()
+	}
+	s.fakeStepper.Step(slots, tokens, align)
+}
+
+func TestErrors(t *testing.T) {
+	var fakes []*fakeStepper
+	config := fakeConfig(&fakes)
+	config.Target = letters(vocabulary + 1)
+	if _, err := New(config); !errors.Is(err, ErrConfig) {
+		t.Errorf("a vocabulary of another size: error %v", err)
+	}
+	config = fakeConfig(&fakes)
+	config.MaxLength = 1
+	if _, err := New(config); !errors.Is(err, ErrConfig) {
+		t.Errorf("no room for a piece: error %v", err)
+	}
+	if _, err := New(Config{MaxLength: 9}); !errors.Is(err, ErrConfig) {
+		t.Errorf("no model: error %v", err)
+	}
+	config = fakeConfig(&fakes)
+	config.Sources = append(config.Sources, letters(vocabulary))
+	scorer, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scorer.Score(context.Background(), []List{{Source: "no tab", Translations: []string{"a"}}}); !errors.Is(err, ErrSources) {
+		t.Errorf("a source too few: error %v", err)
+	}
+}

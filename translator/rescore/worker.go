@@ -1,0 +1,157 @@
+package rescore
+
+import (
+	"context"
+
+	"github.com/sluice-mt/sluice/translator/batch"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// A worker decodes the trees of many sentences at once. Slots that become free are filled from a queue of encoded
+// sentences, which is filled when it runs short.
+type worker struct {
+	stepper         search.Stepper
+	miniBatchTokens int
+	queue           *batch.TopUp[*tree]
+	free            []search.Slot
+	active          []*tree
+
+	trees    []*tree // of the mini-batch that is encoded
+	sources  []search.Source
+	contexts []search.Context
+	slots    []search.Slot
+	tokens   []search.Token
+	dst, src []search.Slot
+}
+
+func newWorker(stepper search.Stepper, miniBatchTokens int) (*worker, error) {
+	queue, err := batch.NewTopUp[*tree](stepper.Slots(), 0.25)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{stepper: stepper, miniBatchTokens: miniBatchTokens, queue: queue}
+	for slot := stepper.Slots() - 1; slot >= 0; slot-- {
+		w.free = append(w.free, search.Slot(slot))
+	}
+	return w, nil
+}
+
+// run scores the trees that next gives, until it gives nil. Whatever happens, nothing stays in the Stepper.
+func (w *worker) run(ctx context.Context, next func() *tree) error {
+	defer w.abandon()
+	for more := true; more || len(w.active) > 0 || w.queue.Len() > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if w.queue.Due(len(w.free)) {
+			for more && w.queue.Hungry(len(w.free)) {
+				more = w.encode(next)
+			}
+			w.fill()
+		}
+		w.step()
+	}
+	return nil
+}
+
+// encode encodes a mini-batch. It reports false when there is nothing after it.
+func (w *worker) encode(next func() *tree) bool {
+	w.trees, w.sources = w.trees[:0], w.sources[:0]
+	more := true
+	for tokens := 0; tokens < w.miniBatchTokens; {
+		t := next()
+		if t == nil {
+			more = false
+			break
+		}
+		w.trees, w.sources = append(w.trees, t), append(w.sources, t.source)
+		tokens += len(t.source.Tokens)
+	}
+	if len(w.trees) > 0 {
+		w.contexts = append(w.contexts[:0], make([]search.Context, len(w.trees))...)
+		w.stepper.Encode(w.sources, w.contexts)
+	}
+	for i, t := range w.trees {
+		t.context = w.contexts[i]
+		w.queue.Push(t, t.width)
+	}
+	clear(w.trees)
+	clear(w.sources)
+	return more
+}
+
+// fill starts trees that wait, while there are slots for them.
+func (w *worker) fill() {
+	for t, ok := w.queue.Next(len(w.free)); ok; t, ok = w.queue.Next(len(w.free)) {
+		rest := len(w.free) - t.width
+		slots := append([]search.Slot(nil), w.free[rest:]...)
+		w.free = w.free[:rest]
+		for _, slot := range slots {
+			w.stepper.Begin(slot, t.context)
+		}
+		t.start(slots)
+		w.active = append(w.active, t)
+	}
+}
+
+// step scores one token of every branch.
+func (w *worker) step() {
+	w.slots, w.tokens = w.slots[:0], w.tokens[:0]
+	for _, t := range w.active {
+		for _, b := range t.branches {
+			w.slots, w.tokens = append(w.slots, b.slot), append(w.tokens, t.lastToken(b))
+		}
+	}
+	if len(w.slots) == 0 {
+		return
+	}
+	w.stepper.Step(w.slots, w.tokens, false)
+	row := int32(0)
+	for _, t := range w.active {
+		for _, b := range t.branches {
+			t.record(b, w.stepper.LogProbs(row))
+			row++
+		}
+	}
+	w.dst, w.src = w.dst[:0], w.src[:0]
+	for _, t := range w.active {
+		w.dst, w.src = t.grow(w.dst, w.src)
+	}
+	if len(w.dst) > 0 {
+		w.stepper.Reorder(w.dst, w.src)
+	}
+	w.retire()
+}
+
+// retire frees what the trees held that are done.
+func (w *worker) retire() {
+	remaining := w.active[:0]
+	for _, t := range w.active {
+		if len(t.branches) > 0 {
+			remaining = append(remaining, t)
+			continue
+		}
+		w.vacate(t)
+	}
+	clear(w.active[len(remaining):])
+	w.active = remaining
+}
+
+func (w *worker) vacate(t *tree) {
+	for _, b := range t.branches {
+		w.free = append(w.free, b.slot)
+	}
+	w.free = append(w.free, t.spare...)
+	w.stepper.Release(t.context)
+}
+
+// abandon frees what is left of a run that was cut short.
+func (w *worker) abandon() {
+	for _, t := range w.active {
+		w.vacate(t)
+	}
+	w.active = w.active[:0]
+	for t, ok := w.queue.Next(w.stepper.Slots()); ok; t, ok = w.queue.Next(w.stepper.Slots()) {
+		w.stepper.Release(t.context)
+	}
+}
