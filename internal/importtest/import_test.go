@@ -78,6 +78,9 @@ const table = `
 	train/network: train/autodiff translator/marian translator/model
 	train/optimiser:
 	train/checkpoint:
+	train/corpus/extsort:
+	train/corpus: train/corpus/extsort
+	train/align: train/corpus/extsort
 	train/data: train/network train/autodiff internal/compress translator/vocab
 	train: train/autodiff train/network train/optimiser train/checkpoint train/data internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
 
