@@ -1,5 +1,6 @@
 // Package nbest prints translations as marian-decoder prints them: plain lines with alignment and word scores, and n-best
-// lists. Numbers come out as C++ streams write them, so that the lists can be compared byte for byte.
+// lists. Numbers come out as C++ streams write them, so that the lists can be compared byte for byte. It also reads such
+// lists, and those of Moses, and weighs their features.
 //
 //	id ||| text ||| alignment ||| WordScores= s1 s2 … ||| F0= sum0 F1= sum1 … ||| total
 package nbest
