@@ -57,6 +57,9 @@ type Config struct {
 	// Notable, if not nil, is told of every output that carries a flag or an error once it has been written, in the order of
 	// its lane. It is called by the goroutine of the lane, must not block, and must not keep the output.
 	Notable func(lane string, output *job.Output)
+	// Trace, if not nil, is told of every run once it is committed or has failed. It is called by the goroutine that writes
+	// the lane and must not keep what it is given.
+	Trace func(*RunTrace)
 }
 
 func (c Config) withDefaults() Config {
@@ -288,6 +291,7 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 		p.config.Logger.Info("continuing", "lane", name, "record", position.Record)
 	}
 	w := newWindow(p.budget.forLane(), p.completed)
+	w.traced = p.config.Trace != nil
 	defer w.discard()
 
 	laneReading, stop := context.WithCancel(reading)
@@ -300,6 +304,7 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 	output := newLaneWriter(p, lane, writer, w, position)
 	p.register(output, true)
 	err = output.run(working)
+	output.traces.settled(Span{}, err) // of runs that nothing was committed of
 	p.register(output, false)
 	stop()
 	reader.Wait()
@@ -315,9 +320,9 @@ func (p *Pipeline) read(ctx context.Context, lane consumer.Lane, position job.Po
 		return &StageError{"read", lane.Name(), err}
 	}
 	for {
-		records, err := p.readSome(ctx, lane)
+		records, fetched, err := p.readSome(ctx, lane)
 		for i := range records {
-			if err := p.admit(ctx, &records[i], w); err != nil {
+			if err := p.admit(ctx, &records[i], fetched, w); err != nil {
 				return err
 			}
 		}
@@ -336,22 +341,23 @@ func (p *Pipeline) read(ctx context.Context, lane consumer.Lane, position job.Po
 // patience is how long a Read may take before the source counts as idle, and what is queued is no longer held back.
 const patience = 5 * time.Millisecond
 
-func (p *Pipeline) readSome(ctx context.Context, lane consumer.Lane) ([]job.Record, error) {
+func (p *Pipeline) readSome(ctx context.Context, lane consumer.Lane) ([]job.Record, *Span, error) {
 	start := time.Now()
 	idle := time.AfterFunc(patience, p.translator.Flush)
 	records, err := lane.Read(ctx)
 	idle.Stop()
-	p.count(func(s *Stats) { s.Read += time.Since(start) })
-	return records, err
+	end := time.Now()
+	p.count(func(s *Stats) { s.Read += end.Sub(start) })
+	return records, &Span{start, end}, err
 }
 
 // admit takes credits for a record and hands it to the translator, waiting for credits if there are none left.
-func (p *Pipeline) admit(ctx context.Context, record *job.Record, w *window) error {
+func (p *Pipeline) admit(ctx context.Context, record *job.Record, fetched *Span, w *window) error {
 	credit, err := w.budget.take(ctx, record, p.translator.Flush)
 	if err != nil {
 		return err
 	}
-	slot := w.add(record, credit)
+	slot := w.add(record, fetched, credit)
 	p.count(func(s *Stats) { s.Admitted++ })
 	switch {
 	case record.Err != nil:

@@ -14,7 +14,9 @@ type slot struct {
 	record     job.Record
 	result     job.Result
 	credit     int64
+	fetched    *Span // the read that returned it
 	admitted   time.Time
+	completed  time.Time // set where runs are traced
 	translated bool
 	words      int64 // of the text, if it is translated
 	done       bool
@@ -27,6 +29,7 @@ type slot struct {
 // translator may complete a slot from within Submit.
 type window struct {
 	budget  *laneBudget
+	traced  bool          // slots note when they were completed
 	counted func(*slot)   // is told of every completed record; must not block
 	ready   chan struct{} // holds a token when the head may be complete, or the lane may have ended
 
@@ -42,8 +45,8 @@ func newWindow(budget *laneBudget, counted func(*slot)) *window {
 }
 
 // add puts a record at the end of the window.
-func (w *window) add(record *job.Record, credit int64) *slot {
-	s := &slot{record: *record, credit: credit, admitted: time.Now()}
+func (w *window) add(record *job.Record, fetched *Span, credit int64) *slot {
+	s := &slot{record: *record, fetched: fetched, credit: credit, admitted: time.Now()}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.head > 1024 && 2*w.head > len(w.slots) {
@@ -62,6 +65,9 @@ func (w *window) complete(s *slot, result job.Result) {
 	}
 	result.Flags |= s.record.Flags
 	w.counted(s)
+	if w.traced {
+		s.completed = time.Now()
+	}
 	w.mutex.Lock()
 	s.result, s.done = result, true
 	isHead := w.head < len(w.slots) && w.slots[w.head] == s

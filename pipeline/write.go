@@ -28,6 +28,7 @@ type laneWriter struct {
 	position    job.Position // after what was written
 	uncommitted bool
 	committed   time.Time // when the last commit was
+	traces      laneTraces
 
 	progress atomic.Pointer[progress]
 }
@@ -39,7 +40,7 @@ type progress struct {
 }
 
 func newLaneWriter(p *Pipeline, lane consumer.Lane, writer producer.Writer, w *window, position job.Position) *laneWriter {
-	l := &laneWriter{pipeline: p, lane: lane, name: lane.Name(), writer: writer, window: w, position: position}
+	l := &laneWriter{pipeline: p, lane: lane, name: lane.Name(), writer: writer, window: w, position: position, traces: laneTraces{tell: p.config.Trace}}
 	l.progress.Store(&progress{position: position})
 	return l
 }
@@ -109,6 +110,7 @@ func (l *laneWriter) write(ctx context.Context) error {
 	}
 	err := l.writer.Write(ctx, l.outputs)
 	l.window.budget.release(creditOf(l.taken), len(l.taken))
+	l.traces.written(l.name, l.taken, start, err)
 	if err != nil {
 		return l.failed("write", err)
 	}
@@ -176,6 +178,7 @@ func (s *Stats) add(done *slot) {
 func (l *laneWriter) commit(ctx context.Context) error {
 	start := time.Now()
 	position, err := l.writer.Commit(ctx)
+	l.traces.settled(Span{start, time.Now()}, err)
 	if err != nil {
 		return l.failed("commit", err)
 	}
@@ -197,7 +200,9 @@ func (l *laneWriter) settled(position job.Position) {
 func (l *laneWriter) finish(ctx context.Context, reason error) error {
 	if reason == nil {
 		start := time.Now()
-		if err := l.writer.Finish(ctx); err != nil {
+		err := l.writer.Finish(ctx)
+		l.traces.settled(Span{start, time.Now()}, err)
+		if err != nil {
 			return l.failed("commit", err)
 		}
 		if err := l.lane.Commit(ctx, l.position); err != nil {

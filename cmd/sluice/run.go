@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/obs"
 	"github.com/sluice-mt/sluice/pipeline"
 	"github.com/sluice-mt/sluice/pipeline/monitor"
+	"github.com/sluice-mt/sluice/pipeline/tracing"
 	"github.com/sluice-mt/sluice/producer"
 	"github.com/sluice-mt/sluice/translator"
 )
@@ -36,7 +37,8 @@ type streamingJob struct {
 
 	begin    func(translator.Config) (liveTranslator, error)
 	present  atomic.Pointer[presentPass]
-	server   *monitor.Server // nil if nobody wants to look
+	server   *monitor.Server   // nil if nobody wants to look
+	traces   *tracing.Exporter // nil if nobody collects them
 	clusters []openCluster
 	closers  []func() // of clients, in the order in which they were opened
 }
@@ -134,6 +136,10 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 		return usageError{err}
 	}
 	defer engine.Close()
+	if err := j.trace(ctx); err != nil {
+		return err
+	}
+	defer j.endTraces()
 	return j.passes(ctx, parts, engine)
 }
 
@@ -194,10 +200,14 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 	if job.Sentences {
 		t = translator.NewDocuments(engine)
 	}
-	p := pipeline.New(pipeline.Config{
+	config := pipeline.Config{
 		Memory: int64(job.Memory), Lanes: job.Lanes, CommitEvery: job.CommitEvery, Grace: job.Grace, Logger: j.logger,
 		Shared: true, Stall: job.Stall, MaxFailed: job.MaxFailed,
-	}, source, sink, t)
+	}
+	if j.traces != nil {
+		config.Trace = j.traces.Run
+	}
+	p := pipeline.New(config, source, sink, t)
 	j.present.Store(&presentPass{p, source.lag})
 	if err := j.observe(ctx, engine); err != nil {
 		return 0, err
@@ -240,6 +250,31 @@ func (j *streamingJob) observe(ctx context.Context, engine liveTranslator) (err 
 	context.AfterFunc(ctx, func() { j.server.Ready(false) })
 	j.logger.Info("metrics are served", "address", j.server.Address())
 	return nil
+}
+
+// trace starts the export of traces, if they are wanted.
+func (j *streamingJob) trace(ctx context.Context) (err error) {
+	o := &j.job.Observe
+	if o.Traces == "" {
+		return nil
+	}
+	j.traces, err = tracing.Start(ctx, tracing.Config{
+		Endpoint: o.Traces, Share: o.TraceShare, Job: j.job.Name, Version: buildVersion(), Logger: j.logger,
+	})
+	if err != nil {
+		return usageErrorf("observe.traces: %v", err)
+	}
+	return nil
+}
+
+// endTraces sends the traces that are left.
+func (j *streamingJob) endTraces() {
+	if j.traces == nil {
+		return
+	}
+	if err := j.traces.Close(); err != nil {
+		j.logger.Debug("traces", "error", err)
+	}
 }
 
 // closeMonitor gives whoever reads metrics a moment to finish.

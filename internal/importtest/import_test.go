@@ -86,6 +86,7 @@ const table = `
 
 	pipeline: consumer producer internal/job
 	pipeline/monitor: pipeline translator internal/job
+	pipeline/tracing: pipeline
 
 	cmd/sluice: *
 	scripts/notices:

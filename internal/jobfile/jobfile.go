@@ -209,10 +209,12 @@ type KafkaSink struct {
 
 // Observe says what can be seen from outside.
 type Observe struct {
-	Listen    string `yaml:"listen" desc:"Address that serves /metrics, /healthz and /readyz, such as :9090. Default: none."`
-	Pprof     bool   `yaml:"pprof" desc:"Serve /debug/pprof there, too."`
-	LogLevel  string `yaml:"log-level" oneof:"debug info warn error" desc:"Default info."`
-	LogFormat string `yaml:"log-format" oneof:"text json" desc:"Default text."`
+	Listen     string  `yaml:"listen" desc:"Address that serves /metrics, /healthz and /readyz, such as :9090. Default: none."`
+	Traces     string  `yaml:"traces" desc:"OpenTelemetry collector that traces of runs are sent to, by OTLP over HTTP, such as http://localhost:4318. Default: none."`
+	TraceShare float64 `yaml:"trace-share" desc:"Share of runs that are traced. Default 1."`
+	Pprof      bool    `yaml:"pprof" desc:"Serve /debug/pprof there, too."`
+	LogLevel   string  `yaml:"log-level" oneof:"debug info warn error" desc:"Default info."`
+	LogFormat  string  `yaml:"log-format" oneof:"text json" desc:"Default text."`
 }
 
 // Parse reads a job file. lookup finds environment variables. An error is Problems.
@@ -269,6 +271,7 @@ func (j *Job) setDefaults() {
 	setDefault(&j.Records.Format, "text")
 	setDefault(&j.Records.MaxSize, 16<<20)
 	setDefault(&j.CommitEvery, time.Second)
+	setDefault(&j.Observe.TraceShare, 1)
 	setDefault(&j.Grace, 25*time.Second)
 	setDefault(&j.Stall, 10*time.Minute)
 	setDefault(&j.Shard, "auto")

@@ -83,6 +83,7 @@ func TestProblems(t *testing.T) {
 		{"no password", `, password: "${PASSWORD}"`, "", "7:11: source.kafka.sasl: expected one of password and password-file"},
 		{"no letters", "dead-letters: reviews.failed\n", "", "max-failed: only means something with dead-letters"},
 		{"no model", "  models: models/ende-tiny\n  beam-size: 4\n  output-sampling: [topk, 10]", "", "translate: expected options"},
+		{"share of no traces", "name: reviews", "name: reviews\nobserve: {trace-share: 0.5}", "3:24: observe.trace-share: only means something with traces"},
 		{"reads its outputs", "topics: reviews.en\n    sasl: {mechanism: PLAIN, user: me, password: \"${PASSWORD}\"}\nsink:\n  kafka:\n    brokers: [localhost:9092]\n    topic: reviews.de", "topics: [a, reviews.de]\nsink:\n  kafka:\n    brokers: [localhost:9092]\n    topic: reviews.de", `sink.kafka.topic: "reviews.de" is source.kafka.topics as well`},
 		{"reads its letters", "dead-letters: reviews.failed", "dead-letters: reviews.en", `18:15: dead-letters: "reviews.en" is source.kafka.topics as well`},
 		{"letters among outputs", "dead-letters: reviews.failed", "dead-letters: reviews.de", `18:15: dead-letters: "reviews.de" is sink.kafka.topic as well`},
