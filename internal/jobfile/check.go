@@ -46,8 +46,8 @@ func (k checker) check(j *Job) {
 	if j.MaxFailed > 0 && j.DeadLetters == "" {
 		k.at("max-failed", "only means something with dead-letters")
 	}
-	if d.places["observe.trace-share"] != nil && j.Observe.Traces == "" {
-		d.at("observe.trace-share", "only means something with traces")
+	if j.Observe.TraceShare > 0 && j.Observe.Traces == "" {
+		k.at("observe.trace-share", "only means something with traces")
 	}
 	if j.DeadLetters != "" && j.Sink.S3 != nil && !isObjectName(j.DeadLetters) {
 		k.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)
