@@ -29,6 +29,10 @@ type Metric interface {
 	segment(hypothesis string, references []string) []int64
 	// points turns summed counts into a score between 0 and 100.
 	points(counts []int64) float64
+	// grams counts the n-grams of each order in one text, and matched gives what segment does from the numbers of n-grams of a
+	// hypothesis, of its only reference, and of those that both have.
+	grams(text string) []map[string]int64
+	matched(own, other, both []int64) []int64
 }
 
 // checkSizes wants a reference for every hypothesis in each stream of references.
