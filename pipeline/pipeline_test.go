@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -140,7 +139,7 @@ func TestFailedSegmentKeepsItsPlace(t *testing.T) {
 
 // When the context ends, what is in flight is finished and committed within the grace period.
 func TestInterruptFinishesWhatIsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		source, sink, shuffle := &memorySource{lanes: 2, records: 1 << 30, pause: time.Millisecond}, newMemorySink(), newShuffler(1000)
 		shuffle.delay = 300 * time.Millisecond
@@ -161,7 +160,7 @@ func TestInterruptFinishesWhatIsInFlight(t *testing.T) {
 
 // Whoever interrupts a job whose last record has been read already gets it complete, and is told so.
 func TestInterruptAfterTheLastRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		sink, shuffle := newMemorySink(), newShuffler(10)
@@ -177,7 +176,7 @@ func TestInterruptAfterTheLastRead(t *testing.T) {
 
 // A translator that does not come back does not keep the process from ending: after the grace period it is left alone.
 func TestGraceEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		shuffle := newShuffler(10)
@@ -195,7 +194,7 @@ func TestGraceEnds(t *testing.T) {
 
 // A source that pauses does not hold back what it gave before.
 func TestSlowSourceIsFlushed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		source := &memorySource{lanes: 1, records: 3, pause: time.Minute}
 		sink, shuffle := newMemorySink(), newShuffler(1000)
 		p := New(Config{CommitEvery: time.Second}, source, sink, shuffle)
@@ -278,7 +277,7 @@ func TestSourceHearsOfCommits(t *testing.T) {
 // A context that ends at any moment is an interruption, with a correct beginning behind it, and never a hang.
 func TestInterruptAtAnyMoment(t *testing.T) {
 	for i := range 60 {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*i)*100*time.Microsecond)
 			defer cancel()
 			source, sink, shuffle := &memorySource{lanes: 5, records: 100, pause: time.Millisecond}, newMemorySink(), newShuffler(20)

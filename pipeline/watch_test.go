@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -15,7 +14,7 @@ import (
 
 // A sink that stalls in one lane, holding whatever that lane may have, does not keep the other lanes from getting on.
 func TestStalledLaneLeavesTheOthersTheirPart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		source, sink := &memorySource{lanes: 64, records: 500, batch: 50}, newMemorySink()
 		sink.stall = map[string]struct{}{"lane1": {}, "lane2": {}}
 		config := Config{Memory: 100_000, Lanes: 64, Stall: time.Hour}
@@ -65,7 +64,7 @@ func TestTooManyFailures(t *testing.T) {
 }
 
 func TestLanes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		sink := newMemorySink()
 		sink.stall = map[string]struct{}{"lane1": {}, "lane2": {}}
 		ctx, cancel := context.WithCancel(t.Context())
