@@ -163,6 +163,9 @@ func (l *lane) fetch(ctx context.Context) error {
 		}
 		return l.troubled(ctx, err)
 	}
+	if !l.trouble.IsZero() {
+		config.Client.Recovered("read "+l.name, l.trouble)
+	}
 	l.trouble, l.pause = time.Time{}, 0
 	l.batches, l.filter = result.Batches, result.Filter()
 	l.lag.Store(result.HighWatermark - l.next)
@@ -182,6 +185,7 @@ func (l *lane) troubled(ctx context.Context, cause error) error {
 	if time.Since(l.trouble) > client.Patience(cause) {
 		return err
 	}
+	client.Failing("read "+l.name, l.trouble, cause)
 	l.pause = min(max(2*l.pause, 10*time.Millisecond), mostWait)
 	select {
 	case <-time.After(l.pause):

@@ -83,6 +83,7 @@ type Client struct {
 	config    Config
 	transport *kafka.Transport
 	kafka     *kafka.Client
+	outage    outage
 }
 
 // New returns a Client. It connects when it is first used.

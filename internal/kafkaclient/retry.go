@@ -88,6 +88,7 @@ func (c *Client) retry(ctx context.Context, operation string, patience time.Dura
 		err := call(attempt)
 		cancel()
 		if err == nil {
+			c.Recovered(operation, begin)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -100,7 +101,7 @@ func (c *Client) retry(ctx context.Context, operation string, patience time.Dura
 		if !isTransient(err) || time.Since(begin) > limit {
 			return c.failed(operation, err)
 		}
-		c.config.Logger.Debug("kafka: trying again", "operation", operation, "error", err)
+		c.Failing(operation, begin, err)
 		if err := sleep(ctx, pause/2+rand.N(pause/2+1)); err != nil {
 			return fmt.Errorf("kafka: %s: %w", operation, err)
 		}

@@ -69,7 +69,7 @@ func (j *jsonl) read(text []byte, line string, begin int, record *job.Record) (s
 	}
 	source, ok := follow(line, begin, j.field)
 	if !ok {
-		return splice{}, fmt.Errorf("there is no %s", j.fieldName)
+		return splice{}, fmt.Errorf("the field %s is missing", j.fieldName)
 	}
 	if line[source.at] != '"' {
 		return splice{}, fmt.Errorf("%s is %s, not a string", j.fieldName, kindOf(line[source.at]))

@@ -79,9 +79,9 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 		{ValueOptions{Format: TSV, Targets: []string{"9"}}, "a\tb", "column 9"},
 		{ValueOptions{Format: TSV}, "a\nb", "line break"},
 		{ValueOptions{Format: JSONL}, `{"text":1}`, "a number, not a string"},
-		{ValueOptions{Format: JSONL}, `{}`, "there is no text"},
+		{ValueOptions{Format: JSONL}, `{}`, "the field text is missing"},
 		{ValueOptions{Format: JSONL}, `{"text":"a"`, "not JSON"},
-		{ValueOptions{Format: JSONL}, `null`, "there is no text"},
+		{ValueOptions{Format: JSONL}, `null`, "the field text is missing"},
 		{ValueOptions{Format: JSONL, Targets: []string{"x.y"}}, `{"text":"a"}`, "no place"},
 	} {
 		record, got := fill(t, test.options, test.value, "T")
