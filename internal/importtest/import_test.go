@@ -50,6 +50,9 @@ const table = `
 
 	kernels: internal/cpu
 
+	gpukernels/cuda:
+	gpukernels/emulated: internal/sharedtest
+
 	translator/batch:
 	translator/bundle:
 	translator/marian: internal/binread
@@ -87,6 +90,7 @@ const table = `
 
 	pipeline: consumer producer internal/job
 	pipeline/monitor: pipeline translator internal/job
+	pipeline/page: pipeline translator internal/deadletter internal/job internal/jobfile
 	pipeline/tracing: pipeline
 
 	cmd/sluice: *

@@ -1,0 +1,41 @@
+// How the device behaves: environment variables SLUICE_EMULATED_<NAME>, or cuEmulatedSet(name, value) at run time.
+#pragma once
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace emulated {
+
+// The nth call of a function from now on answers an error instead of doing anything.
+struct Fault {
+  std::string call;
+  unsigned nth;
+  int error;
+};
+
+struct Settings {
+  size_t memory = size_t{1} << 30;                                 // memory=64M: bytes of the device's memory; K, M or G
+  unsigned devices = 1;                                            // devices=2
+  unsigned capability = 80;                                        // capability=90: 10 times the compute capability
+  unsigned version = 12020;                                        // version=11040: what the driver says it supports
+  unsigned threads = std::thread::hardware_concurrency();          // threads=1: how many blocks run at once
+  bool lazy = true;                                                // lazy=0: do work when it is asked for, not when it is awaited
+  enum Order { kForward, kReverse, kRandom } order = kForward;     // order=reverse, order=7 (a seed): which thread runs first
+  unsigned seed = 0;
+  std::vector<Fault> faults;                                       // fault=cuMemAlloc:2:2,cuStreamSynchronize:1:719
+  std::map<std::string, unsigned> calls;                           // since faults were set
+
+  Settings();
+  bool set(const std::string& name, const std::string& value);
+
+  // The error that this call shall answer, or 0.
+  int fault(const std::string& call);
+
+ private:
+  void set_faults(const std::string& list);
+};
+
+Settings& settings();
+
+}  // namespace emulated

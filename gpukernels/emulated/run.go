@@ -1,0 +1,57 @@
+package emulated
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A Mode is a way to run the same tests.
+type Mode struct {
+	Name      string
+	Sanitizer Sanitizer
+	Order     string // of threads: forward, reverse or a number, the seed of a random order
+}
+
+// Modes are all that are worth running: three orders of threads and both sanitizers.
+func Modes() []Mode {
+	return []Mode{
+		{"forward", Unwatched, "forward"}, {"reverse", Unwatched, "reverse"}, {"random", Unwatched, "1"},
+		{"address", Address, "forward"}, {"thread", Thread, "reverse"},
+	}
+}
+
+// LibraryVariable names the library that tests open in place of building one.
+const LibraryVariable = "SLUICE_CUDA_LIBRARY"
+
+// Rerun runs tests of the calling program again, in a process of its own, on a library that was built for the mode. It returns what
+// they wrote. The sanitizers want to be loaded before everything else, which a running program cannot do.
+func Rerun(t testing.TB, m Mode, library, tests string, environment ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0], "-test.run="+tests, "-test.short", "-test.v", "-test.count=1")
+	command.Env = append(os.Environ(), LibraryVariable+"="+library, "SLUICE_EMULATED_ORDER="+m.Order)
+	switch m.Sanitizer {
+	case Address:
+		command.Env = append(command.Env, "LD_PRELOAD="+runtimeOf(t, "libasan.so"), "ASAN_OPTIONS=detect_leaks=0")
+	case Thread:
+		command.Env = append(command.Env, "LD_PRELOAD="+runtimeOf(t, "libtsan.so"), "TSAN_OPTIONS=halt_on_error=1")
+	}
+	command.Env = append(command.Env, environment...)
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// runtimeOf returns where the compiler keeps a library of its own.
+func runtimeOf(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.Command("g++", "-print-file-name="+name).Output()
+	if err != nil {
+		t.Fatalf("g++: %v", err)
+	}
+	return strings.TrimSpace(string(path))
+}

@@ -1,0 +1,49 @@
+"""Compiles CUDA C++ to PTX with NVRTC: ptx.py FOLDER FILE.cu ... writes FOLDER/FILE.ptx."""
+
+import ctypes
+import glob
+import pathlib
+import re
+import sys
+import sysconfig
+
+site = sysconfig.get_path("purelib") + "/nvidia"
+nvrtc = ctypes.CDLL(glob.glob(site + "/cuda_nvrtc/lib/libnvrtc.so.*")[0])
+nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+OPTIONS = [
+    "--gpu-architecture=compute_80",
+    "--std=c++17",
+    f"-I{site}/cuda_runtime/include",
+    # Without operators and conversions, numbers are rounded where the source says so, on the device as on the emulated one.
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+]
+
+
+def text(program, size, get):
+    n = ctypes.c_size_t()
+    size(program, ctypes.byref(n))
+    buffer = ctypes.create_string_buffer(n.value)
+    get(program, buffer)
+    return buffer.value
+
+
+def compile_file(source):
+    program = ctypes.c_void_p()
+    options = [o.encode() for o in OPTIONS + [f"-I{source.parent}"]]
+    arguments = (ctypes.c_char_p * len(options))(*options)
+    error = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), str(source).encode(), 0, None, None)
+    error = error or nvrtc.nvrtcCompileProgram(program, len(options), arguments)
+    log = text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode()
+    if error or log.strip():
+        sys.exit(f"{log}{source}: {nvrtc.nvrtcGetErrorString(error).decode() if error else 'warnings are errors'}")
+    ptx = text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
+    # Constants of a header that cuda_fp16.h includes, which nothing uses.
+    return re.sub(rb"(?m)^\.global .*2nv6target.*\n", b"", ptx)
+
+
+folder, *sources = map(pathlib.Path, sys.argv[1:])
+for source in sources:
+    (folder / (source.stem + ".ptx")).write_bytes(compile_file(source))
