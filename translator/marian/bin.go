@@ -181,9 +181,12 @@ func plainGemmType(tiled string) string {
 	return "intgemm8"
 }
 
-// storedBytes returns how many bytes a tensor takes without padding; ok is false if that overflows.
+// storedBytes returns how many bytes a tensor takes without padding; ok is false if that overflows or no tensor is of the type.
 func storedBytes(shape []int, t Type) (n uint64, ok bool) {
-	factors := []uint64{uint64(t.Size())}
+	if t.Size() == 0 && t != Log4 {
+		return 0, false
+	}
+	factors := []uint64{max(1, uint64(t.Size()))}
 	for _, d := range shape {
 		factors = append(factors, uint64(d))
 	}
@@ -191,7 +194,10 @@ func storedBytes(shape []int, t Type) (n uint64, ok bool) {
 	if !ok || n > 1<<62 {
 		return 0, false
 	}
-	if t.IsIntgemm() {
+	switch {
+	case t == Log4:
+		n = log4Bytes(n)
+	case t.IsIntgemm():
 		n += 4
 	}
 	return n, true

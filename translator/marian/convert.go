@@ -43,8 +43,7 @@ func (t *Tensor) view() *Tensor {
 }
 
 func (t *Tensor) toFloat(to Type) (*Tensor, error) {
-	switch t.Type {
-	case to, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64:
+	if t.Type == to || t.Type.isInteger() {
 		return t.view(), nil
 	}
 	values, err := t.Float32()
@@ -143,14 +142,9 @@ func (t *Tensor) quantize(to Type) (*Tensor, error) {
 	if t.Type == to {
 		return t.view(), nil
 	}
-	values, err := t.Float32()
+	values, err := t.finite()
 	if err != nil {
 		return nil, err
-	}
-	for i, v := range values {
-		if v-v != 0 { // infinite or not a number
-			return nil, problemf(t.Name, nowhere, "train or download the model again", "element %d is %v", i, v)
-		}
 	}
 	q := &Tensor{Name: t.Name, Shape: t.Shape, Type: to, Offset: nowhere}
 	q.Data = make([]byte, 0, len(values)*to.Size()+4)
@@ -170,6 +164,20 @@ func (t *Tensor) quantize(to Type) (*Tensor, error) {
 	}
 	q.Data = binary.LittleEndian.AppendUint32(q.Data, math.Float32bits(multiplier))
 	return q, nil
+}
+
+// finite returns the elements of a tensor that is to be quantised.
+func (t *Tensor) finite() ([]float32, error) {
+	values, err := t.Float32()
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range values {
+		if v-v != 0 { // infinite or not a number
+			return nil, problemf(t.Name, nowhere, "train or download the model again", "element %d is %v", i, v)
+		}
+	}
+	return values, nil
 }
 
 // stored brings elements in logical order into the order in which the tensor is stored: the reverse of logical.

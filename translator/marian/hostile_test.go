@@ -101,6 +101,7 @@ func samples(t testing.TB) map[string][]byte {
 		"browsermt.bin": binOf(t, quantized, Browsermt),
 		"int16.bin":     binOf(t, wide, Mainline),
 		"float16.npz":   npzOf(t, half),
+		"log4.bin":      binOf(t, log4Model(t), Browsermt),
 		"deflated.npz":  deflatedNPZ(t),
 	}
 }

@@ -55,6 +55,8 @@ func (t *Tensor) Float32() ([]float32, error) {
 	switch t.Type {
 	case Intgemm8, Intgemm16:
 		return values, t.dequantize(values)
+	case Log4:
+		return values, t.expandLog4(values)
 	case Float16:
 		halvesToFloats(values, t.Data)
 	case Float32:
@@ -214,7 +216,7 @@ func (t *Tensor) check() error {
 		}
 	}
 	need, ok := storedBytes(t.Shape, t.Type)
-	if !ok || t.Type.Size() == 0 || need != uint64(len(t.Data)) {
+	if !ok || need != uint64(len(t.Data)) {
 		return problemf(t.Name, nowhere, "", "has %d bytes of data, which is not %s of shape %v", len(t.Data), t.Type, t.Shape)
 	}
 	return nil

@@ -20,10 +20,11 @@ const (
 	Float64
 	Intgemm8  // int8, stored transposed (embeddings are not), followed by one float32 multiplier
 	Intgemm16 // int16, stored transposed, followed by one float32 multiplier
+	Log4      // numbers of a LogGrid, two in a byte, followed by its float32 scale: of sluice, Marian does not know it
 )
 
 var typeNames = [...]string{"invalid", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16",
-	"uint32", "uint64", "float64", "intgemm8", "intgemm16"}
+	"uint32", "uint64", "float64", "intgemm8", "intgemm16", "log4"}
 
 // String returns Marian's name of the type.
 func (t Type) String() string {
@@ -33,7 +34,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type(%d)", uint8(t))
 }
 
-// Size returns the bytes that one element takes.
+// Size returns the bytes that one element takes; 0 for Log4, where it is half a byte.
 func (t Type) Size() int {
 	switch t {
 	case Int8, Uint8, Intgemm8:
@@ -50,6 +51,8 @@ func (t Type) Size() int {
 
 // IsIntgemm tells whether the elements are quantised weights followed by their multiplier.
 func (t Type) IsIntgemm() bool { return t == Intgemm8 || t == Intgemm16 }
+
+func (t Type) isInteger() bool { return t >= Int8 && t <= Uint64 }
 
 // A Family is one of the two lines of Marian that share the .bin container but number their types differently.
 type Family uint8
@@ -89,6 +92,7 @@ const (
 	codeIntgemm16B = 0x4102
 	codeIntgemm8M  = 0x10001 // mainline
 	codeIntgemm16M = 0x10002
+	codeLog4       = 0x1000004 // ours, in a class that no Marian uses: 4 bits
 )
 
 // typeOfCode returns the type of a .bin type code of either family.
@@ -120,6 +124,8 @@ func typeOfCode(code uint64) (Type, bool) {
 		return Intgemm8, true
 	case codeIntgemm16B, codeIntgemm16M:
 		return Intgemm16, true
+	case codeLog4:
+		return Log4, true
 	}
 	return Invalid, false
 }
@@ -134,7 +140,7 @@ func codeOfType(t Type, family Family) uint64 {
 	}
 	codes := [...]uint64{Float32: codeFloat32, Float16: codeFloat16, Int8: codeInt8, Int16: codeInt16, Int32: codeInt32,
 		Int64: codeInt64, Uint8: codeUint8, Uint16: codeUint16, Uint32: codeUint32, Uint64: codeUint64,
-		Float64: codeFloat64, Intgemm8: codeIntgemm8M, Intgemm16: codeIntgemm16M}
+		Float64: codeFloat64, Intgemm8: codeIntgemm8M, Intgemm16: codeIntgemm16M, Log4: codeLog4}
 	return codes[t]
 }
 

@@ -1,0 +1,168 @@
+package marian
+
+import (
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-mt/sluice/internal/sharedtest"
+)
+
+// nearest returns the number of a grid that is nearest to v, found by trying all of them; the larger one of two.
+func nearest(g LogGrid, v float32) float32 {
+	best, least := float32(0), math.Inf(1)
+	for k := range 1 << (g.Bits - 1) {
+		level := float64(g.Scale) * math.Pow(2, float64(-k))
+		if d := math.Abs(math.Abs(float64(v)) - level); d < least {
+			best, least = float32(level), d
+		}
+	}
+	return float32(math.Copysign(float64(best), float64(v)))
+}
+
+func TestLogGridRoundsToTheNearest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := LogGrid{Scale: float32(rapid.Float64Range(1e-6, 1e6).Draw(t, "scale")), Bits: rapid.IntRange(2, 8).Draw(t, "bits")}
+		v := g.Scale * float32(rapid.Float64Range(-1.5, 1.5).Draw(t, "ratio"))
+		got := make([]float32, 1)
+		g.Round(got, []float32{v})
+		want := nearest(g, v)
+		if got[0] == want {
+			return
+		}
+		// At a border, a rounding error may decide.
+		if a, b := math.Abs(float64(got[0]-v)), math.Abs(float64(want-v)); a > b*(1+1e-5) {
+			t.Fatalf("%v on %+v gives %v, nearest is %v", v, g, got[0], want)
+		}
+	})
+}
+
+func gaussian(n int, deviation float64) []float32 {
+	random := rand.New(rand.NewPCG(3, 4))
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(random.NormFloat64() * deviation)
+	}
+	return values
+}
+
+// TestLogGridFit wants each step to reduce the squared error, and the values of a grid to be found again exactly.
+func TestLogGridFit(t *testing.T) {
+	values, rounded := gaussian(5000, 0.07), make([]float32, 5000)
+	before := math.Inf(1)
+	for steps := range 6 {
+		g := FitLogGrid(values, 4, steps)
+		g.Round(rounded, values)
+		squared := 0.0
+		for i, v := range values {
+			squared += math.Pow(float64(v-rounded[i]), 2)
+		}
+		if squared > before {
+			t.Errorf("%d steps have an error of %v, one step less %v", steps, squared, before)
+		}
+		before = squared
+		for again := range 4 {
+			same := make([]float32, len(rounded))
+			if FitLogGrid(rounded, 4, again).Round(same, rounded); !slices.Equal(same, rounded) {
+				t.Errorf("values that were rounded after %d steps change when they are rounded after %d", steps, again)
+			}
+		}
+	}
+	for _, zeros := range [][]float32{nil, {0, 0}} {
+		if g := FitLogGrid(zeros, 4, 3); g.Scale != 0 {
+			t.Errorf("%v fits %+v", zeros, g)
+		}
+	}
+}
+
+// log4Model has matrices of even and odd sizes, and what is not rounded.
+func log4Model(t testing.TB) *File {
+	t.Helper()
+	f := small()
+	f.Tensors = append(f.Tensors, floats("odd_W", []int{3, 5}, gaussian(15, 1)), floats("zero_W", []int{2, 3}, make([]float32, 6)))
+	stored, err := f.Log4(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+func floats(name string, shape []int, values []float32) *Tensor {
+	t := &Tensor{Name: name, Shape: shape, Type: Float32, Offset: nowhere}
+	for _, v := range values {
+		bits := math.Float32bits(v)
+		t.Data = append(t.Data, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24))
+	}
+	return t
+}
+
+func TestLog4FilesKeepTheValues(t *testing.T) {
+	f := log4Model(t)
+	path := filepath.Join(t.TempDir(), "model.bin")
+	for _, family := range []Family{Browsermt, Mainline} {
+		if err := WriteBin(path, f, family); err != nil {
+			t.Fatal(err)
+		}
+		read := open(t, path)
+		if read.Fingerprint() != f.Fingerprint() {
+			t.Errorf("%v: another model comes back", family)
+		}
+		for _, tensor := range f.Tensors {
+			rows, _ := tensor.Matrix()
+			if want := map[bool]Type{true: Log4, false: Float32}[rows > 1]; tensor.Type != want {
+				t.Errorf("%s is stored as %v, want %v", tensor.Name, tensor.Type, want)
+			}
+		}
+		again, err := read.Log4(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		float, err := read.Float(Float32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := float.Log4(7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Fingerprint() != f.Fingerprint() || back.Fingerprint() != f.Fingerprint() {
+			t.Errorf("%v: converting it again changes it", family)
+		}
+	}
+	if err := WriteNPZ(path, f); err == nil || !strings.Contains(err.Error(), "log4") {
+		t.Errorf("an .npz takes log4: %v", err)
+	}
+}
+
+func TestLog4RefusesWhatHasNoNumbers(t *testing.T) {
+	f := &File{Tensors: []*Tensor{floats("x_W", []int{2, 2}, []float32{1, 2, float32(math.NaN()), 3})}}
+	if _, err := f.Log4(1); err == nil || !strings.Contains(err.Error(), `"x_W"`) {
+		t.Errorf("NaN: %v", err)
+	}
+	damaged := log4Model(t).Tensor("odd_W")
+	damaged.Data = slices.Clone(damaged.Data)
+	copy(damaged.Data[len(damaged.Data)-4:], []byte{0, 0, 0x80, 0x7f})
+	if _, err := damaged.Float32(); err == nil || !strings.Contains(err.Error(), "scale") {
+		t.Errorf("a scale of +Inf: %v", err)
+	}
+}
+
+// TestLog4DemoModel wants at most a seventh of the size in float32.
+func TestLog4DemoModel(t *testing.T) {
+	f, err := open(t, sharedtest.Path(t, "models/ende-tiny/model.npz")).Log4(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes := 0
+	for _, tensor := range f.Tensors {
+		bytes += len(tensor.Data)
+	}
+	if single := 4 * f.Parameters(); bytes*7 > single {
+		t.Errorf("%d bytes, more than a seventh of the %d bytes in float32", bytes, single)
+	}
+}
