@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/obs"
 	"github.com/sluice-mt/sluice/pipeline"
 	"github.com/sluice-mt/sluice/pipeline/monitor"
+	"github.com/sluice-mt/sluice/pipeline/page"
 	"github.com/sluice-mt/sluice/pipeline/tracing"
 	"github.com/sluice-mt/sluice/producer"
 	"github.com/sluice-mt/sluice/translator"
@@ -38,6 +39,7 @@ type streamingJob struct {
 	begin    func(translator.Config) (liveTranslator, error)
 	present  atomic.Pointer[presentPass]
 	server   *monitor.Server   // nil if nobody wants to look
+	page     *page.Page        // nil if there is none
 	traces   *tracing.Exporter // nil if nobody collects them
 	clusters []openCluster
 	closers  []func() // of clients, in the order in which they were opened
@@ -147,13 +149,11 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 // workers that begin a lane at the same moment can each end the other's work on it. What is complete is passed over, so a
 // pass that finds nothing to do is short. A consumer group sees to that itself.
 func (j *streamingJob) passes(ctx context.Context, parts *engineParts, engine liveTranslator) error {
-	defer func() {
-		if j.server != nil {
-			closeMonitor(j.server, j.logger)
-		}
-	}()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer j.unobserve()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		lost, err := j.pass(ctx, parts, engine)
+		lost, err := j.pass(ctx, stop, parts, engine)
 		if err != nil || lost == 0 {
 			return err
 		}
@@ -172,14 +172,16 @@ const (
 	lastPause  = time.Minute
 )
 
-// pass runs the job once. It returns how many lanes it has lost to workers that nobody keeps an eye on.
-func (j *streamingJob) pass(ctx context.Context, parts *engineParts, engine liveTranslator) (lost int64, err error) {
+// pass runs the job once. It returns how many lanes it has lost to workers that nobody keeps an eye on. stop ends the job, which
+// who looks at it may do.
+func (j *streamingJob) pass(ctx context.Context, stop func(), parts *engineParts, engine liveTranslator) (lost int64, err error) {
 	defer j.close()
 	source, sink, err := j.ends(parts)
 	if err != nil {
 		return 0, err
 	}
-	lost, err = j.stream(ctx, source, sink, engine)
+	watch := func() error { return j.observe(ctx, stop, source, parts, engine) }
+	lost, err = j.stream(ctx, source, sink, engine, watch)
 	if source.shared || source.endless {
 		lost = 0
 	}
@@ -193,8 +195,8 @@ func (j *streamingJob) close() {
 	j.closers, j.clusters = nil, nil
 }
 
-// stream runs the pipeline. It returns how many lanes went to other workers.
-func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink producer.Sink, engine liveTranslator) (lost int64, err error) {
+// stream runs the pipeline. It returns how many lanes went to other workers. watch is called before the first record is read.
+func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink producer.Sink, engine liveTranslator, watch func() error) (lost int64, err error) {
 	job := j.job
 	var t pipeline.Translator = engine
 	if job.Sentences {
@@ -202,14 +204,14 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 	}
 	config := pipeline.Config{
 		Memory: int64(job.Memory), Lanes: job.Lanes, CommitEvery: job.CommitEvery, Grace: job.Grace, Logger: j.logger,
-		Shared: true, Stall: job.Stall, MaxFailed: job.MaxFailed,
+		Shared: true, Stall: job.Stall, MaxFailed: job.MaxFailed, Notable: j.notable,
 	}
 	if j.traces != nil {
 		config.Trace = j.traces.Run
 	}
 	p := pipeline.New(config, source, sink, t)
-	j.present.Store(&presentPass{p, source.lag})
-	if err := j.observe(ctx, engine); err != nil {
+	j.present.Store(&presentPass{p, source})
+	if err := watch(); err != nil {
 		return 0, err
 	}
 	j.logger.Info("running", "job", job.Name, "source", source.description, "sink", describeSink(&job.Sink),
@@ -218,38 +220,6 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 	stats := p.Stats()
 	j.summarise(stats)
 	return stats.LanesLost, j.explain(err, source.endless)
-}
-
-// A presentPass is what metrics are read from. Between two passes it is the last one.
-type presentPass struct {
-	pipeline *pipeline.Pipeline
-	lag      func() map[string]int64 // nil where nothing is known
-}
-
-// observe starts the server of metrics and probes, which stays for all passes.
-func (j *streamingJob) observe(ctx context.Context, engine liveTranslator) (err error) {
-	o := &j.job.Observe
-	if o.Listen == "" || j.server != nil {
-		return nil
-	}
-	counted, _ := engine.(monitor.Engine) // what tests put in its place has nothing to count
-	j.server, err = monitor.Listen(monitor.Config{
-		Address: o.Listen, Pprof: o.Pprof, Engine: counted, Stall: j.job.Stall, Logger: j.logger,
-		Pipeline: func() monitor.Pipeline { return j.present.Load().pipeline },
-		Lag: func() map[string]int64 {
-			if lag := j.present.Load().lag; lag != nil {
-				return lag()
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		return usageErrorf("observe.listen: %v", err)
-	}
-	j.server.Ready(true)
-	context.AfterFunc(ctx, func() { j.server.Ready(false) })
-	j.logger.Info("metrics are served", "address", j.server.Address())
-	return nil
 }
 
 // trace starts the export of traces, if they are wanted.
@@ -274,15 +244,6 @@ func (j *streamingJob) endTraces() {
 	}
 	if err := j.traces.Close(); err != nil {
 		j.logger.Debug("traces", "error", err)
-	}
-}
-
-// closeMonitor gives whoever reads metrics a moment to finish.
-func closeMonitor(server *monitor.Server, logger *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := server.Close(ctx); err != nil {
-		logger.Debug("metrics", "error", err)
 	}
 }
 

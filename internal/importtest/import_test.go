@@ -87,6 +87,7 @@ const table = `
 	train/align: train/corpus/extsort
 	train/data: train/network train/autodiff internal/compress translator/vocab
 	train: train/autodiff train/network train/optimiser train/checkpoint train/data internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
+	train/recipe: internal/compress internal/jobfile internal/score train translator/marian translator/shortlist translator/vocab
 
 	pipeline: consumer producer internal/job
 	pipeline/monitor: pipeline translator internal/job

@@ -43,6 +43,7 @@ func (k checker) check(j *Job) {
 	k.checkSink(&j.Sink)
 	k.checkOwnTopics(j)
 	k.checkRecords(j)
+	k.checkObserve(&j.Observe)
 	if j.MaxFailed > 0 && j.DeadLetters == "" {
 		k.at("max-failed", "only means something with dead-letters")
 	}
@@ -51,6 +52,20 @@ func (k checker) check(j *Job) {
 	}
 	if j.DeadLetters != "" && j.Sink.S3 != nil && !isObjectName(j.DeadLetters) {
 		k.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)
+	}
+}
+
+// LeastToken is the least number of characters of a token. Who may ask ten times a second guesses none of that length.
+const LeastToken = 16
+
+func (k checker) checkObserve(o *Observe) {
+	switch {
+	case o.Token != "" && o.TokenFile != "":
+		k.at("observe.token-file", "token is set as well")
+	case o.Token != "" && len(o.Token) < LeastToken:
+		k.at("observe.token", "has %d characters; at least %d are needed", len(o.Token), LeastToken)
+	case o.Page == "network" && o.Token == "" && o.TokenFile == "":
+		k.at("observe.page", "network needs a token or a token-file: the page shows texts of records")
 	}
 }
 

@@ -126,8 +126,8 @@ type S3Store struct {
 	Endpoint      string `yaml:"endpoint" desc:"URL of a store other than Amazon's."`
 	Region        string `yaml:"region" desc:"Default: what the environment says."`
 	PathStyle     bool   `yaml:"path-style" desc:"The bucket stands in the path instead of the host name."`
-	AccessKey     string `yaml:"access-key" desc:"Default: environment, shared files, the machine's role."`
-	SecretKey     string `yaml:"secret-key" desc:"Best given as ${VARIABLE}."`
+	AccessKey     string `yaml:"access-key" secret:"true" desc:"Default: environment, shared files, the machine's role."`
+	SecretKey     string `yaml:"secret-key" secret:"true" desc:"Best given as ${VARIABLE}."`
 	SecretKeyFile string `yaml:"secret-key-file" desc:"A file that holds the secret key."`
 	Profile       string `yaml:"profile" desc:"Profile of the shared configuration files."`
 	Anonymous     bool   `yaml:"anonymous" desc:"Do not sign requests."`
@@ -179,7 +179,7 @@ type KafkaTLS struct {
 type KafkaSASL struct {
 	Mechanism    string `yaml:"mechanism" oneof:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512" desc:"PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."`
 	User         string `yaml:"user" desc:"Name."`
-	Password     string `yaml:"password" desc:"Best given as ${VARIABLE}."`
+	Password     string `yaml:"password" secret:"true" desc:"Best given as ${VARIABLE}."`
 	PasswordFile string `yaml:"password-file" desc:"A file that holds the password."`
 }
 
@@ -209,10 +209,13 @@ type KafkaSink struct {
 
 // Observe says what can be seen from outside.
 type Observe struct {
-	Listen     string  `yaml:"listen" desc:"Address that serves /metrics, /healthz and /readyz, such as :9090. Default: none."`
+	Listen     string  `yaml:"listen" desc:"Address that serves /metrics, /healthz, /readyz and the status page, such as :9090. Default: none."`
+	Page       string  `yaml:"page" oneof:"local network off" desc:"Who may see the status page, which shows texts of records: only who comes from this machine (local), whoever reaches the address and has the token (network), or nobody (off). Default local."`
+	Token      string  `yaml:"token" secret:"true" desc:"What the page and its data take from elsewhere, and everything that changes what the job does: at least 16 characters. Best given as ${VARIABLE}."`
+	TokenFile  string  `yaml:"token-file" desc:"A file that holds the token."`
 	Traces     string  `yaml:"traces" desc:"OpenTelemetry collector that traces of runs are sent to, by OTLP over HTTP, such as http://localhost:4318. Default: none."`
 	TraceShare float64 `yaml:"trace-share" desc:"Share of runs that are traced. Default 1."`
-	Pprof      bool    `yaml:"pprof" desc:"Serve /debug/pprof there, too."`
+	Pprof      bool    `yaml:"pprof" desc:"Serve /debug/pprof there, too, to those who may see the page."`
 	LogLevel   string  `yaml:"log-level" oneof:"debug info warn error" desc:"Default info."`
 	LogFormat  string  `yaml:"log-format" oneof:"text json" desc:"Default text."`
 }
@@ -275,6 +278,7 @@ func (j *Job) setDefaults() {
 	setDefault(&j.Grace, 25*time.Second)
 	setDefault(&j.Stall, 10*time.Minute)
 	setDefault(&j.Shard, "auto")
+	setDefault(&j.Observe.Page, "local")
 	setDefault(&j.Observe.LogLevel, "info")
 	setDefault(&j.Observe.LogFormat, "text")
 	if source := j.Source.Kafka; source != nil {

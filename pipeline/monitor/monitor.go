@@ -1,4 +1,5 @@
-// Package monitor shows from outside what a pipeline is doing: Prometheus metrics, health, readiness and, if wanted, profiles.
+// Package monitor shows from outside what a pipeline is doing: Prometheus metrics, health, readiness and, if wanted, a page and
+// profiles. It says who may see them, and keeps the server within limits whoever asks.
 package monitor
 
 import (
@@ -22,7 +23,10 @@ import (
 // Config says what is served.
 type Config struct {
 	Address  string                  // to listen at, such as :9090
-	Pprof    bool                    // serve profiles
+	Pprof    bool                    // serve profiles, to those who may see the page
+	Page     http.Handler            // answers everything that is not named below; nil where there is none
+	Act      http.Handler            // answers below /act/ and changes what the job does; nil where nothing can be changed
+	Access   Access                  // to Page, Act and profiles
 	Pipeline func() Pipeline         // the present one
 	Engine   Engine                  // nil where there is none
 	Stall    time.Duration           // a lane whose oldest record is in flight for longer makes the process sick; 0 is for ever
@@ -35,6 +39,8 @@ type Config struct {
 //	/metrics  everything that can be counted, for Prometheus
 //	/healthz  200 as long as the process answers and the pipeline makes progress
 //	/readyz   200 between Ready(true) and Ready(false)
+//	/         Config.Page
+//	/act/     Config.Act
 type Server struct {
 	listener net.Listener
 	server   *http.Server
@@ -56,24 +62,38 @@ func Listen(config Config) (*Server, error) {
 	)
 	s := &Server{listener: listener, ended: make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes, Timeout: scrapeTimeout}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, config.healthy(), "no progress") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.ready.Load(), "not ready") })
-	if config.Pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	gate := newGate(config.Access)
+	if config.Page != nil {
+		mux.Handle("/", gate.reading(config.Page))
 	}
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	if config.Act != nil {
+		mux.Handle("/act/", gate.changing(config.Act))
+	}
+	if config.Pprof {
+		mux.Handle("/debug/pprof/", gate.reading(profiles()))
+	}
+	s.server = newHTTPServer(mux, config.Pprof)
 	go func() {
 		defer close(s.ended)
-		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		limited := newLimitedListener(listener, mostConnections, mostOfOneHost)
+		if err := s.server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			config.Logger.Error("metrics can no longer be read", "error", err)
 		}
 	}()
 	return s, nil
+}
+
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
 }
 
 // healthy says whether every lane makes progress.
@@ -91,6 +111,9 @@ func answer(w http.ResponseWriter, well bool, otherwise string) {
 
 // Address is where the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// IsReady is what /readyz answers.
+func (s *Server) IsReady() bool { return s.ready.Load() }
 
 // Ready sets what /readyz answers.
 func (s *Server) Ready(ready bool) { s.ready.Store(ready) }
