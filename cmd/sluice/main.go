@@ -56,6 +56,8 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newTrainCommand(),
 		newShortlistCommand(),
 		newScoreCommand(),
+		newRescoreCommand(),
+		newMBRCommand(),
 		newBenchCommand(),
 		newVersionCommand(),
 		newRunCommand(begin),

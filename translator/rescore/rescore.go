@@ -48,6 +48,16 @@ var ErrConfig = errors.New("scorer settings")
 // ErrSources is wrapped by the error about a source that does not hold a text for each source of the model.
 var ErrSources = errors.New("number of source texts")
 
+// A ListError says which list an error of Score is about.
+type ListError struct {
+	List int // its index
+	Err  error
+}
+
+func (e *ListError) Error() string { return fmt.Sprintf("list %d: %v", e.List, e.Err) }
+
+func (e *ListError) Unwrap() error { return e.Err }
+
 // A List is translations of one sentence.
 type List struct {
 	Source       string // of a model with several sources: their texts with tabs between
@@ -97,15 +107,18 @@ func New(config Config) (*Scorer, error) {
 	return s, nil
 }
 
-// Score scores the translations of all lists: the answers stand where the translations do.
+// Score scores the translations of all lists: the answers stand where the translations do. An error about what is in a list is
+// a *ListError.
 func (s *Scorer) Score(ctx context.Context, lists []List) ([][]Score, error) {
 	scores := make([][]Score, len(lists))
 	trees := make([][]*tree, len(lists))
 	err := s.parallel(ctx, len(lists), func(i int) error {
 		var err error
 		scores[i] = make([]Score, len(lists[i].Translations))
-		trees[i], err = s.config.trees(&lists[i], scores[i])
-		return err
+		if trees[i], err = s.config.trees(&lists[i], scores[i]); err != nil {
+			return &ListError{i, err}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

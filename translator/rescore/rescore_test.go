@@ -223,7 +223,9 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scorer.Score(context.Background(), []List{{Source: "no tab", Translations: []string{"a"}}}); !errors.Is(err, ErrSources) {
+	lists := []List{{Source: "a\tb"}, {Source: "no tab", Translations: []string{"a"}}}
+	var about *ListError
+	if _, err := scorer.Score(context.Background(), lists); !errors.Is(err, ErrSources) || !errors.As(err, &about) || about.List != 1 {
 		t.Errorf("a source too few: error %v", err)
 	}
 }

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/rescore"
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// scorerFlags say which models score, and on how much of the machine.
+type scorerFlags struct {
+	models    []string
+	vocabs    []string
+	features  []string
+	precision string
+	maxLength int
+	recipe    []recipeModel // of a configuration file, in place of models
+
+	threads        int
+	slots          int
+	miniBatchWords int
+}
+
+func (f *scorerFlags) add(s *pflag.FlagSet) {
+	s.StringArrayVarP(&f.models, "models", "m", nil, "models that score: `FILES` (.npz or .bin) or folders")
+	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of all these models, of each source and the target; found beside each model if left out")
+	s.StringArrayVar(&f.features, "feature", nil, "`NAME` of the feature of each model, in their order; may be repeated")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int8")
+	s.IntVar(&f.maxLength, "max-length", 1000, "most pieces of a source or hypothesis; of longer ones the beginning is scored")
+}
+
+func (f *scorerFlags) machine() flagGroup {
+	g := newGroup("Batches and machine (scores never depend on these)")
+	g.flags.IntVar(&f.threads, "cpu-threads", 0, "workers (0: one per core)")
+	g.flags.IntVar(&f.miniBatchWords, "mini-batch-words", 0, "source pieces of one encoder batch (0: automatic)")
+	g.flags.IntVar(&f.slots, "slots", 0, "prefixes that one worker decodes at a time (0: automatic)")
+	return g
+}
+
+// none says whether there is no model at all.
+func (f *scorerFlags) none() bool { return len(f.models) == 0 && len(f.recipe) == 0 }
+
+func (f *scorerFlags) check(cores int) error {
+	switch {
+	case f.threads < 0 || f.slots < 0 || f.miniBatchWords < 0:
+		return usageErrorf("--cpu-threads, --slots and --mini-batch-words must be at least 0")
+	case f.maxLength < 2:
+		return usageErrorf("--max-length %d: at least 2", f.maxLength)
+	case len(f.features) > len(f.models):
+		return usageErrorf("--feature names %d features of %d models", len(f.features), len(f.models))
+	}
+	if f.threads == 0 {
+		f.threads = cores
+	}
+	return nil
+}
+
+// list is the models in the form of a recipe, wherever they were named.
+func (f *scorerFlags) list() []recipeModel {
+	list := slices.Clone(f.recipe)
+	for i, path := range f.models {
+		m := recipeModel{Model: path, Vocabs: f.vocabs}
+		if i < len(f.features) {
+			m.Feature = f.features[i]
+		}
+		list = append(list, m)
+	}
+	for i := range list {
+		if list[i].Precision == "" {
+			list[i].Precision = f.precision
+		}
+	}
+	return list
+}
+
+// A scoringModel is a model that scores hypotheses.
+type scoringModel struct {
+	path        string
+	feature     string
+	readsSource bool
+	scorer      *rescore.Scorer
+}
+
+// open opens all models. closeFiles releases their files.
+func (f *scorerFlags) open() (models []scoringModel, closeFiles func(), err error) {
+	var files []*marian.File
+	closeFiles = func() {
+		for _, file := range files {
+			file.Close()
+		}
+	}
+	count := map[string]int{}
+	for _, wanted := range f.list() {
+		file, m, err := f.openOne(wanted, count)
+		if file != nil {
+			files = append(files, file)
+		}
+		if err != nil {
+			closeFiles()
+			return nil, nil, err
+		}
+		models = append(models, m)
+	}
+	return models, closeFiles, nil
+}
+
+// openOne opens a model. count holds how many of each kind there were before it, for its name.
+func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int) (*marian.File, scoringModel, error) {
+	found, err := resolveModel(wanted.Model)
+	if err != nil {
+		return nil, scoringModel{}, err
+	}
+	file, loaded, err := openModel(found.Model)
+	if err != nil {
+		return file, scoringModel{}, err
+	}
+	s := scoringModel{path: found.Model, feature: wanted.Feature, readsSource: loaded.HasEncoder()}
+	if s.feature == "" {
+		kind := scoringKind(loaded)
+		s.feature = fmt.Sprintf("%s%d", kind, count[kind])
+		count[kind]++
+	}
+	names := wanted.Vocabs
+	if len(names) == 0 && found.Target != "" {
+		names = []string{found.Source, found.Target}
+	}
+	sources, target, err := scoringVocabularies(loaded, found.Model, names)
+	if err != nil {
+		return file, s, err
+	}
+	newStepper, err := packForScoring(loaded, wanted.Precision)
+	if err != nil {
+		return file, s, err
+	}
+	s.scorer, err = rescore.New(rescore.Config{
+		NewStepper: newStepper, Sources: sources, Target: target, RightLeft: loaded.RightLeft,
+		MaxLength: f.maxLength, Workers: f.threads, Slots: f.slots, MiniBatchTokens: f.miniBatchWords,
+	})
+	if err != nil {
+		return file, s, modelError{fmt.Errorf("%s: %w", found.Model, err)}
+	}
+	return file, s, nil
+}
+
+// scoringKind names a model by what it does.
+func scoringKind(m *model.Model) string {
+	switch {
+	case !m.HasEncoder():
+		return "LM"
+	case m.RightLeft:
+		return "R2L"
+	}
+	return "L2R"
+}
+
+// packForScoring readies a model. No piece is suppressed: a hypothesis may hold what the search would never have written.
+func packForScoring(m *model.Model, precision string) (func(int) search.Stepper, error) {
+	flags := modelFlags{precision: precision}
+	chosen, err := flags.choosePrecision((&ensemble{models: []*model.Model{m}}).quantised())
+	if err != nil {
+		return nil, err
+	}
+	weights, err := cpumodel.Load(m, chosen, cpumodel.Options{IgnoreAlphas: flags.quantisation().ignoreAlphas})
+	if err != nil {
+		return nil, modelError{err}
+	}
+	return func(slots int) search.Stepper { return weights.NewStepper(slots) }, nil
+}
+
+// scoringVocabularies opens a model's vocabularies: those of its sources, none for a language model, and that of the target.
+func scoringVocabularies(m *model.Model, path string, names []string) (sources []vocab.Vocabulary, target vocab.Vocabulary, err error) {
+	sizes := append([]int{m.SourceVocabulary}, m.FurtherVocabularies...)
+	if !m.HasEncoder() {
+		sizes = nil
+	}
+	switch {
+	case len(names) == 0:
+		return nil, nil, modelError{fmt.Errorf("no vocabulary lies beside %s: name it with -v", path)}
+	case len(names) == 1: // for everything
+		names = slices.Repeat(names, len(sizes)+1)
+	case len(sizes) == 0:
+		names = names[len(names)-1:]
+	}
+	if len(names) != len(sizes)+1 {
+		return nil, nil, usageErrorf("%s needs %d vocabularies, one for each source and one for the target; %d were given", path, len(sizes)+1, len(names))
+	}
+	sizes = append(sizes, m.TargetVocabulary)
+	opened := map[string]vocab.Vocabulary{}
+	var all []vocab.Vocabulary
+	var problems []error
+	for i, name := range names {
+		if opened[name] == nil {
+			if opened[name], err = openVocabulary(name); err != nil {
+				return nil, nil, err
+			}
+		}
+		all = append(all, opened[name])
+		if opened[name].Size() != sizes[i] {
+			problems = append(problems, fmt.Errorf("%s has %d pieces, but the model %s has %d: it belongs to another model",
+				name, opened[name].Size(), path, sizes[i]))
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, nil, modelError{err}
+	}
+	last := len(all) - 1
+	return all[:last], all[last], nil
+}
