@@ -102,6 +102,7 @@ func TestTimeLeft(t *testing.T) {
 		{"rising", sampleOf(time.Minute, 50, unknown), sampleOf(0, 100, unknown), 100, &Left{"lag", 0, -1}},
 		{"caught up", sampleOf(time.Minute, 50, unknown), sampleOf(0, 0, unknown), 0, &Left{"lag", 0, 0}},
 		{"half", sampleOf(time.Minute, 0, 0.25), sampleOf(0, 0, 0.5), -1, &Left{"input", 0.5, 120}},
+		{"known of late", sampleOf(time.Minute, 0, unknown), sampleOf(0, 0, 0.5), -1, &Left{"input", 0.5, -1}},
 		{"standing", sampleOf(time.Minute, 0, 0.5), sampleOf(0, 0, 0.5), -1, &Left{"input", 0.5, -1}},
 	} {
 		got := left(test.from, test.to, test.lag)

@@ -278,7 +278,7 @@ func left(from, to *sample, lag int64) *Left {
 		switch {
 		case rest <= 0:
 			return 0
-		case done <= 0 || seconds <= 0:
+		case !(done > 0) || seconds <= 0: // NaN: it was not known then
 			return -1
 		}
 		return rest / (done / seconds)

@@ -22,12 +22,10 @@ export function clock(time, seconds) {
   return new Date(time).toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: seconds ? '2-digit' : undefined, hour12: false});
 }
 
-// A Chart draws one series. format writes its values; most, if given, is the upper end of its axis.
+// A Chart draws one series. format writes its values; most, if given, is the upper end of its axis, which reads well in unit.
 export class Chart {
-  constructor(parent, {name, format, most}) {
-    this.name = name;
-    this.format = format;
-    this.most = most;
+  constructor(parent, {name, format, most, unit = 1}) {
+    Object.assign(this, {name, format, most, unit});
     this.figure = document.createElement('figure');
     this.figure.innerHTML = '<figcaption><span></span><span class="value"></span></figcaption>';
     [this.title, this.value] = this.figure.querySelectorAll('span');
@@ -51,7 +49,7 @@ export class Chart {
     const width = this.svg.clientWidth || 600;
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
     const known = values.filter((value) => value !== null);
-    const most = this.most ?? ceiling(known.reduce((a, b) => Math.max(a, b), 0));
+    const most = this.most ?? this.unit * ceiling(known.reduce((a, b) => Math.max(a, b), 0) / this.unit);
     this.x = (time) => left + (width - left) * (time - from) / (to - from);
     const y = (value) => top + (height - top - bottom) * (1 - Math.min(value, most) / most);
     this.svg.replaceChildren();
@@ -69,7 +67,7 @@ export class Chart {
       shape('polygon', {class: 'area', points: `${this.x(times[run[0]]).toFixed(1)},${y(0)} ${line.join(' ')} ${this.x(times[run.at(-1)]).toFixed(1)},${y(0)}`}, this.svg);
       shape('polyline', {class: 'curve', points: line.join(' ')}, this.svg);
     }
-    this.hair = shape('line', {class: 'hair', x1: -9, x2: -9, y1: top, y2: height - bottom}, this.svg);
+    this.hair = shape('line', {class: 'hair', visibility: 'hidden', y1: top, y2: height - bottom}, this.svg);
     this.show(known);
     if (this.at !== undefined) this.hover(this.at);
     if (this.numbers.open) this.list();
@@ -109,8 +107,7 @@ export class Chart {
   hover(at) {
     if (at === undefined || !this.times?.length) {
       if (this.values) this.show(this.values.filter((value) => value !== null));
-      this.hair?.setAttribute('x1', -9);
-      this.hair?.setAttribute('x2', -9);
+      this.hair?.setAttribute('visibility', 'hidden');
       return;
     }
     let best = 0;
@@ -118,6 +115,7 @@ export class Chart {
     const x = this.x(this.times[best]);
     this.hair.setAttribute('x1', x);
     this.hair.setAttribute('x2', x);
+    this.hair.setAttribute('visibility', 'visible');
     const value = this.values[best];
     this.value.textContent = `${clock(this.times[best], true)}  ${value === null ? '–' : this.format(value)}`;
   }

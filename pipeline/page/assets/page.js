@@ -13,6 +13,7 @@ const short = (n) => n >= 1e6 ? `${trim(n / 1e6)}M` : n >= 1e4 ? `${trim(n / 1e3
 const trim = (n) => String(Number(n.toPrecision(3)));
 const percent = (share) => `${Math.round(100 * share)} %`;
 function duration(seconds) {
+  if (seconds > 0 && seconds < 0.1) return `${trim(seconds * 1000)} ms`;
   if (seconds < 10) return `${trim(seconds)} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
@@ -204,7 +205,7 @@ const charts = [
   ['lag', {name: 'Records behind', format: short}],
   ['age', {name: 'Oldest in flight', format: duration}],
   ['flight', {name: 'Records in flight', format: short}],
-  ['memory', {name: 'Memory', format: size}],
+  ['memory', {name: 'Memory', format: size, unit: 2 ** 20}],
 ].map(([key, options]) => [key, new Chart($('charts'), options)]);
 let span = '10m', curves = null, curvesAt = 0;
 
@@ -221,7 +222,8 @@ async function refreshCurves(now) {
     }
   }
   curvesAt = now;
-  for (const [key, chart] of charts) chart.draw(curves.times, curves[key] ?? [], now - spans[span], now);
+  const from = Math.max(now - spans[span], Math.min(curves.times[0] ?? now, now - 60e3)); // a job that has just begun fills the width
+  for (const [key, chart] of charts) chart.draw(curves.times, curves[key] ?? [], from, now);
 }
 
 $('span').addEventListener('change', (event) => {
@@ -246,7 +248,7 @@ async function searchRecords(total) {
     const line = element('tr');
     const what = element('td', record.failed ? 'failed' : record.flags.join(', '), record.failed ? 'failed' : '');
     if (record.reason) what.append(element('div', record.reason));
-    line.append(element('td', new Date(record.time).toLocaleTimeString([], {hour12: false})), element('td', `${record.lane}, ${count(record.record)}`),
+    line.append(element('td', new Date(record.time).toLocaleTimeString([], {hour12: false}), 'time'), element('td', `${record.lane}, ${count(record.record)}`),
       what, element('td', record.text, 'text'), element('td', record.translation ?? '', 'text'));
     return line;
   }));
