@@ -50,6 +50,7 @@ result depends on the configuration, the data and cpu-threads, to the last bit, 
 	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
 	group.flags.StringVar(&t.logFormat, "log-format", "text", "text or json")
 	addGroups(command, group)
+	command.AddCommand(newRecipeCommand())
 	return command
 }
 

@@ -85,6 +85,7 @@ const table = `
 	train/corpus/extsort:
 	train/corpus: train/corpus/extsort
 	train/align: train/corpus/extsort
+	train/pieces: translator/vocab
 	train/data: train/network train/autodiff internal/compress translator/vocab
 	train: train/autodiff train/network train/optimiser train/checkpoint train/data internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
 	train/recipe: internal/compress internal/jobfile internal/score train translator/marian translator/shortlist translator/vocab

@@ -40,6 +40,9 @@ func settings(t reflect.Type) []setting {
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name := field.Tag.Get("yaml")
+		if name == "" { // what is no setting
+			continue
+		}
 		if name == ",inline" {
 			for _, inner := range settings(field.Type) {
 				inner.index = append([]int{i}, inner.index...)

@@ -1,0 +1,39 @@
+package recipe
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/sluice-mt/sluice/internal/jobfile"
+)
+
+// An Engine carries texts through models, as sluice translate does.
+type Engine interface {
+	// Check says what is wrong with an option of sluice translate.
+	Check(option jobfile.Option) error
+	// Translate translates a file. The output appears under its name when it is complete; a call that was interrupted, even by
+	// force, is continued by an equal one, with the same bytes in the end. An error that wraps ErrInterrupted says that the
+	// context has ended.
+	Translate(ctx context.Context, t Translation) (Throughput, error)
+}
+
+// A Translation is a file to be translated.
+type Translation struct {
+	Models       []string // several are an ensemble
+	Vocabularies []string // of source and target
+	Shortlist    string   // "" for none
+	Options      []jobfile.Option
+	Input        string
+	Column       int  // of a table with tabs, counted from 1; 0 is plain text
+	NBest        bool // as many translations as the beam has, in Marian's form
+	Output       string
+	Logger       *slog.Logger
+	// Progress is told, now and then, which share of the input is done; nil if nobody wants to know.
+	Progress func(share float64)
+}
+
+// Throughput is what an engine has done, without what an interrupted call did before.
+type Throughput struct {
+	Lines, Words int64 // of the source
+	Seconds      float64
+}
