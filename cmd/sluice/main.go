@@ -64,6 +64,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newRunCommand(begin),
 		newLintCommand(),
 		newLettersCommand(),
+		newTopCommand(),
 		newManCommand(),
 	)
 	return root
