@@ -142,6 +142,7 @@ func (l *learner) firstPass(ctx context.Context, sum *sums) error {
 			}
 			to = halfway(l.weights, from, to)
 		}
+		l.parts.learn(l.table, l.weights[from:to])
 		l.parts.list = append(l.parts.list, part{from: int32(from), to: int32(to)})
 		l.countKinds()
 		if err := l.unload(len(l.parts.list)-1, false); err != nil {

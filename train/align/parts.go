@@ -25,7 +25,7 @@ type parts struct {
 	folder  string
 	entries int // of the largest table
 	list    []part
-	density float64 // pairs that the last table took, of those that were thought of
+	density float64 // how many of the pairs that words can have the last table took
 }
 
 // newParts is for a table of so many bytes. One word at least must fit into it, whatever it takes.
@@ -36,30 +36,39 @@ func newParts(folder string, memory int64, sources int) *parts {
 
 func (p *parts) limit() float64 { return float64(p.entries) / 8 * fullness }
 
-// guess returns how far a part that begins with a target word might go. weights are how many pairs each word can have: most
-// of them are there several times, so that the table would take more of them.
+// guess returns how far a part that begins with a target word might go. weights are how many pairs each word can have. Most
+// pairs stand in several sentences, about as many as in the part before.
 func (p *parts) guess(weights []int64, from int) int {
 	if len(p.list) == 0 {
 		return len(weights) // often all of them fit
 	}
-	sum := 0.0
+	pairs := 0.0
 	for to := from; to < len(weights); to++ {
-		sum += float64(weights[to]) * p.density
-		if sum > 0.9*p.limit() && to > from {
+		pairs += float64(weights[to]) * p.density
+		if pairs > 0.8*p.limit() && to > from {
 			return to
 		}
 	}
 	return len(weights)
 }
 
-// halfway returns where the first half of a part ends. Both halves have words, if the part has two.
-func halfway(weights []int64, from, to int) int {
-	total, sum := int64(0), int64(0)
-	for _, w := range weights[from:to] {
+// learn takes note of how full the table got with words of the given weights.
+func (p *parts) learn(t *table, weights []int64) {
+	p.density = float64(t.used.Load()) / float64(sum(weights))
+}
+
+func sum(weights []int64) (total int64) {
+	for _, w := range weights {
 		total += w
 	}
+	return total
+}
+
+// halfway returns where the first half of a part ends. Both halves have words, if the part has two.
+func halfway(weights []int64, from, to int) int {
+	total, before := sum(weights[from:to]), int64(0)
 	for k := from; k < to-1; k++ {
-		if sum += weights[k]; sum >= total/2 {
+		if before += weights[k]; before >= total/2 {
 			return k + 1
 		}
 	}
@@ -68,11 +77,7 @@ func halfway(weights []int64, from, to int) int {
 
 // newTable returns a table for words that can have so many pairs, as large as it has to be and may be.
 func (p *parts) newTable(weights []int64) *table {
-	pairs := int64(0)
-	for _, w := range weights {
-		pairs += w
-	}
-	return newTable(int(min(pairs/fullness*8+leastTable, int64(p.entries))))
+	return newTable(int(min(sum(weights)/fullness*8+leastTable, int64(p.entries))))
 }
 
 // write puts the pairs of the table and their counts into a file: key and count, of 8 bytes each.
