@@ -64,6 +64,13 @@ type Config struct {
 	ClipNorm         float64   `yaml:"clip-norm"`
 	Smoothing        float64   `yaml:"exponential-smoothing"`
 
+	QuantizeBits        int    `yaml:"quantize-bits"` // of the parameters, 2 to 8; 0 for float32
+	QuantizeSteps       int    `yaml:"quantize-optimization-steps"`
+	QuantizeLogBased    bool   `yaml:"quantize-log-based"`
+	QuantizeBiases      bool   `yaml:"quantize-biases"`
+	QuantizeScales      string `yaml:"quantize-scales"`      // of fixed-point numbers: columns, as the engine's, or matrix, as stored 8-bit models'
+	QuantizeActivations bool   `yaml:"quantize-activations"` // to 8 bits, row by row, as the engine does
+
 	AfterEpochs  int `yaml:"after-epochs"`  // 0 for no limit
 	AfterBatches int `yaml:"after-batches"` // updates; 0 for no limit
 	DispFreq     int `yaml:"disp-freq"`     // updates
@@ -90,6 +97,7 @@ func DefaultConfig() Config {
 		GuidedAlignment: "none", GuidedAlignmentCost: "ce", GuidedAlignmentWeight: 0.1,
 		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1,
 		CostType: "ce-mean-words", OptimizerParams: []float64{0.9, 0.98, 1e-9}, LearnRate: 3e-4, ClipNorm: 1,
+		QuantizeScales: "columns", QuantizeActivations: true,
 		DispFreq: 100, SaveFreq: 1000, KeepSaved: 3, MaxSkipped: 10,
 		ValidMetrics: []string{"ce-mean-words"}, ValidFreq: 1000, ValidMaxLength: 1000, EarlyStopping: 10,
 		BeamSize: 1, Normalize: 1,
@@ -134,6 +142,11 @@ func (c *Config) Validate() error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	if q := c.quantisation(); q != nil {
+		if err := q.Validate(); err != nil {
+			return fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+	}
 	return nil
 }
 
@@ -170,6 +183,7 @@ func (c *Config) validateChoices() error {
 		{"cost-type", c.CostType, costTypes}, {"shuffle", c.Shuffle, []string{"data", "none"}},
 		{"guided-alignment-cost", c.GuidedAlignmentCost, []string{"ce", "mse"}},
 		{"data-weighting-type", c.DataWeightingType, []string{"sentence", "word"}},
+		{"quantize-scales", c.QuantizeScales, []string{"columns", "matrix"}},
 	}
 	for _, metric := range c.ValidMetrics {
 		choices = append(choices, struct {

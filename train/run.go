@@ -42,7 +42,9 @@ type run struct {
 	options        network.Options
 
 	network   *network.Network
-	values    []float32
+	values    []float32 // that the optimiser moves
+	trained   []float32 // values, rounded if the model is to be quantised: what losses and gradients are of
+	best      []float32 // the parameters to translate with, rounded likewise
 	optimiser *optimiser.Optimiser
 	replicas  []*network.Replica[float32]
 	gradients [][]float32
@@ -206,6 +208,7 @@ func difference(a, b *model.Architecture) string {
 
 func (r *run) makeReplicas() error {
 	c := &r.config
+	r.prepareRounding()
 	r.options = network.Options{
 		LabelSmoothing: c.LabelSmoothing, Dropout: c.Dropout, DropoutAttention: c.DropoutAttention, DropoutFFN: c.DropoutFFN,
 		DropoutSource: c.DropoutSrc, DropoutTarget: c.DropoutTrg,
@@ -217,7 +220,8 @@ func (r *run) makeReplicas() error {
 		}
 	}
 	for range c.CPUThreads {
-		replica := network.NewReplica(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.values)
+		replica := network.NewReplica(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.trained)
+		replica.Quantised = c.quantisesActivations()
 		r.replicas = append(r.replicas, replica)
 		r.gradients = append(r.gradients, replica.Gradient)
 		r.mini = append(r.mini, make([]network.Batch, c.OptimizerDelay))

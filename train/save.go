@@ -164,7 +164,8 @@ func (r *run) save() error {
 
 // writeModel writes the parameters to translate with.
 func (r *run) writeModel(path string) error {
-	return marian.WriteNPZ(path, r.network.File(r.optimiser.Best(), bytes.Clone(r.description)))
+	r.refreshBest()
+	return marian.WriteNPZ(path, r.network.File(r.best, bytes.Clone(r.description)))
 }
 
 // decoderConfig is what a translating program needs beside the model, in Marian's form.

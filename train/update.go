@@ -113,6 +113,7 @@ func (r *run) step() error {
 		r.skipped()
 		return nil
 	}
+	r.round(r.trained, r.values)
 	return err
 }
 

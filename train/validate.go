@@ -77,7 +77,9 @@ func (r *run) openValidation() error {
 		}
 	}
 	for range c.CPUThreads {
-		v.evaluators = append(v.evaluators, network.NewEvaluator(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.optimiser.Best()))
+		evaluator := network.NewEvaluator(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.best)
+		evaluator.Quantised = c.quantisesActivations()
+		v.evaluators = append(v.evaluators, evaluator)
 	}
 	if slices.ContainsFunc(c.ValidMetrics, translates) {
 		v.sources, v.reference, err = data.Texts(files)
@@ -107,6 +109,7 @@ func (r *run) validate(ctx context.Context) error {
 func (r *run) measureAll(ctx context.Context) ([]float64, error) {
 	metrics := r.config.ValidMetrics
 	values := make([]float64, len(metrics))
+	r.refreshBest()
 	var loss network.Loss
 	if slices.ContainsFunc(metrics, func(m string) bool { return !translates(m) }) {
 		loss = r.evaluate()
@@ -240,11 +243,15 @@ func (r *run) translate(ctx context.Context) ([]string, error) {
 }
 
 func (r *run) engine() (*translator.Engine, error) {
-	m, err := model.Load(r.network.File(r.optimiser.Best(), r.description), nil)
+	file, precision, err := r.runnable()
 	if err != nil {
 		return nil, err
 	}
-	weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: r.target.Suppressed()})
+	m, err := model.Load(file, nil)
+	if err != nil {
+		return nil, err
+	}
+	weights, err := cpumodel.Load(m, precision, cpumodel.Options{Suppress: r.target.Suppressed()})
 	if err != nil {
 		return nil, err
 	}

@@ -82,13 +82,14 @@ const table = `
 	train/network: train/autodiff translator/marian translator/model
 	train/optimiser:
 	train/checkpoint:
+	train/quantise: translator/marian
 	train/corpus/extsort:
 	train/corpus: train/corpus/extsort
 	train/align: train/corpus/extsort
 	train/pieces: translator/vocab
 	train/data: train/network train/autodiff internal/compress translator/vocab
-	train: train/autodiff train/network train/optimiser train/checkpoint train/data internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
-	train/recipe: internal/compress internal/jobfile internal/score train translator/marian translator/shortlist translator/vocab
+	train: train/autodiff train/network train/optimiser train/checkpoint train/data train/quantise internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
+	train/recipe: internal/compress internal/jobfile internal/score train train/align train/corpus/extsort train/pieces translator/marian translator/shortlist translator/vocab
 
 	pipeline: consumer producer internal/job
 	pipeline/monitor: pipeline translator internal/job

@@ -56,6 +56,7 @@ type Tape[T Float] struct {
 	means       slab[runningMean[T]]
 	gates       slab[gatedSum[T]]
 	highways    slab[highway[T]]
+	roundings   slab[rounding[T]]
 
 	scores, dropping []T // weights of one head, during a call
 	tile             []T // logits of some rows, during a call
@@ -86,6 +87,7 @@ func (t *Tape[T]) Reset(recording bool, seed uint64) {
 	t.means.reset()
 	t.gates.reset()
 	t.highways.reset()
+	t.roundings.reset()
 }
 
 // Used returns how many numbers of the arena are in use.

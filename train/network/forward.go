@@ -56,7 +56,7 @@ func (r *Replica[T]) decode(b *Batch, context *autodiff.Matrix[T]) (*autodiff.Ma
 }
 
 func (r *Replica[T]) affine(a *model.Affine, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
-	return r.tape.Affine(x, r.matrix(a.W), r.matrix(a.B))
+	return r.tape.Affine(r.input(x), r.matrix(a.W), r.matrix(a.B))
 }
 
 // before runs the operations in front of a sublayer: operations names them, dropout among them, and steps holds the
@@ -143,7 +143,7 @@ func (r *Replica[T]) feedForward(f *model.FFN, activation model.Activation, x *a
 func (r *Replica[T]) hidden(a *model.Affine, x *autodiff.Matrix[T], activation model.Activation) *autodiff.Matrix[T] {
 	var y *autodiff.Matrix[T]
 	if activation == model.ReLU {
-		y = r.tape.AffineReLU(x, r.matrix(a.W), r.matrix(a.B))
+		y = r.tape.AffineReLU(r.input(x), r.matrix(a.W), r.matrix(a.B))
 	} else {
 		y = r.tape.Apply(r.affine(a, x), function(activation))
 	}

@@ -44,11 +44,15 @@ func (l *Loss) Total() float64 { return l.CrossEntropy + l.Alignment }
 type Replica[T autodiff.Float] struct {
 	Gradient []T // in the layout of the vector
 
+	// Quantised says that what meets a matrix is rounded to 8 bits, row by row, as in the engine's 8-bit arithmetic.
+	Quantised bool
+
 	network    *Network
 	tape       *autodiff.Tape[T]
 	parameters []autodiff.Matrix[T]
 	positions  *autodiff.Matrix[T]
 	options    Options
+	factor     quantisedFactor[T]
 }
 
 // NewReplica returns a replica over the vector of values, which others may share and which may change between calls.
@@ -76,7 +80,7 @@ func (r *Replica[T]) Memory() int {
 // Train adds the gradients of a batch's loss to Gradient and returns the loss. The seed decides about dropout.
 func (r *Replica[T]) Train(b *Batch, options Options, seed uint64) Loss {
 	r.options = options
-	r.tape.Reset(true, seed)
+	r.reset(true, seed)
 	loss := r.loss(b, nil)
 	r.tape.Backward()
 	return loss
@@ -86,7 +90,7 @@ func (r *Replica[T]) Train(b *Batch, options Options, seed uint64) Loss {
 // each target token.
 func (r *Replica[T]) Evaluate(b *Batch, logProbs []float64) Loss {
 	r.options = Options{}
-	r.tape.Reset(false, 0)
+	r.reset(false, 0)
 	return r.loss(b, logProbs)
 }
 
@@ -94,10 +98,10 @@ func (r *Replica[T]) Evaluate(b *Batch, logProbs []float64) Loss {
 // valid until the next call.
 func (r *Replica[T]) Logits(b *Batch) []T {
 	r.options = Options{}
-	r.tape.Reset(false, 0)
+	r.reset(false, 0)
 	top, _ := r.forward(b)
 	w, bias := r.output()
-	return r.tape.Logits(top, w, bias).Value
+	return r.tape.Logits(r.input(top), w, bias).Value
 }
 
 func (r *Replica[T]) loss(b *Batch, logProbs []float64) Loss {
@@ -108,7 +112,7 @@ func (r *Replica[T]) loss(b *Batch, logProbs []float64) Loss {
 	if len(b.Weights) > 0 {
 		targets.Weights = b.Weights
 	}
-	loss.CrossEntropy = r.tape.CrossEntropy(top, w, bias, targets)
+	loss.CrossEntropy = r.tape.CrossEntropy(r.input(top), w, bias, targets)
 	if attention != nil && len(b.Alignment) > 0 && r.options.AlignmentWeight > 0 {
 		loss.Alignment = r.tape.AlignmentLoss(attention, b.Alignment, r.options.AlignmentCost, r.options.AlignmentWeight)
 	}

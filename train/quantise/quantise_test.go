@@ -1,0 +1,161 @@
+package quantise
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/sluice-mt/sluice/translator/marian"
+)
+
+func gaussian(n int) []float32 {
+	random := rand.New(rand.NewPCG(5, 6))
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(random.NormFloat64() * 0.1)
+	}
+	return values
+}
+
+func rounded(c Config, values []float32, m Matrix) []float32 {
+	dst := make([]float32, len(values))
+	c.Round(dst, values, m)
+	return dst
+}
+
+func distinct(values []float32) int {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return len(slices.Compact(sorted))
+}
+
+func column(values []float32, m Matrix, j int) []float32 {
+	var out []float32
+	for i := range m.Rows {
+		out = append(out, values[i*m.Cols+j])
+	}
+	return out
+}
+
+// TestGroups wants no more different numbers in a group than its bits allow, and more than that in the matrix.
+func TestGroups(t *testing.T) {
+	values := gaussian(400 * 30)
+	columns, rows := Matrix{400, 30, Columns}, Matrix{30, 400, Rows}
+	for bits := 2; bits <= 8; bits++ {
+		most := 1<<bits - 1
+		c := Config{Bits: bits}
+		byColumn, byRow := rounded(c, values, columns), rounded(c, values, rows)
+		for j := range 30 {
+			if n := distinct(column(byColumn, columns, j)); n > most || bits < 7 && n < most/2 {
+				t.Errorf("%d bits: a column has %d different numbers", bits, n)
+			}
+			if n := distinct(byRow[j*400 : (j+1)*400]); n > most || bits < 7 && n < most/2 {
+				t.Errorf("%d bits: a row has %d different numbers", bits, n)
+			}
+		}
+		if n := distinct(byColumn); n <= most {
+			t.Errorf("%d bits: all columns together have %d different numbers", bits, n)
+		}
+		c.PerMatrix = true
+		if n := distinct(rounded(c, values, columns)); n > most {
+			t.Errorf("%d bits: the matrix has %d different numbers", bits, n)
+		}
+		c.Log = true
+		if n := distinct(rounded(c, values, columns)); n > 1<<bits {
+			t.Errorf("%d logarithmic bits: the matrix has %d different numbers", bits, n)
+		}
+	}
+}
+
+// TestRoundedStaysRounded wants numbers that are on a grid to stay on it, but for rounding errors.
+func TestRoundedStaysRounded(t *testing.T) {
+	values := gaussian(60 * 20)
+	for _, c := range []Config{{Bits: 8}, {Bits: 8, PerMatrix: true}, {Bits: 4, Steps: 3}, {Bits: 4, Log: true, Steps: 3}, {Bits: 8, Cut: 7}} {
+		m := Matrix{60, 20, Columns}
+		once := rounded(c, values, m)
+		for i, v := range rounded(c, once, m) {
+			if math.Abs(float64(v-once[i])) > 1e-6*math.Abs(float64(v)) {
+				t.Errorf("%+v: %v becomes %v when it is rounded again", c, once[i], v)
+			}
+		}
+	}
+}
+
+// TestPerMatrix compares with what a stored 8-bit model holds.
+func TestPerMatrix(t *testing.T) {
+	values := gaussian(500)
+	whole, multiplier := marian.QuantizeInt8(values)
+	for i, v := range rounded(Config{Bits: 8, PerMatrix: true}, values, Matrix{50, 10, Columns}) {
+		if want := float32(whole[i]) / multiplier; math.Abs(float64(v-want)) > 1e-6 {
+			t.Fatalf("element %d is %v, stored as %v", i, v, want)
+		}
+	}
+}
+
+// TestSteps wants every step to reduce the squared error of fixed-point numbers of few bits.
+func TestSteps(t *testing.T) {
+	values, before := gaussian(4000), math.Inf(1)
+	for steps := range 5 {
+		squared := 0.0
+		for i, v := range rounded(Config{Bits: 4, Steps: steps, PerMatrix: true}, values, Matrix{40, 100, Columns}) {
+			squared += math.Pow(float64(v-values[i]), 2)
+		}
+		if squared > before {
+			t.Errorf("after %d steps the error is %v, before %v", steps, squared, before)
+		}
+		before = squared
+	}
+}
+
+// TestCut wants an outlier to be cut off at seven deviations.
+func TestCut(t *testing.T) {
+	values := gaussian(1000)
+	values[17] = 50
+	got := rounded(Config{Bits: 8, Cut: 7}, values, Matrix{1000, 1, Columns})
+	var sum, square float64
+	for _, v := range values {
+		sum += float64(v)
+		square += float64(v) * float64(v)
+	}
+	mean := sum / 1000
+	if want := mean + 7*math.Sqrt(square/1000-mean*mean); math.Abs(float64(got[17])-want) > 1e-3*want {
+		t.Errorf("50 becomes %v, want %v", got[17], want)
+	}
+}
+
+func TestBiases(t *testing.T) {
+	values := gaussian(100)
+	bias := Matrix{1, 100, Columns}
+	if !slices.Equal(rounded(Config{Bits: 4, Log: true}, values, bias), values) {
+		t.Error("a bias is rounded")
+	}
+	if n := distinct(rounded(Config{Bits: 4, Log: true, Biases: true}, values, bias)); n > 16 {
+		t.Errorf("a rounded bias has %d different numbers", n)
+	}
+	if n := distinct(rounded(Config{Bits: 4, Biases: true}, values, bias)); n > 15 {
+		t.Errorf("a rounded bias has %d different numbers", n)
+	}
+}
+
+func TestZeros(t *testing.T) {
+	for _, c := range []Config{{Bits: 8}, {Bits: 4, Log: true, Steps: 2}, {Bits: 3, Steps: 2, PerMatrix: true}} {
+		for _, v := range rounded(c, make([]float32, 12), Matrix{4, 3, Columns}) {
+			if v != 0 {
+				t.Errorf("%+v: zero becomes %v", c, v)
+			}
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, c := range []Config{{Bits: 1}, {Bits: 9}, {Bits: 8, Steps: -1}} {
+		if err := c.Validate(); !errors.Is(err, ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := (&Config{Bits: 4, Log: true, Steps: 3}).Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,94 @@
+package train
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/train/quantise"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/marian"
+)
+
+// quantisation returns how parameters are rounded, nil if they are not.
+func (c *Config) quantisation() *quantise.Config {
+	if c.QuantizeBits == 0 {
+		return nil
+	}
+	q := &quantise.Config{
+		Bits: c.QuantizeBits, Log: c.QuantizeLogBased, Steps: c.QuantizeSteps, Biases: c.QuantizeBiases,
+		PerMatrix: c.QuantizeScales == "matrix",
+	}
+	if !q.PerMatrix {
+		q.Cut = cpumodel.DefaultSaturation
+	}
+	return q
+}
+
+// quantisesActivations says whether the network computes as the engine does in 8 bits.
+func (c *Config) quantisesActivations() bool { return c.QuantizeBits > 0 && c.QuantizeActivations }
+
+// prepareRounding makes the vectors of rounded parameters. Where nothing is rounded, they are the optimiser's own.
+func (r *run) prepareRounding() {
+	r.trained, r.best = r.values, r.optimiser.Best()
+	if r.config.quantisation() == nil {
+		return
+	}
+	r.trained = make([]float32, len(r.values))
+	r.best = r.trained
+	if r.optimiser.Average != nil {
+		r.best = make([]float32, len(r.values))
+	}
+	r.round(r.trained, r.values)
+}
+
+// round rounds all parameters in from into to, several at a time. It does nothing if parameters are not rounded.
+func (r *run) round(to, from []float32) {
+	q := r.config.quantisation()
+	if q == nil {
+		return
+	}
+	var group sync.WaitGroup
+	next := make(chan *network.Parameter)
+	for range r.config.CPUThreads {
+		group.Go(func() {
+			for p := range next {
+				q.Round(network.Values(p, to), network.Values(p, from), matrixOf(p))
+			}
+		})
+	}
+	for i := range r.network.Parameters {
+		next <- &r.network.Parameters[i]
+	}
+	close(next)
+	group.Wait()
+}
+
+// refreshBest rounds the parameters to translate with, where they are others than those that are trained.
+func (r *run) refreshBest() {
+	if r.optimiser.Average != nil {
+		r.round(r.best, r.optimiser.Average)
+	}
+}
+
+// runnable returns a model file with the parameters to translate with, as the engine should run it, and the arithmetic for that.
+func (r *run) runnable() (*marian.File, cpumodel.Precision, error) {
+	file, q := r.network.File(r.best, r.description), r.config.quantisation()
+	if !r.config.quantisesActivations() {
+		return file, cpumodel.Float32, nil
+	}
+	if q.PerMatrix && !q.Log {
+		stored, err := file.Quantize(marian.Intgemm8, marian.Browsermt, nil)
+		return stored, cpumodel.Int8, err
+	}
+	return file, cpumodel.Int8, nil
+}
+
+// matrixOf describes a parameter. Tables of vectors have names that say so.
+func matrixOf(p *network.Parameter) quantise.Matrix {
+	m := quantise.Matrix{Rows: p.Rows, Cols: p.Cols}
+	if strings.Contains(p.Name, "Wemb") || strings.HasSuffix(p.Name, "_Wt") {
+		m.Outputs = quantise.Rows
+	}
+	return m
+}
