@@ -156,7 +156,7 @@ func readTrainRecipe(path string) (*trainrecipe.Recipe, error) {
 func sortRecipeError(err error) error {
 	switch {
 	case errors.Is(err, trainrecipe.ErrInterrupted):
-		return fmt.Errorf("%w: %w; the same command continues", errInterrupted, err)
+		return fmt.Errorf("%w: %w", errInterrupted, err)
 	case errors.Is(err, trainrecipe.ErrBusy):
 		return usageError{err}
 	case errors.Is(err, trainrecipe.ErrFormat), errors.Is(err, trainrecipe.ErrInput):

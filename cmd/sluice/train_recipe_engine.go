@@ -74,7 +74,7 @@ func (recipeEngine) Translate(ctx context.Context, task trainrecipe.Translation)
 	err = t.stream(ctx, parts, source, sink, engine)
 	stop()
 	if errors.Is(err, errInterrupted) {
-		return trainrecipe.Throughput{}, fmt.Errorf("%w: %w", trainrecipe.ErrInterrupted, err)
+		return trainrecipe.Throughput{}, trainrecipe.ErrInterrupted
 	}
 	if err != nil && !errors.Is(err, errFlagged) {
 		return trainrecipe.Throughput{}, err

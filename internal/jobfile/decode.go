@@ -188,15 +188,59 @@ func (d *decoder) options(node *yaml.Node, path string) []Option {
 		d.problem(node, path, "expected options as \"name: value\"")
 		return nil
 	}
+	list := d.ownOptions(node, path)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Tag == mergeTag {
+			list = d.merge(list, node.Content[i+1], path)
+		}
+	}
+	return list
+}
+
+// mergeTag is that of the key "<<", which stands for the options of another mapping.
+const mergeTag = "!!merge"
+
+// ownOptions returns the options of a mapping, without those it takes from others.
+func (d *decoder) ownOptions(node *yaml.Node, path string) []Option {
 	var list []Option
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
-		if slices.ContainsFunc(list, func(o Option) bool { return o.Name == key.Value }) {
+		switch {
+		case key.Tag == mergeTag:
+		case slices.ContainsFunc(list, func(o Option) bool { return o.Name == key.Value }):
 			d.problem(key, path, "%q is set twice", key.Value)
-			continue
+		default:
+			if at := join(path, key.Value); d.places[at] == nil { // what is merged stands behind what is set
+				d.places[at] = value
+			}
+			list = append(list, Option{key.Value, d.list(target(value), join(path, key.Value)), value.Line, value.Column})
 		}
-		d.places[join(path, key.Value)] = value
-		list = append(list, Option{key.Value, d.list(target(value), join(path, key.Value)), value.Line, value.Column})
+	}
+	return list
+}
+
+// maxMerges is how many mappings may take their options from one another: one that takes them from itself has no end.
+const maxMerges = 100
+
+// merge adds the options of a mapping that are not in the list, and of the mapping that it takes options from itself, and so on.
+func (d *decoder) merge(list []Option, from *yaml.Node, path string) []Option {
+	for merges := 0; from != nil; merges++ {
+		node := target(from)
+		if node.Kind != yaml.MappingNode || merges == maxMerges {
+			d.problem(from, path, "<< takes the options of one other mapping, which must not take them from itself")
+			return list
+		}
+		for _, option := range d.ownOptions(node, path) {
+			if !slices.ContainsFunc(list, func(o Option) bool { return o.Name == option.Name }) {
+				list = append(list, option)
+			}
+		}
+		from = nil
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Tag == mergeTag {
+				from = node.Content[i+1]
+			}
+		}
 	}
 	return list
 }

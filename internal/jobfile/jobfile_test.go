@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -135,6 +136,25 @@ func TestInterpolate(t *testing.T) {
 	}
 }
 
+// Options may be those of another mapping, with some of their own.
+func TestMerge(t *testing.T) {
+	job, err := Parse([]byte("name: n\nsource: {files: {paths: p}}\nsink: {files: {folder: f}}\n"+
+		"translate:\n  <<: {<<: {seed: 1, models: a, beam-size: 2}, models: b}\n  beam-size: 3\n"), variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, option := range job.Translate {
+		got[option.Name] += strings.Join(option.Values, " ")
+	}
+	if want := map[string]string{"seed": "1", "models": "b", "beam-size": "3"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if _, err := Parse([]byte("translate: &a {<<: *a, models: m}\n"), variables); err == nil || !strings.Contains(err.Error(), "1:20: translate: <<") {
+		t.Errorf("a mapping that takes options from itself: %v", err)
+	}
+}
+
 // The schema in the documentation is that of the program, and every setting has a description.
 func TestSchema(t *testing.T) {
 	got, err := Schema()
@@ -176,6 +196,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add([]byte("name: &a x\nsource: {files: {paths: *a}}\nsink: {files: {folder: o}}\ntranslate: {models: m}\n"))
 	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("translate: &a {<<: *a, models: m}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		job, err := Parse(content, variables)
 		if (job == nil) == (err == nil) {

@@ -24,11 +24,14 @@ type Recipe struct {
 // A Step is one of the kinds below, under a name.
 type Step struct {
 	Name          string         `yaml:"name" desc:"Names the step: letters, digits, dots, dashes and underscores."`
+	Clean         *Clean         `yaml:"clean" desc:"Makes one corpus of sentence pairs out of texts, without what would harm, shuffled, and holds back pairs for validation and tests."`
+	Vocabulary    *Vocabulary    `yaml:"vocabulary" desc:"Trains a SentencePiece vocabulary."`
 	Train         *Train         `yaml:"train" desc:"Trains a model, several for an ensemble, or one for each setting of a grid."`
 	Translate     *Translate     `yaml:"translate" desc:"Translates a text."`
 	Distil        *Distil        `yaml:"distil" desc:"Interpolated sequence-level distillation: of the teachers' best translations of each source the one that is closest to the original target."`
 	BackTranslate *BackTranslate `yaml:"back-translate" desc:"Noisy back-translation: sources sampled by inverse teachers, with the teachers' translation of them that is closest to the original target."`
 	Dual          *Dual          `yaml:"dual" desc:"Data for dual learning: each pair as it is, with its target translated by the teachers, and with its source translated by the inverse teachers."`
+	Align         *Align         `yaml:"align" desc:"Aligns the pieces of sentence pairs, for guided alignment and shortlists."`
 	Shortlist     *Shortlist     `yaml:"shortlist" desc:"Learns a lexical shortlist from sentence pairs."`
 	Quantise      *Quantise      `yaml:"quantise" desc:"Stores a model in 8 bits."`
 	Evaluate      *Evaluate      `yaml:"evaluate" desc:"Measures the quality and the speed of models on test sets."`
@@ -131,7 +134,7 @@ func (r *Recipe) check(report jobfile.Report, engine Engine) {
 	if len(r.Steps) == 0 {
 		report("steps", "missing: there is nothing to do")
 	}
-	names, writers := map[string]bool{}, map[string]string{}
+	names, writers, sound := map[string]bool{}, map[string]string{}, true
 	for i := range r.Steps {
 		s, at := &r.Steps[i], fmt.Sprintf("steps[%d]", i)
 		switch {
@@ -144,6 +147,7 @@ func (r *Recipe) check(report jobfile.Report, engine Engine) {
 		k, name, count := s.kindSetting()
 		if count != 1 {
 			report(at, "expected exactly one of %s, found %d", strings.Join(kindNames(), ", "), count)
+			sound = false
 			continue
 		}
 		k.check(&checking{engine, at + "." + name, report})
@@ -152,7 +156,7 @@ func (r *Recipe) check(report jobfile.Report, engine Engine) {
 	if len(r.Vocabularies) == 0 && r.needsVocabularies() {
 		report("vocabularies", "missing: the models need one")
 	}
-	if _, err := r.order(); err != nil {
+	if _, err := r.order(); err != nil && sound {
 		report("steps", "%v", err)
 	}
 }
@@ -160,7 +164,7 @@ func (r *Recipe) check(report jobfile.Report, engine Engine) {
 // usesVocabularies says whether a step reads the recipe's vocabularies.
 func usesVocabularies(k kind) bool {
 	switch k.(type) {
-	case *Quantise:
+	case *Clean, *Vocabulary, *Quantise:
 		return false
 	}
 	return true

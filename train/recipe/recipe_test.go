@@ -309,7 +309,7 @@ func TestProblems(t *testing.T) {
 		"name: x\nsteps: 3\n":                                                                                 "2:8: steps: expected a list",
 		"name: x\n'': y\n":                                                                                    "2:1: unknown setting",
 		begin + "kind: 3":                                                                                     "5:3: steps[0]: unknown setting \"kind\"",
-		"name: x\nvocabularies: v\nsteps:\n- name: a\n":                                                       "4:3: steps[0]: expected exactly one of train",
+		"name: x\nvocabularies: v\nsteps:\n- name: a\n":                                                       "4:3: steps[0]: expected exactly one of clean",
 		begin + "translate: {text: t, models: m, to: ../out}":                                                 "within the folder",
 		begin + "translate: {text: t, models: m, to: /out}":                                                   "within the folder",
 		begin + "translate: {text: t, models: m, to: .recipe/x}":                                              "within the folder",
@@ -427,6 +427,18 @@ func TestSchema(t *testing.T) {
 	}
 	if !json.Valid(got) {
 		t.Error("not JSON")
+	}
+}
+
+// Recipes that come with the program can be read, and have a title.
+func TestExamples(t *testing.T) {
+	for _, example := range Examples() {
+		if _, err := Parse(example.Text, "r.yml", none, new(shouter)); err != nil {
+			t.Errorf("%s: %v", example.Name, err)
+		}
+		if !strings.HasPrefix(string(example.Text), "# ") || len(example.Title) < 20 {
+			t.Errorf("%s: %q is no title", example.Name, example.Title)
+		}
 	}
 }
 

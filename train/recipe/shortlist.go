@@ -1,24 +1,27 @@
 package recipe
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/sluice-mt/sluice/translator/shortlist"
-	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
 // Shortlist learns a lexical shortlist.
 type Shortlist struct {
-	Corpora []string `yaml:"corpora" desc:"Sentence pairs."`
-	Inverse bool     `yaml:"inverse" desc:"For models from the target language into the source language."`
-	First   int      `yaml:"first" desc:"How many of the most frequent pieces are candidates of every sentence. Default 100."`
-	Best    int      `yaml:"best" desc:"How many translations of each source piece are candidates. Default 100."`
-	To      string   `yaml:"to" desc:"The shortlist to write, a .bin file."`
+	Corpora    []string `yaml:"corpora" desc:"Sentence pairs."`
+	Alignments string   `yaml:"alignments" desc:"Alignments of the corpora, as a step that aligns writes them. Without them they are learnt in one direction."`
+	Inverse    bool     `yaml:"inverse" desc:"For models from the target language into the source language."`
+	First      int      `yaml:"first" desc:"How many of the most frequent pieces are candidates of every sentence. Default 100."`
+	Best       int      `yaml:"best" desc:"How many translations of each source piece are candidates. Default 100."`
+	To         string   `yaml:"to" desc:"The shortlist to write, a .bin file."`
 }
 
-func (s *Shortlist) inputs() []string { return s.Corpora }
+func (s *Shortlist) inputs() []string { return append(slices.Clone(s.Corpora), s.Alignments) }
 
 func (s *Shortlist) outputs() []string { return []string{s.To} }
 
@@ -34,16 +37,10 @@ func (s *Shortlist) run(w *work) error {
 	if err != nil {
 		return err
 	}
-	paths := w.direction(s.Inverse)
-	source, err := vocab.Open(paths[0])
-	if err != nil {
-		return err
+	table, err := s.table(w)
+	if errors.Is(err, shortlist.ErrCorpus) {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
-	target, err := vocab.Open(paths[1])
-	if err != nil {
-		return err
-	}
-	table, err := shortlist.Build(s.corpus(w, source, target), shortlist.DefaultBuildOptions(source.Size(), target.Size()))
 	if err != nil {
 		return err
 	}
@@ -54,6 +51,7 @@ func (s *Shortlist) run(w *work) error {
 	if s.Best > 0 {
 		parameters.Best = s.Best
 	}
+	paths := w.direction(s.Inverse)
 	chosen, err := table.Shortlist(parameters, paths[0] == paths[1])
 	if err != nil {
 		return err
@@ -67,27 +65,38 @@ func (s *Shortlist) run(w *work) error {
 	return err
 }
 
-// corpus gives the pieces of all pairs.
-func (s *Shortlist) corpus(w *work, source, target vocab.Vocabulary) shortlist.Corpus {
-	return func(yield func(source, target []int32) error) error {
-		var left, right []int32
-		for _, path := range w.paths(s.Corpora) {
-			for p, err := range pairs(path) {
-				if err == nil && w.ctx.Err() != nil {
-					err = fmt.Errorf("%w: %w", ErrInterrupted, w.ctx.Err())
-				}
-				if err != nil {
-					return err
-				}
-				if s.Inverse {
-					p.source, p.target = p.target, p.source
-				}
-				left, right = source.Encode(p.source, left[:0]), target.Encode(p.target, right[:0])
-				if err := yield(left, right); err != nil {
-					return err
-				}
-			}
+// table returns the probabilities that the corpora give: counted from alignments, or learnt.
+func (s *Shortlist) table(w *work) (*shortlist.Table, error) {
+	source, target, err := openVocabularies(w.direction(s.Inverse))
+	if err != nil {
+		return nil, err
+	}
+	if s.Alignments == "" {
+		return shortlist.Build(func(yield func(source, target []int32) error) error {
+			return eachInPieces(w, s.Corpora, s.Inverse, yield)
+		}, shortlist.DefaultBuildOptions(source.Size(), target.Size()))
+	}
+	counter := shortlist.NewLinkCounter(source.Size(), target.Size())
+	path := w.input(s.Alignments)
+	next, stop := iter.Pull2(lines(path))
+	defer stop()
+	number := 0
+	err = eachInPieces(w, s.Corpora, s.Inverse, func(source, target []int32) error {
+		number++
+		links, err, ok := next()
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: %s has %d lines, fewer than there are pairs", ErrFormat, path, number-1)
+		}
+		if err != nil {
+			return err
+		}
+		if err := counter.Add(source, target, links); err != nil {
+			return fmt.Errorf("%w: %s, line %d: %w", ErrFormat, path, number, err)
 		}
 		return nil
+	})
+	if _, _, more := next(); err == nil && more {
+		err = fmt.Errorf("%w: %s has more lines than the %d pairs there are", ErrFormat, path, number)
 	}
+	return counter.Table(), err
 }

@@ -243,7 +243,7 @@ func (t *Train) train(w *work, v variant, sets, valid []string, done func(float6
 	_, err = train.Run(w.ctx, config, w.logger.With("trains", v.name))
 	stop()
 	if errors.Is(err, train.ErrInterrupted) {
-		return fmt.Errorf("%w: %w", ErrInterrupted, err)
+		return ErrInterrupted
 	}
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrInterrupted is wrapped by the error of a run whose context has ended. The same call continues.
-var ErrInterrupted = errors.New("the recipe was interrupted")
+var ErrInterrupted = errors.New("interrupted; the same command continues")
 
 // A work is a step that is being done.
 type work struct {
