@@ -55,6 +55,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newModelCommand(),
 		newTrainCommand(),
 		newShortlistCommand(),
+		newVocabCommand(),
 		newAlignCommand(),
 		newScoreCommand(),
 		newRescoreCommand(),

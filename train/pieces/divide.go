@@ -13,7 +13,7 @@ import (
 type divider struct {
 	normalizer *vocab.Normalizer
 	spec       *vocab.TrainerSpec
-	scripts    scriptTable // nil if pieces may hold several scripts
+	scripts    *scriptTable // nil if pieces may hold several scripts
 	symbols    *strings.Replacer
 	firstBytes [256]bool // of the symbols
 }
@@ -112,7 +112,7 @@ func (d *divider) next(before place, c rune) place {
 		return here // it goes with all scripts, and what stands before does not matter any more
 	}
 	if d.scripts != nil && !here.space {
-		here.script = d.scripts[c]
+		here.script = d.scripts.of(c)
 	}
 	if here.script == anyScript && !here.cut {
 		here.script = before.script

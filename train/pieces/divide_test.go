@@ -152,3 +152,30 @@ func TestSymbolsAreNoWords(t *testing.T) {
 		t.Errorf("words %q, want %q", got, want)
 	}
 }
+
+// TestScripts compares with Unicode's tables: two characters are of one script in the table if they are there.
+func TestScripts(t *testing.T) {
+	table := newScriptTable()
+	names := map[uint8]string{}
+	for name, ranges := range unicode.Scripts {
+		for c := rune(0); c <= unicode.MaxRune; c += 7 {
+			if !unicode.Is(ranges, c) {
+				continue
+			}
+			want := name
+			if name == "Hiragana" || name == "Katakana" {
+				want = "Han"
+			}
+			script := table.of(c)
+			if names[script] == "" {
+				names[script] = want
+			}
+			if names[script] != want {
+				t.Fatalf("%U is %s, but has the number of %s", c, want, names[script])
+			}
+		}
+	}
+	if names[anyScript] != "Inherited" || names[commonScript] != "Common" || table.of(0x10ffff) != commonScript {
+		t.Errorf("%d is %s, %d %s, what is not assigned %d", anyScript, names[anyScript], commonScript, names[commonScript], table.of(0x10ffff))
+	}
+}

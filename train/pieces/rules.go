@@ -138,28 +138,24 @@ func fold(c rune) rune {
 	return unicode.ToLower(unicode.ToUpper(c))
 }
 
-// withoutRedundant leaves out the rules for several characters that shorter ones imply.
+// withoutRedundant removes the rules for several characters that shorter ones imply.
 func (r Rules) withoutRedundant() Rules {
 	byLength := map[int][]string{}
 	longest := 0
 	for from := range r {
-		length := utf8.RuneCountInString(from)
-		byLength[length] = append(byLength[length], from)
-		longest = max(longest, length)
+		if length := utf8.RuneCountInString(from); length > 1 {
+			byLength[length] = append(byLength[length], from)
+			longest = max(longest, length)
+		}
 	}
-	kept := make(Rules, len(r))
-	for length := 1; length <= longest; length++ {
-		var needed []string
+	for length := 2; length <= longest; length++ {
 		for _, from := range byLength[length] {
-			if length == 1 || kept.apply(from, length-1) != r[from] {
-				needed = append(needed, from)
+			if r.apply(from, length-1) == r[from] {
+				delete(r, from)
 			}
 		}
-		for _, from := range needed {
-			kept[from] = r[from]
-		}
 	}
-	return kept
+	return r
 }
 
 // apply rewrites a text. longest is the number of characters of the longest rule.

@@ -1,15 +1,16 @@
 package pieces
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
 
 	"github.com/sluice-mt/sluice/internal/sharedtest"
+	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
 // TestRulesAreTheOriginals compares all rules with those compiled into the original. They may differ in characters that only
@@ -72,34 +73,49 @@ func compareRules(t *testing.T, got, want Rules) {
 	}
 }
 
-// readRules reads the original's table of rules: code points, a tab, code points, a tab, a comment.
 func readRules(t *testing.T, path string) Rules {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := Rules{}
-	for line := range strings.Lines(string(data)) {
-		fields := strings.Split(line, "\t")
-		if len(fields) >= 2 {
-			rules[fromCodePoints(t, fields[0])] = fromCodePoints(t, fields[1])
-		}
+	defer file.Close()
+	rules, err := ReadRules(file)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return rules
 }
 
-func fromCodePoints(t *testing.T, text string) string {
-	t.Helper()
-	var b strings.Builder
-	for field := range strings.FieldsSeq(text) {
-		r, err := strconv.ParseUint(field, 16, 21)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.WriteRune(rune(r))
+func TestReadRules(t *testing.T) {
+	rules, err := ReadRules(strings.NewReader("41 30A\tE5\t# a comment\n1F600\t\n42\n"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return b.String()
+	if want := (Rules{"A\u030a": "å", "\U0001f600": "", "B": ""}); !maps.Equal(rules, want) {
+		t.Errorf("%q, want %q", rules, want)
+	}
+	for table, says := range map[string]string{
+		"41\t42\nG1\t42": "line 2", "\t41": "line 1: nothing", "0\t41": `"0"`, "D800": "D800", "110000": "110000", "41\t-1": "-1", "FFFFFFFFFF": "FFFF",
+	} {
+		if rules, err := ReadRules(strings.NewReader(table)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %q, %v", table, rules, err)
+		}
+	}
+}
+
+// FuzzReadRules: what can be read can be compiled, or is refused with a reason.
+func FuzzReadRules(f *testing.F) {
+	f.Add("41 30A\tE5\t# a comment\n1F600\t\n42\n")
+	f.Fuzz(func(t *testing.T, table string) {
+		rules, err := ReadRules(strings.NewReader(table))
+		if err != nil {
+			return
+		}
+		if _, err := vocab.CompileRules(rules); err != nil && !strings.Contains(err.Error(), "rule") {
+			t.Error(err)
+		}
+	})
 }
 
 func TestUnknownRules(t *testing.T) {

@@ -200,6 +200,9 @@ func original(t *testing.T, lines []string, program string, arguments ...string)
 // TestAsGoodAsTheOriginal: a sample of both languages takes as many pieces as with a vocabulary that the original has trained on
 // the same text with the same options, within 1 %. So does text that neither has seen.
 func TestAsGoodAsTheOriginal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the original takes long")
+	}
 	program := sharedtest.Program(t, "spm_train")
 	var text, unseen []string
 	for _, name := range []string{"bench-short.en", "test-wmt14-en-de.de", "test-wmt15-en-de.en", "test-wmt15-en-de.de", "dev.de", "dev.en"} {
