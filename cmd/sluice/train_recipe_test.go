@@ -1,0 +1,186 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-mt/sluice/internal/compress"
+	"github.com/sluice-mt/sluice/internal/sharedtest"
+	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
+)
+
+// smallPairs is how much of the example corpus the shrunken recipe takes.
+const smallPairs = 600
+
+// shrunken is what makes the recipe of the documentation small enough for a test: everything else stays.
+var shrunken = []struct{ from, to string }{
+	{"{pairs: 500, to: dev.tsv}, {pairs: 1000, to: test.tsv}", "{pairs: 20, to: dev.tsv}, {pairs: 40, to: test.tsv}"},
+	{"size: 3000", "size: 450"},
+	{"dim-emb: 128", "dim-emb: 32"},
+	{"enc-depth: 2", "enc-depth: 1"},
+	{"transformer-dim-ffn: 512", "transformer-dim-ffn: 64"},
+	{"lr-warmup: 300", "lr-warmup: 10"},
+	{"save-freq: 300", "save-freq: 5"},
+	{"valid-freq: 600", "valid-freq: 10"},
+	{"corpus: tatoeba.en-de.tsv.xz", "corpus: small.tsv"},
+}
+
+var updates = regexp.MustCompile(`after-batches: \d+`)
+
+// smallRecipe writes the shrunken recipe and its corpus into a folder, and returns the recipe's path.
+func smallRecipe(t *testing.T, folder string) string {
+	t.Helper()
+	var text string
+	for _, example := range trainrecipe.Examples() {
+		if example.Name == "tatoeba" {
+			text = string(example.Text)
+		}
+	}
+	for _, change := range shrunken {
+		if !strings.Contains(text, change.from) {
+			t.Fatalf("the recipe tatoeba has no %q any more", change.from)
+		}
+		text = strings.ReplaceAll(text, change.from, change.to)
+	}
+	text = updates.ReplaceAllString(text, "after-batches: 20")
+	f, err := os.Open(filepath.Join(sharedtest.Root(), "docs", "examples", "tatoeba.en-de.tsv.xz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	plain, err := compress.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	corpus := make([]byte, 1<<16)
+	n, err := io.ReadFull(plain, corpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(corpus[:n], []byte("\n"))
+	if len(lines) <= smallPairs {
+		t.Fatalf("%d lines", len(lines))
+	}
+	path := filepath.Join(folder, "tatoeba.yml")
+	for name, content := range map[string][]byte{path: []byte(text), filepath.Join(folder, "small.tsv"): bytes.Join(lines[:smallPairs], nil)} {
+		if err := os.WriteFile(name, content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+func recipeCommand(path string) *exec.Cmd {
+	command := exec.Command("sluice", "train", "recipe", "run", path)
+	command.Env = append(os.Environ(), "SLUICE_COMMIT_EVERY=20ms") // as frequent as a short test needs
+	return command
+}
+
+// TestRecipeKilled kills the shrunken recipe of the documentation with SIGKILL at random moments until it gets through, and
+// expects the bytes of an undisturbed run. SLUICE_KILLS is how many kills there are at least.
+func TestRecipeKilled(t *testing.T) {
+	kills := 10
+	if testing.Short() {
+		kills = 2
+	}
+	if text := os.Getenv("SLUICE_KILLS"); text != "" {
+		var err error
+		if kills, err = strconv.Atoi(text); err != nil {
+			t.Fatal("SLUICE_KILLS:", err)
+		}
+	}
+	undisturbed := smallRecipe(t, t.TempDir())
+	start := time.Now()
+	if message, err := recipeCommand(undisturbed).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, message)
+	}
+	took := time.Since(start)
+	want := recipeOutputs(t, undisturbed)
+	for done := 0; done < kills; {
+		path := smallRecipe(t, t.TempDir())
+		before := done
+		for attempt := 0; ; attempt++ {
+			if attempt > 200 {
+				t.Fatalf("no end after %d attempts", attempt)
+			}
+			// A run that is killed early again and again gets more time, so that a slow machine gets through, too.
+			patience := time.Duration(rand.Int64N(int64(took)/2+1)) + took*time.Duration(attempt)/40
+			killed, err := runAtMost(recipeCommand(path), patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !killed {
+				break
+			}
+			done++
+		}
+		got := recipeOutputs(t, path)
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			if got[name] != want[name] {
+				t.Errorf("after %d kills %s is not that of an undisturbed run", done-before, name)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("after %d kills there are %q, want %q", done-before, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+		t.Logf("%d kills; an undisturbed run took %v", done-before, took.Round(time.Millisecond))
+	}
+}
+
+// recipeOutputs are the contents of everything that a recipe has written, but for times, speeds and stamps.
+func recipeOutputs(t *testing.T, path string) map[string]string {
+	t.Helper()
+	folder := strings.TrimSuffix(path, ".yml")
+	outputs := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == ".recipe":
+			return filepath.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		outputs[entry.Name()] = string(withoutSpeeds(t, entry.Name(), content))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outputs
+}
+
+// withoutSpeeds takes out of a table or a course what no two runs have in common.
+func withoutSpeeds(t *testing.T, name string, content []byte) []byte {
+	t.Helper()
+	switch {
+	case strings.HasSuffix(name, ".jsonl"):
+		return regexp.MustCompile(`"words_per_second":[0-9.e+]+,?`).ReplaceAll(content, nil)
+	case name == "evaluation.json":
+		var table []trainrecipe.Measurement
+		if err := json.Unmarshal(content, &table); err != nil {
+			t.Fatal(err)
+		}
+		for i := range table {
+			table[i].WordsPerSecond = 0
+		}
+		content, _ = json.Marshal(table)
+	}
+	return content
+}
