@@ -62,14 +62,17 @@ func deviceFolder() string {
 	return filepath.Join(sharedtest.Root(), "gpukernels", "emulated", "device")
 }
 
+// Cache is the folder for what is built.
+func Cache() string { return filepath.Join(sharedtest.Root(), ".cache", "emulated") }
+
 // SourceFolder holds the sources of the project's kernels, and the headers that every kernel uses.
 func SourceFolder() string { return filepath.Join(sharedtest.Root(), "gpukernels", "src") }
 
 func newBuilder(t testing.TB, s Sanitizer) *builder {
 	t.Helper()
-	b := &builder{t: t, compiler: sharedtest.Program(t, "g++"), cache: filepath.Join(sharedtest.Root(), ".cache", "emulated")}
+	b := &builder{t: t, compiler: sharedtest.Program(t, "g++"), cache: Cache()}
 	shared := []string{"-std=c++20", "-g1", "-fno-omit-frame-pointer", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra",
-		"-Wno-unknown-pragmas", "-DSLUICE_EMULATED", "-I" + deviceFolder()}
+		"-Werror", "-Wno-unknown-pragmas", "-DSLUICE_EMULATED", "-I" + deviceFolder()}
 	if runtime.GOARCH == "amd64" {
 		shared = append(shared, "-march=x86-64-v3")
 	}
@@ -140,8 +143,6 @@ func (b *builder) make(suffix string, folders []string, input string, arguments 
 	command.Stdin = strings.NewReader(input)
 	if output, err := command.CombinedOutput(); err != nil {
 		b.t.Fatalf("%v: %v\n%s", command, err, output)
-	} else if len(output) > 0 {
-		b.t.Errorf("%v:\n%s", command, output) // warnings
 	}
 	if err := os.Rename(to, result); err != nil {
 		b.t.Fatal(err)

@@ -52,6 +52,7 @@ const table = `
 
 	gpukernels/cuda:
 	gpukernels/emulated: internal/sharedtest
+	gpukernels: gpukernels/cuda
 
 	translator/batch:
 	translator/bundle:

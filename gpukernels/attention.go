@@ -1,0 +1,72 @@
+package gpukernels
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// HeadDims are the sizes of attention heads that there are kernels for.
+var HeadDims = []int{32, 64}
+
+const attentionTile = 64 // queries and keys
+
+// attentionShared returns the shared memory of a block: queries, and two tiles of keys and of values.
+func attentionShared(headDim int) int { return 5 * attentionTile * (headDim + 8) * 2 }
+
+// scale returns the factor of attention scores.
+func scale(headDim int) float32 { return 1 / float32(math.Sqrt(float64(headDim))) }
+
+// Attention runs the encoder's self-attention over sentences that lie one after another.
+//
+// qkv: fp16, for each token a row of queries, keys and values, heads × headDim each. starts: int32, sentences+1 of them; sentence i has
+// the tokens from starts[i] up to starts[i+1]. longest: tokens of the longest sentence, at least. result: fp16, for each token a row of
+// heads × headDim.
+func (k *Kernels) Attention(s *cuda.Stream, result, qkv, starts cuda.Pointer, sentences, longest, heads, headDim int) error {
+	if sentences == 0 || longest == 0 {
+		return nil
+	}
+	kernel, ok := k.byName[fmt.Sprintf("attention_%d", headDim)]
+	if err := need(ok, "attention", "there is no kernel for heads of %d elements, only for %v", headDim, HeadDims); err != nil {
+		return err
+	}
+	const most = 65535 // blocks in the third dimension
+	for first := 0; first < sentences; first += most {
+		n := min(most, sentences-first)
+		if err := kernel.Launch(s, cuda.Shape{X: blocks(longest, attentionTile), Y: heads, Z: n}, cuda.Shape{X: 128}, attentionShared(headDim),
+			cuda.Address(qkv), cuda.Address(cuda.Offset[int32](starts, first)), cuda.Address(result), cuda.Int(heads),
+			cuda.Float(scale(headDim))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A Lookup is the decoder's attention to encoded sentences: one query for each row.
+type Lookup struct {
+	Queries, Result cuda.Pointer // fp16, rows of heads × headDim
+	Keys, Values    cuda.Pointer // fp16; what belongs to a position lies Stride elements behind what belongs to the one before
+	Starts, Lengths cuda.Pointer // int32: the positions of each row's sentence
+	Stride          int
+	Rows            int
+	Heads, HeadDim  int
+}
+
+// Lookup puts it into the stream. A row whose sentence has no positions gets zeros.
+func (k *Kernels) Lookup(s *cuda.Stream, l Lookup) error {
+	if l.Rows == 0 {
+		return nil
+	}
+	kernel, ok := k.byName[fmt.Sprintf("lookup_%d", l.HeadDim)]
+	if err := cmp.Or(
+		need(ok, "lookup", "there is no kernel for heads of %d elements, only for %v", l.HeadDim, HeadDims),
+		need(l.Stride%8 == 0, "lookup", "the stride %d must be a multiple of 8", l.Stride),
+	); err != nil {
+		return err
+	}
+	return kernel.Launch(s, cuda.Shape{X: blocks(l.Rows, warpRows), Y: l.Heads}, rowBlock, 0, cuda.Address(l.Queries), cuda.Address(l.Keys),
+		cuda.Address(l.Values), cuda.Address(l.Starts), cuda.Address(l.Lengths), cuda.Address(l.Result), cuda.Int(l.Rows), cuda.Int(l.Heads),
+		cuda.Int(l.Stride), cuda.Float(scale(l.HeadDim)))
+}

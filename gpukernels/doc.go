@@ -1,0 +1,17 @@
+// Package gpukernels has the CUDA kernels of the engine and a typed launcher for each of them.
+//
+// The sources are in src/, in CUDA C++. scripts/ptx.sh compiles them to PTX, which is part of the repository and of the program: a
+// machine needs NVIDIA's driver and nothing else. A test on the emulated device (gpukernels/emulated) runs the same sources.
+//
+// # Numbers
+//
+// Weights and activations are stored as fp16; every sum, norm and exponential is computed in float32, and so are biases, scales and the
+// state of recurrent units.
+//
+// # A row depends on nothing but itself
+//
+// As on the processor, what a row gives depends, to the last bit, on that row and the weights: not on how many rows there are, on
+// which tile of a product they fall into, or on the other sentences of a batch. Every sum runs in an order that the length of the sum
+// alone decides: products over ascending k in steps of a tensor instruction, rows of a norm over the lanes of a warp and then in one
+// fixed tree, attention over ascending positions of its own sentence. No sum is divided among blocks, and no kernel adds with atomics.
+package gpukernels

@@ -1,0 +1,95 @@
+package gpukernels
+
+import (
+	"embed"
+	"fmt"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+//go:embed ptx/*.ptx
+var programs embed.FS
+
+// sources are the files of src/ with the kernels of each and the dynamic shared memory that they want, in bytes.
+var sources = map[string]map[string]int{
+	"product":   {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared()},
+	"layernorm": {"layer_norm": 0},
+	"embed":     {"embed": 0},
+	"ssru":      {"ssru": 0},
+	"attention": {"attention_32": attentionShared(32), "attention_64": attentionShared(64)},
+	"lookup":    {"lookup_32": 0, "lookup_64": 0},
+	"output":    {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0},
+}
+
+// Kernels are the kernels on one device. They may be launched from any goroutine that has bound the context, on any stream.
+type Kernels struct {
+	modules         []*cuda.Module
+	byName          map[string]*cuda.Kernel
+	multiprocessors int
+}
+
+// Load compiles the kernels for the device of a context, which must be bound. The driver keeps the result, so that only the first time
+// takes long.
+func Load(d *cuda.Driver, device int, c *cuda.Context) (*Kernels, error) {
+	properties, err := d.Properties(device)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kernels{byName: map[string]*cuda.Kernel{}, multiprocessors: properties.Multiprocessors}
+	for source, kernels := range sources {
+		if err := k.load(c, source, kernels); err != nil {
+			k.Close()
+			return nil, fmt.Errorf("kernels of %s on %v: %w", source, properties, err)
+		}
+	}
+	return k, nil
+}
+
+func (k *Kernels) load(c *cuda.Context, source string, kernels map[string]int) error {
+	ptx, err := programs.ReadFile("ptx/" + source + ".ptx")
+	if err != nil {
+		return err
+	}
+	module, err := c.Load(string(ptx))
+	if err != nil {
+		return err
+	}
+	k.modules = append(k.modules, module)
+	for name, shared := range kernels {
+		if k.byName[name], err = module.Kernel(name, shared); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close unloads the kernels when their work is done.
+func (k *Kernels) Close() error {
+	var first error
+	for _, m := range k.modules {
+		if err := m.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	k.modules = nil
+	return first
+}
+
+// need reports an operand that a kernel cannot take. It is an error of the program.
+func need(ok bool, kernel, what string, arguments ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("gpukernels: %s: %s", kernel, fmt.Sprintf(what, arguments...))
+}
+
+// blocks returns how many tiles of a size cover a length.
+func blocks(length, tile int) int { return (length + tile - 1) / tile }
+
+// warpRows is how many rows a block of the kernels has that give each row to one warp.
+const warpRows = 4
+
+// rowGrid is the grid of those kernels.
+func rowGrid(rows int) cuda.Shape { return cuda.Shape{X: blocks(rows, warpRows)} }
+
+var rowBlock = cuda.Shape{X: 32 * warpRows}

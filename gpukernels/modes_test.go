@@ -1,0 +1,61 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpukernels
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+)
+
+// kernelTests are the tests that run kernels. Under the thread sanitizer they are too slow to run all at once.
+const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|Embed|SSRU|Attention|Lookup|Output|OutputOfCandidates)$"
+
+// All kernels in every mode of the emulated device.
+func TestModes(t *testing.T) {
+	if os.Getenv(emulated.LibraryVariable) != "" {
+		t.Skip("runs in one mode already")
+	}
+	for _, mode := range emulated.Modes() {
+		t.Run(mode.Name, func(t *testing.T) {
+			t.Parallel()
+			at := emulated.Library(t, mode.Sanitizer, kernelSources(t)...)
+			output, err := emulated.Rerun(t, mode, at, kernelTests)
+			if err != nil {
+				t.Errorf("%v\n%s", err, output)
+			} else if !strings.Contains(output, "--- PASS: TestOutput ") {
+				t.Errorf("the tests did not run:\n%s", output)
+			}
+		})
+	}
+}
+
+// The PTX in the repository is what the sources give.
+func TestPTXIsCurrent(t *testing.T) {
+	emulated.Toolkit(t, "cuda_nvrtc")
+	python := filepath.Join("..", ".cache", "cuda", "bin", "python")
+	compiled := t.TempDir()
+	command := exec.Command(python, append([]string{filepath.Join("tools", "ptx.py"), compiled}, kernelSources(t)...)...)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	committed, err := programs.ReadDir("ptx")
+	must(t, err)
+	if len(committed) != len(kernelSources(t)) {
+		t.Errorf("%d files of PTX for %d sources", len(committed), len(kernelSources(t)))
+	}
+	for _, file := range committed {
+		have, err := programs.ReadFile("ptx/" + file.Name())
+		must(t, err)
+		want, err := os.ReadFile(filepath.Join(compiled, file.Name()))
+		must(t, err)
+		if !bytes.Equal(have, want) {
+			t.Errorf("%s is not what the source gives: run scripts/ptx.sh", file.Name())
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package gpukernels
+
+import (
+	"cmp"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// A Choice is a token with its score, as kernels write it. No token is -1, its score -∞.
+type Choice struct {
+	Score float32
+	Token int32
+}
+
+// An Output is the output layer over rows of a decoder: the best tokens of each row. The scores are never stored.
+type Output struct {
+	X     Matrix       // rows×k, fp16
+	Table cuda.Pointer // fp16, a row of k for each token
+	Bias  cuda.Pointer // float32, for each token
+
+	// What is multiplied: all tokens from 0 up to Columns, or, if Tokens is not 0, those Columns that it lists (int32, ascending).
+	// Normalised scores of a list depend on the list in their last bits, as its place in the sum moves.
+	Columns int
+	Tokens  cuda.Pointer
+
+	// Candidates are sets of tokens, Words words of 32 bits each, and SetOfRow, int32, says which of them a row may choose from; -1 means
+	// every token. 0 for no sets.
+	Candidates, SetOfRow cuda.Pointer
+	Words                int
+
+	// Row r must not choose the tokens from Forbidden[ForbiddenStarts[r]] up to Forbidden[ForbiddenStarts[r+1]]; int32 both. They count
+	// in the softmax all the same.
+	ForbiddenStarts, Forbidden cuda.Pointer
+
+	Count      int          // how many of the best are wanted
+	Normalised bool         // log-probabilities rather than scores
+	Scratch    cuda.Pointer // OutputScratch bytes
+	Result     cuda.Pointer // Choice, Count for each row, the best first; equal ones by token. NaN scores if one was not finite
+}
+
+const outputColumns = 64 // in a tile
+
+// OutputScratch returns the bytes of scratch memory that an Output wants.
+func OutputScratch(rows, columns, count int) int {
+	return rows * blocks(columns, outputColumns) * (8*count + 8)
+}
+
+// Output puts it into the stream.
+func (k *Kernels) Output(s *cuda.Stream, o Output) error {
+	t := small
+	name := "output_16"
+	if o.X.Rows > 2*small.m {
+		t, name = middle, "output_64"
+	}
+	return k.output(s, o, t, name)
+}
+
+func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error {
+	rows, length, tiles := o.X.Rows, o.X.Columns, blocks(o.Columns, outputColumns)
+	if rows == 0 {
+		return nil
+	}
+	if err := cmp.Or(
+		needPlain("output", o.X),
+		need(o.Count > 0 && o.Columns > 0, "output", "the best %d of %d columns", o.Count, o.Columns),
+		need(o.ForbiddenStarts != 0, "output", "no list of forbidden tokens; it may be empty"),
+		need(o.Candidates == 0 || o.SetOfRow != 0, "output", "candidates without the set of each row"),
+	); err != nil {
+		return err
+	}
+	sums := cuda.Offset[Choice](o.Scratch, rows*tiles*o.Count)
+	if err := k.byName[name].Launch(s, cuda.Shape{X: tiles, Y: blocks(rows, t.m)}, cuda.Shape{X: t.threads}, t.shared(),
+		cuda.Address(o.X.At), cuda.Address(o.Table), cuda.Address(o.Bias), cuda.Address(o.Tokens), cuda.Address(o.Candidates),
+		cuda.Address(o.SetOfRow), cuda.Address(o.ForbiddenStarts), cuda.Address(o.Forbidden), cuda.Address(o.Scratch), cuda.Address(sums),
+		cuda.Int(rows), cuda.Int(o.Columns), cuda.Int(length), cuda.Int(o.Words), cuda.Int(o.Count)); err != nil {
+		return err
+	}
+	normalised := 0
+	if o.Normalised {
+		normalised = 1
+	}
+	return k.byName["output_merge"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(o.Scratch), cuda.Address(sums),
+		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), cuda.Int(normalised))
+}

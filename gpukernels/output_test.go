@@ -1,0 +1,254 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpukernels
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// An outputCase is an output layer on this machine.
+type outputCase struct {
+	rows, length, vocabulary int
+	x, table                 []Half
+	bias                     []float32
+	columns                  []int32   // nil: all tokens
+	candidates               [][]int32 // of each row; nil: all
+	forbidden                [][]int32
+	count                    int
+	normalised               bool
+}
+
+func (r *rig) outputCase(rows, length, vocabulary, count int) *outputCase {
+	return &outputCase{rows: rows, length: length, vocabulary: vocabulary, x: r.halves(rows*length, 1), table: r.halves(vocabulary*length, 1),
+		bias: r.floats(vocabulary, 1), forbidden: make([][]int32, rows), count: count}
+}
+
+// want returns the choices of a row in float64, all that are allowed, best first.
+func (c *outputCase) want(row int) []Choice {
+	tokens := c.columns
+	if tokens == nil {
+		for token := range c.vocabulary {
+			tokens = append(tokens, int32(token))
+		}
+	}
+	var all []Choice
+	sum := 0.0
+	for _, token := range tokens {
+		if c.candidates != nil && c.candidates[row] != nil && !slices.Contains(c.candidates[row], token) {
+			continue
+		}
+		score := float64(c.bias[token])
+		for i := range c.length {
+			score += float64(c.x[row*c.length+i].Float32()) * float64(c.table[int(token)*c.length+i].Float32())
+		}
+		sum += math.Exp(score)
+		if !slices.Contains(c.forbidden[row], token) {
+			all = append(all, Choice{float32(score), token})
+		}
+	}
+	slices.SortFunc(all, func(a, b Choice) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Token, b.Token)) })
+	if c.normalised {
+		for i := range all {
+			all[i].Score -= float32(math.Log(sum))
+		}
+	}
+	return all
+}
+
+func (c *outputCase) run(r *rig, t tiling, name string) []Choice {
+	r.t.Helper()
+	starts, forbidden := []int32{0}, []int32{}
+	for _, list := range c.forbidden {
+		forbidden = append(forbidden, list...)
+		starts = append(starts, int32(len(forbidden)))
+	}
+	o := Output{X: Matrix{At: in(r, c.x), Rows: c.rows, Columns: c.length}, Table: in(r, c.table), Bias: in(r, c.bias), Columns: c.vocabulary,
+		ForbiddenStarts: in(r, starts), Forbidden: in(r, append(forbidden, 0)), Count: c.count, Normalised: c.normalised}
+	if c.columns != nil {
+		o.Tokens, o.Columns = in(r, c.columns), len(c.columns)
+	}
+	if c.candidates != nil {
+		o.Candidates, o.SetOfRow, o.Words = c.sets(r)
+	}
+	o.Scratch = alloc[byte](r, OutputScratch(c.rows, o.Columns, c.count))
+	o.Result = alloc[Choice](r, c.rows*c.count)
+	must(r.t, r.kernels.output(r.stream, o, t, name))
+	return out[Choice](r, o.Result, c.rows*c.count)
+}
+
+// sets puts the candidates of all rows on the device as sets of bits.
+func (c *outputCase) sets(r *rig) (sets, ofRow cuda.Pointer, words int) {
+	words = (c.vocabulary + 31) / 32
+	var bits []uint32
+	var numbers []int32
+	for _, list := range c.candidates {
+		if list == nil {
+			numbers = append(numbers, -1)
+			continue
+		}
+		set := make([]uint32, words)
+		for _, token := range list {
+			set[token/32] |= 1 << (token % 32)
+		}
+		numbers = append(numbers, int32(len(bits)/words))
+		bits = append(bits, set...)
+	}
+	return in(r, append(bits, 0)), in(r, numbers), words
+}
+
+// outputKernels are the ways to do it.
+var outputKernels = []struct {
+	tiling tiling
+	name   string
+}{{middle, "output_64"}, {small, "output_16"}}
+
+// check compares with the reference: tokens must be the same where scores are clearly apart.
+func (c *outputCase) check(r *rig, what string) {
+	r.t.Helper()
+	for _, kernel := range outputKernels {
+		have := c.run(r, kernel.tiling, kernel.name)
+		for row := range c.rows {
+			want := c.want(row)
+			for i, h := range have[row*c.count : (row+1)*c.count] {
+				if i >= len(want) {
+					if h.Token != -1 || !math.IsInf(float64(h.Score), -1) {
+						r.t.Fatalf("%s, %s: row %d, choice %d is %v, though there are only %d tokens", what, kernel.name, row, i, h, len(want))
+					}
+					continue
+				}
+				if math.Abs(float64(h.Score-want[i].Score)) > 1e-3 {
+					r.t.Fatalf("%s, %s: row %d, choice %d is %v, want %v", what, kernel.name, row, i, h, want[i])
+				}
+				if h.Token != want[i].Token && !tied(want, i) {
+					r.t.Fatalf("%s, %s: row %d, choice %d is %v, want %v", what, kernel.name, row, i, h, want[i])
+				}
+			}
+		}
+	}
+}
+
+// tied says whether a choice has nearly the score of one beside it.
+func tied(all []Choice, i int) bool {
+	return i > 0 && all[i-1].Score-all[i].Score < 1e-3 || i+1 < len(all) && all[i].Score-all[i+1].Score < 1e-3
+}
+
+func TestOutput(t *testing.T) {
+	r := newRig(t)
+	shapes := [][4]int{{1, 8, 1, 1}, {3, 40, 63, 1}, {17, 32, 64, 3}, {70, 64, 200, 1}, {5, 64, 130, 16}, {2, 16, 5, 8}}
+	if testing.Short() {
+		shapes = shapes[:3]
+	}
+	for i, shape := range shapes {
+		c := r.outputCase(shape[0], shape[1], shape[2], shape[3])
+		c.normalised = i%2 == 1
+		c.check(r, fmt.Sprint(shape))
+	}
+}
+
+// Rows with candidates of their own, with tokens that they must not choose, and with both.
+func TestOutputOfCandidates(t *testing.T) {
+	r := newRig(t)
+	c := r.outputCase(20, 32, 150, 4)
+	c.candidates = make([][]int32, c.rows)
+	for row := range c.rows {
+		if row%3 != 0 {
+			for token := row % 7; token < c.vocabulary; token += 1 + row*3 {
+				c.candidates[row] = append(c.candidates[row], int32(token))
+			}
+		}
+		if row%2 == 0 {
+			for _, choice := range c.want(row)[:1] {
+				c.forbidden[row] = []int32{149, choice.Token, 77}
+			}
+		}
+	}
+	if !testing.Short() {
+		c.check(r, "scores")
+		c.normalised = true
+		c.check(r, "log-probabilities")
+	}
+	c.columns = []int32{0, 1, 5, 9, 33, 64, 65, 66, 100, 101, 120, 121, 149}
+	c.candidates[1] = []int32{2, 3} // none of the columns
+	c.check(r, "a list of columns")
+}
+
+// Equal scores: the smaller token wins, within a tile and between tiles.
+func TestOutputTies(t *testing.T) {
+	r := newRig(t)
+	c := r.outputCase(2, 16, 200, 5)
+	for i := range c.table {
+		c.table[i] = c.table[i%c.length]
+	}
+	for i := range c.bias {
+		c.bias[i] = 0
+	}
+	for _, token := range []int{190, 130, 131, 70} {
+		c.bias[token] = 1
+	}
+	for _, kernel := range outputKernels {
+		var have []int32
+		for _, choice := range c.run(r, kernel.tiling, kernel.name) {
+			have = append(have, choice.Token)
+		}
+		if want := []int32{70, 130, 131, 190, 0}; !slices.Equal(have[:5], want) || !slices.Equal(have[5:], want) {
+			t.Errorf("%s: %v, want %v twice", kernel.name, have, want)
+		}
+	}
+}
+
+// A NaN or an infinity spoils its own row, and only if the token is a candidate.
+func TestOutputOfBrokenRows(t *testing.T) {
+	r := newRig(t)
+	c := r.outputCase(4, 16, 100, 2)
+	c.candidates = [][]int32{nil, nil, {1, 2, 3}, {1, 99}}
+	c.x[1*c.length+3] = ToHalf(float32(math.NaN()))
+	c.bias[99] = float32(math.Inf(1))
+	for _, kernel := range outputKernels {
+		for i, choice := range c.run(r, kernel.tiling, kernel.name) {
+			if broken := choice.Score != choice.Score; broken != (i/c.count != 2) {
+				t.Errorf("%s: row %d has the score %v", kernel.name, i/c.count, choice.Score)
+			}
+		}
+	}
+}
+
+// A row's choices have the same bits in both tilings and with any rows around it.
+func TestOutputOfARowIsItsOwn(t *testing.T) {
+	r := newRig(t)
+	c := r.outputCase(40, 72, 333, 3)
+	c.normalised = true
+	want := c.run(r, middle, "output_64")
+	if !slices.Equal(c.run(r, small, "output_16"), want) {
+		t.Error("the tilings differ")
+	}
+	for _, row := range []int{0, 17, 39} {
+		alone := *c
+		alone.rows, alone.x, alone.forbidden = 1, c.x[row*c.length:(row+1)*c.length], c.forbidden[:1]
+		if !slices.Equal(alone.run(r, small, "output_16"), want[row*c.count:(row+1)*c.count]) {
+			t.Errorf("row %d alone differs", row)
+		}
+	}
+}
+
+func TestOutputRefuses(t *testing.T) {
+	r := newRig(t)
+	good := Output{X: Matrix{1, 2, 16, 0}, Table: 1, Bias: 1, Columns: 5, ForbiddenStarts: 1, Count: 1}
+	for i, spoil := range []func(o *Output){
+		func(o *Output) { o.X.Columns = 12 }, func(o *Output) { o.Count = 0 }, func(o *Output) { o.Columns = 0 },
+		func(o *Output) { o.ForbiddenStarts = 0 }, func(o *Output) { o.Candidates = 1 },
+	} {
+		o := good
+		spoil(&o)
+		if err := r.kernels.Output(r.stream, o); err == nil {
+			t.Errorf("case %d was launched", i)
+		}
+	}
+	good.X.Rows = 0
+	must(t, r.kernels.Output(r.stream, good))
+}

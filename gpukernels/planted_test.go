@@ -1,0 +1,136 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpukernels
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+)
+
+// A plantedBug is a change to the real sources that makes them wrong.
+type plantedBug struct {
+	name, file string
+	from, to   string // the text from stands in the file once
+	source     string // what has to be compiled anew
+	mode       string // the mode that must find it
+	test       string
+	want       string // what must be said, if it is not just a wrong result
+}
+
+// plantedBugs are what the tests must find: waits and barriers that are missing, bounds, races, threads that go astray. Where a mode is
+// named, it is the first one that finds it.
+var plantedBugs = []plantedBug{
+	{"product: no barrier behind the wait", "product.cuh", "    __syncthreads();  // the slice is there for all, and all have read the stage that is loaded next\n", "",
+		"product.cu", "forward", "Product", ""},
+	{"product: waits for one slice too few", "product.cuh", "copy_async_wait<T::STAGES - 2>", "copy_async_wait<T::STAGES - 1>",
+		"product.cu", "forward", "Product", ""},
+	{"product: loads into the stage that is being read", "product.cuh", "load(slice + T::STAGES - 1);", "load(slice + T::STAGES);",
+		"product.cu", "forward", "Product", ""},
+	{"product: the end of a row is not filled with zeros", "product.cuh", "from && k + column < length", "from && k + column < length + 8",
+		"product.cu", "forward", "Product", ""},
+	{"product: rows that begin where tensor cores cannot read", "product.cuh", "STRIDE = SLICE + 8", "STRIDE = SLICE + 4",
+		"product.cu", "forward", "Product", "not aligned to 16 bytes"},
+	{"product: writes behind the last row", "product.cu", "if (row >= m || column >= n) continue;", "if (column >= n) continue;",
+		"product.cu", "address", "Product", "heap-buffer-overflow"},
+	{"product: writes behind the end of a row", "product.cu", "if (row >= m || column >= n) continue;", "if (row >= m) continue;",
+		"product.cu", "address", "Product", "heap-buffer-overflow"},
+	{"product: a thread without a row leaves early", "product.cu", "  multiply<T>(sums", "  if (m0 + T::row(0, 0) >= m) return;\n  multiply<T>(sums",
+		"product.cu", "forward", "Product", "do not exist or have returned|have returned|returns while"},
+	{"output: scores are written where slices are read", "output.cu", "  __syncthreads();  // the scores take the place of the stages\n", "",
+		"output.cu", "thread", "Output", "data race"},
+	{"output: rows are searched before they are there", "output.cu", "  __syncthreads();\n  for (int r = threadIdx.x / 32", "  for (int r = threadIdx.x / 32",
+		"output.cu", "forward", "Output", ""},
+	{"output: one row more than there are", "output.cu", "r < T::TILE_M && m0 + r < rows", "r < T::TILE_M && m0 + r <= rows",
+		"output.cu", "address", "Output", "heap-buffer-overflow"},
+	{"attention: no barrier behind the wait", "attention.cu", "    __syncthreads();  // the tile is there for all\n", "",
+		"attention.cu", "forward", "Attention", ""},
+	{"attention: overwrites keys that are being read", "attention.cu", "    __syncthreads();  // all have read it, before it is overwritten\n", "",
+		"attention.cu", "reverse", "Attention", ""},
+	{"attention: waits for one tile too few", "attention.cu", "copy_async_wait<1>", "copy_async_wait<2>",
+		"attention.cu", "forward", "Attention", ""},
+	{"attention: keys behind the end of the sentence", "attention.cu", "% 4 * 2 + e % 2 < valid ?", "% 4 * 2 + e % 2 < valid + 1 ?",
+		"attention.cu", "forward", "Attention", ""},
+	{"attention: keys of the next sentence", "attention.cu", "row < valid ? from + size_t(row) * stride + column : from, row < valid", "row < valid + 1 ? from + size_t(row) * stride + column : from, row < valid + 1",
+		"attention.cu", "address", "Attention", "heap-buffer-overflow"},
+	{"lookup: queries are read before they are there", "lookup.cu", "  __syncwarp();\n", "",
+		"lookup.cu", "forward", "Lookup", ""},
+	{"lookup: warps share a query", "lookup.cu", "all_queries[threadIdx.x / 32]", "all_queries[0]",
+		"lookup.cu", "thread", "Lookup", "data race"},
+	{"lookup: too little shared memory", "lookup.cu", "float[WARPS][DIM]", "float[WARPS - 1][DIM]",
+		"lookup.cu", "address", "Lookup", "heap-buffer-overflow"},
+	{"lookup: positions behind the end of the sentence", "lookup.cu", "position < length ? dot", "position < length + 1 ? dot",
+		"lookup.cu", "forward", "Lookup", ""},
+	{"lookup: lanes without a position leave early", "lookup.cu", "  float* query =", "  if (lane >= lengths[row]) return;\n  float* query =",
+		"lookup.cu", "forward", "Lookup", "do not exist or have returned|returns while"},
+	{"norm: rows behind the last one", "layernorm.cu", "if (row >= rows) return;", "if (row >= rows + 1) return;",
+		"layernorm.cu", "address", "LayerNorm", "heap-buffer-overflow"},
+	{"norm: only half of a warp is summed", "rows.cuh", "for (int d = 16; d; d /= 2) x += ", "for (int d = 8; d; d /= 2) x += ",
+		"layernorm.cu", "forward", "LayerNorm", ""},
+	{"SSRU: the state of who was in the slot before", "ssru.cu", "begins ? 0.f : cell[i + e]", "begins && n < 0 ? 0.f : cell[i + e]",
+		"ssru.cu", "forward", "SSRU", ""},
+	{"embedding: a row for no token", "embed.cu", "if (token >= 0) read_eight", "read_eight",
+		"embed.cu", "address", "Embed", "heap-buffer-overflow"},
+}
+
+func TestPlantedBugs(t *testing.T) {
+	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
+		t.Skip("compiles kernels many times")
+	}
+	modes := map[string]emulated.Mode{}
+	for _, mode := range emulated.Modes() {
+		modes[mode.Name] = mode
+	}
+	for _, bug := range plantedBugs {
+		t.Run(bug.name, func(t *testing.T) {
+			t.Parallel()
+			mode := modes[bug.mode]
+			library := emulated.Library(t, mode.Sanitizer, bug.plant(t)...)
+			output, err := emulated.Rerun(t, mode, library, "^Test("+bug.test+")$")
+			if err == nil {
+				t.Fatalf("nobody noticed:\n%s", output)
+			}
+			if !bug.found(output) {
+				t.Errorf("want %q:\n%s", bug.want, output)
+			}
+		})
+	}
+}
+
+// plant returns the sources with the bug in them.
+func (b *plantedBug) plant(t *testing.T) []string {
+	t.Helper()
+	folder := filepath.Join(emulated.Cache(), "planted", strings.NewReplacer(" ", "-", ":", "").Replace(b.name))
+	must(t, os.RemoveAll(folder))
+	must(t, os.CopyFS(folder, os.DirFS(emulated.SourceFolder())))
+	at := filepath.Join(folder, b.file)
+	text, err := os.ReadFile(at)
+	must(t, err)
+	if n := strings.Count(string(text), b.from); n != 1 {
+		t.Fatalf("%q stands %d times in %s, not once", b.from, n, b.file)
+	}
+	must(t, os.WriteFile(at, []byte(strings.Replace(string(text), b.from, b.to, 1)), 0o666))
+	sources := kernelSources(t)
+	for i, source := range sources {
+		if filepath.Base(source) == b.source {
+			sources[i] = filepath.Join(folder, b.source)
+		}
+	}
+	return sources
+}
+
+// found says whether the output has one of what is wanted: not that of a test that could not begin, in any case.
+func (b *plantedBug) found(output string) bool {
+	if b.want == "" {
+		return strings.Contains(output, ", want ")
+	}
+	for want := range strings.SplitSeq(b.want, "|") {
+		if strings.Contains(output, want) {
+			return true
+		}
+	}
+	return false
+}

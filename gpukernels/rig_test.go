@@ -1,0 +1,123 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpukernels
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+)
+
+// kernelSources returns all files with kernels.
+func kernelSources(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no kernels: %v", err)
+	}
+	return files
+}
+
+// library returns the driver that tests run on: what the environment names, a real one perhaps, or an emulated device.
+func library(t testing.TB) string {
+	t.Helper()
+	if named := os.Getenv(emulated.LibraryVariable); named != "" {
+		return named
+	}
+	return emulated.Library(t, emulated.Unwatched, kernelSources(t)...)
+}
+
+// A rig is what a test works with: kernels and a stream, and memory that is freed at the end of the test.
+type rig struct {
+	t       testing.TB
+	context *cuda.Context
+	stream  *cuda.Stream
+	kernels *Kernels
+	random  *rand.Rand
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	d, err := cuda.Open(library(t))
+	must(t, err)
+	c, err := d.Context(0)
+	must(t, err)
+	release, err := c.Bind()
+	must(t, err)
+	r := &rig{t: t, context: c, random: rand.New(rand.NewPCG(1, 2))}
+	r.stream, err = c.Stream()
+	must(t, err)
+	r.kernels, err = Load(d, 0, c)
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, r.stream.Close())
+		must(t, r.kernels.Close())
+		release()
+		must(t, c.Close())
+	})
+	return r
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alloc returns memory for n elements that nobody has written: NaNs, on an emulated device.
+func alloc[T any](r *rig, n int) cuda.Pointer {
+	r.t.Helper()
+	p, err := cuda.Alloc[T](r.context, n)
+	must(r.t, err)
+	r.t.Cleanup(func() { must(r.t, r.context.Free(p)) })
+	return p
+}
+
+// in returns x on the device.
+func in[T any](r *rig, x []T) cuda.Pointer {
+	r.t.Helper()
+	p := alloc[T](r, len(x))
+	must(r.t, cuda.CopyIn(r.stream, p, x))
+	return p
+}
+
+func out[T any](r *rig, p cuda.Pointer, n int) []T {
+	r.t.Helper()
+	x := make([]T, n)
+	must(r.t, cuda.CopyOut(r.stream, x, p))
+	return x
+}
+
+// halves returns random numbers between -limit and limit that fp16 can hold.
+func (r *rig) halves(n int, limit float32) []Half {
+	return Halves(r.floats(n, limit))
+}
+
+func (r *rig) floats(n int, limit float32) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = limit * (2*r.random.Float32() - 1)
+	}
+	return x
+}
+
+// near compares results with float64 references; the tolerance is relative to the larger of the reference and 1, and never less than
+// what rounding to fp16 costs.
+func near(t testing.TB, what string, have []Half, want []float64, tolerance float64) {
+	t.Helper()
+	if len(have) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(have), len(want))
+	}
+	for i, h := range have {
+		allowed := max(math.Abs(want[i]), 1)*tolerance + math.Abs(want[i])/1024
+		if difference := math.Abs(float64(h.Float32()) - want[i]); !(difference <= allowed) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, h.Float32(), want[i])
+		}
+	}
+}

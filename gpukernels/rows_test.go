@@ -1,0 +1,157 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpukernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+)
+
+// widths are row lengths below, at and above what a warp reads at once.
+var widths = []int{8, 248, 256, 264, 512}
+
+func TestLayerNorm(t *testing.T) {
+	r := newRig(t)
+	const rows, epsilon = 7, 1e-6
+	for i, n := range widths {
+		x, residual, scale, bias := r.halves(rows*n, 3), r.halves(rows*n, 3), r.floats(n, 2), r.floats(n, 2)
+		withResidual, withBias := i%2 == 0, i%3 == 0
+		want := make([]float64, rows*n)
+		for row := range rows {
+			v := want[row*n : (row+1)*n]
+			for j := range v {
+				v[j] = float64(x[row*n+j].Float32())
+				if withResidual {
+					v[j] += float64(residual[row*n+j].Float32())
+				}
+			}
+			referenceNorm(v, scale, epsilon)
+			for j := range v {
+				if withBias {
+					v[j] += float64(bias[j])
+				}
+			}
+		}
+		at, from, b := in(r, x), in(r, residual), in(r, bias)
+		if !withResidual {
+			from = 0
+		}
+		if !withBias {
+			b = 0
+		}
+		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: rows, Columns: n}, at, from, in(r, scale), b, epsilon))
+		near(t, fmt.Sprintf("layer norm of %d", n), out[Half](r, at, rows*n), want, 1e-4)
+	}
+}
+
+func referenceNorm(v []float64, scale []float32, epsilon float64) {
+	mean, variance := 0.0, 0.0
+	for _, e := range v {
+		mean += e / float64(len(v))
+	}
+	for _, e := range v {
+		variance += (e - mean) * (e - mean) / float64(len(v))
+	}
+	for j := range v {
+		v[j] = (v[j] - mean) / math.Sqrt(variance+epsilon) * float64(scale[j])
+	}
+}
+
+func TestEmbed(t *testing.T) {
+	r := newRig(t)
+	const vocabulary, places, factor = 11, 9, 16.0
+	for _, n := range widths {
+		table, signal := r.halves(vocabulary*n, 1), r.floats(places*n, 1)
+		tokens, positions := []int32{0, 10, -1, 3, 3}, []int32{0, 8, 0, 5, 2}
+		var want []float64
+		for i, token := range tokens {
+			for j := range n {
+				e := float64(signal[int(positions[i])*n+j])
+				if token >= 0 {
+					e += float64(table[int(token)*n+j].Float32()) * factor
+				}
+				want = append(want, e)
+			}
+		}
+		result := Matrix{At: alloc[Half](r, len(want)), Rows: len(tokens), Columns: n}
+		must(t, r.kernels.Embed(r.stream, result, in(r, tokens), in(r, positions), in(r, table), in(r, signal), factor))
+		near(t, fmt.Sprintf("embeddings of %d", n), out[Half](r, result.At, len(want)), want, 1e-6)
+	}
+}
+
+// Three steps of some slots, of which one begins anew at the third; other slots keep their state.
+func TestSSRU(t *testing.T) {
+	r := newRig(t)
+	const slots = 5
+	for _, n := range widths {
+		unset := float32(math.NaN())
+		cells := make([]float32, slots*n)
+		for i := range cells {
+			cells[i] = unset
+		}
+		state := in(r, cells)
+		for step, positions := range [][]int32{{0, 0, 0}, {1, 1, 1}, {2, 0, 2}} {
+			rows := []int32{3, 0, 4}
+			gates := r.halves(len(rows)*2*n, 4)
+			var want []float64
+			for i, slot := range rows {
+				for j := range n {
+					x, f := float64(gates[i*2*n+j].Float32()), float64(gates[i*2*n+n+j].Float32())
+					keep, c := 1/(1+math.Exp(-f)), float64(cells[int(slot)*n+j])
+					if positions[i] == 0 {
+						c = 0
+					}
+					c = keep*c + (1-keep)*x
+					cells[int(slot)*n+j] = float32(c)
+					want = append(want, max(0, c))
+				}
+			}
+			h := Matrix{At: alloc[Half](r, len(want)), Rows: len(rows), Columns: n}
+			must(t, r.kernels.SSRU(r.stream, h, in(r, gates), in(r, rows), in(r, positions), state))
+			near(t, fmt.Sprintf("step %d of %d units", step, n), out[Half](r, h.At, len(want)), want, 1e-5)
+		}
+		for i, c := range out[float32](r, state, slots*n) {
+			if want := cells[i]; want != want && c == c || math.Abs(float64(c-want)) > 1e-5 {
+				t.Fatalf("%d units: the state of slot %d is %v, want %v", n, i/n, c, want)
+			}
+		}
+	}
+}
+
+// What a row gives does not depend on the rows around it.
+func TestRowsAreTheirOwn(t *testing.T) {
+	r := newRig(t)
+	const rows, n = 9, 264
+	x, scale := r.halves(rows*n, 3), in(r, r.floats(n, 2))
+	norm := func(x []Half) []Half {
+		at := in(r, x)
+		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: len(x) / n, Columns: n}, at, 0, scale, 0, 1e-6))
+		return out[Half](r, at, len(x))
+	}
+	all := norm(x)
+	for row := range rows {
+		if !slices.Equal(norm(x[row*n:(row+1)*n]), all[row*n:(row+1)*n]) {
+			t.Errorf("row %d alone differs", row)
+		}
+	}
+}
+
+func TestRowsRefuse(t *testing.T) {
+	r := newRig(t)
+	for _, m := range []Matrix{{1, 1, 12, 0}, {1, 1, 16, 24}} {
+		for name, err := range map[string]error{
+			"embed": r.kernels.Embed(r.stream, m, 0, 0, 0, 0, 1), "norm": r.kernels.LayerNorm(r.stream, m, 0, 0, 0, 0, 1),
+			"ssru": r.kernels.SSRU(r.stream, m, 0, 0, 0, 0),
+		} {
+			if err == nil {
+				t.Errorf("%s of rows of %d elements, %d apart, was launched", name, m.Columns, m.Stride)
+			}
+		}
+	}
+	none := Matrix{Columns: 8}
+	must(t, r.kernels.Embed(r.stream, none, 0, 0, 0, 0, 1))
+	must(t, r.kernels.LayerNorm(r.stream, none, 0, 0, 0, 0, 1))
+	must(t, r.kernels.SSRU(r.stream, none, 0, 0, 0, 0))
+}

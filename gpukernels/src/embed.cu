@@ -1,0 +1,19 @@
+#include "rows.cuh"
+
+// result[r] = table[tokens[r]]·factor + signal[positions[r]], rows of n elements, a multiple of 8. The token -1 has a vector of zeros.
+// table holds fp16, signal float32.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    embed(const int* tokens, const int* positions, const __half* table, const float* signal, __half* result, int rows, int n, float factor) {
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row >= rows) return;
+  int token = tokens[row];
+  const float* place = signal + size_t(positions[row]) * n;
+  for (int i = lane * 8; i < n; i += 256) {
+    float v[8] = {};
+    if (token >= 0) read_eight(v, table + size_t(token) * n + i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) v[e] = v[e] * factor + place[i + e];
+    write_eight(result + size_t(row) * n + i, v);
+  }
+}
+KERNEL(embed);

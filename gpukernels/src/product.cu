@@ -1,0 +1,45 @@
+#include "product.cuh"
+
+// result[m,n] = f(Σ a[m,k]·b[n,k] + bias[n]) + residual[m,n], where f is max(0, ·) if rectified, and bias and residual may be null.
+//
+// a: m rows of k elements, a_stride apart; b: n rows of k elements; residual and result: m rows, their strides apart. k and a_stride
+// are multiples of 8, n and the other strides are even. result may be residual.
+template <class T>
+__device__ void product(const __half* a, const __half* b, const float* bias, const __half* residual, __half* result, int m, int n, int k,
+                        int a_stride, int residual_stride, int result_stride, int rectified) {
+  DYNAMIC_SHARED(__half, shared);
+  int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N;
+  float sums[T::ROWS][T::COLUMNS][4] = {};
+  auto row_a = [&](int r) { return m0 + r < m ? a + size_t(m0 + r) * a_stride : nullptr; };
+  auto row_b = [&](int r) { return n0 + r < n ? b + size_t(n0 + r) * k : nullptr; };
+  multiply<T>(sums, shared, row_a, row_b, a, k);
+#pragma unroll
+  for (int i = 0; i < T::ROWS; i++)
+#pragma unroll
+    for (int j = 0; j < T::COLUMNS; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e += 2) {
+        int row = m0 + T::row(i, e), column = n0 + T::column(j, e);
+        if (row >= m || column >= n) continue;
+        float x = sums[i][j][e], y = sums[i][j][e + 1];
+        if (bias) x += bias[column], y += bias[column + 1];
+        if (rectified) x = fmaxf(x, 0.f), y = fmaxf(y, 0.f);
+        if (residual) {
+          float2 old = __half22float2(*reinterpret_cast<const __half2*>(residual + size_t(row) * residual_stride + column));
+          x += old.x, y += old.y;
+        }
+        *reinterpret_cast<__half2*>(result + size_t(row) * result_stride + column) = __floats2half2_rn(x, y);
+      }
+}
+
+#define PRODUCT(name, ...)                                                                                                          \
+  extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS)                                                        \
+      name(const __half* a, const __half* b, const float* bias, const __half* residual, __half* result, int m, int n, int k,        \
+           int a_stride, int residual_stride, int result_stride, int rectified) {                                                   \
+    product<Tiling<__VA_ARGS__>>(a, b, bias, residual, result, m, n, k, a_stride, residual_stride, result_stride, rectified);       \
+  }                                                                                                                                 \
+  KERNEL(name)
+
+PRODUCT(product_128x128, 128, 128, 64, 32, 3);
+PRODUCT(product_64x64, 64, 64, 32, 32, 3);
+PRODUCT(product_16x64, 16, 64, 16, 16, 4);

@@ -1,0 +1,81 @@
+// The sums of a product of two matrices of fp16, by tensor cores, in float32.
+//
+// Both matrices are stored with k, over which the sum runs, as the inner dimension. A block of threads computes a tile of the result:
+// it copies slices of 32 of k to shared memory, STAGES of them under way, and its warps multiply their parts.
+//
+// Every element of the result is one chain of tensor instructions over ascending k, whatever the tiling. So its bits depend on its row
+// and its column alone, not on how many rows there are nor on which tiling is chosen for them.
+#pragma once
+#include "tensor.cuh"
+
+// TILE_M x TILE_N elements of the result for a block, WARP_M x WARP_N for each of its warps.
+template <int TILE_M_, int TILE_N_, int WARP_M, int WARP_N, int STAGES_> struct Tiling {
+  static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, STAGES = STAGES_;
+  static constexpr int SLICE = 32;
+  static constexpr int STRIDE = SLICE + 8;  // 80 bytes: eight rows then lie in eight different places of the banks
+  static constexpr int ROWS = WARP_M / 16, COLUMNS = WARP_N / 8;  // of tensor instructions in a warp
+  static constexpr int WARPS_N = TILE_N / WARP_N;
+  static constexpr int THREADS = TILE_M / WARP_M * WARPS_N * 32;
+  static constexpr int STAGE = (TILE_M + TILE_N) * STRIDE;  // elements of shared memory
+
+  // Where in the tile this thread's element e of the instruction in row i and column j is.
+  __device__ static int row(int i, int e) { return threadIdx.x / 32 / WARPS_N * WARP_M + i * 16 + threadIdx.x % 32 / 4 + e / 2 * 8; }
+  __device__ static int column(int j, int e) { return threadIdx.x / 32 % WARPS_N * WARP_N + j * 8 + threadIdx.x % 4 * 2 + e % 2; }
+  __device__ static int first_row() { return threadIdx.x / 32 / WARPS_N * WARP_M; }
+  __device__ static int first_column() { return threadIdx.x / 32 % WARPS_N * WARP_N; }
+};
+
+// Begins to copy columns k to k + 32 of some rows. row(i) is the address of row i, or null for a row of zeros.
+template <class T, int COUNT, class Row> __device__ void load_slice(__half* to, Row row, const __half* readable, int k, int length) {
+#pragma unroll
+  for (int i = 0; i < (COUNT * T::SLICE / 8 + T::THREADS - 1) / T::THREADS; i++) {
+    int chunk = threadIdx.x + i * T::THREADS, r = chunk / (T::SLICE / 8), column = chunk % (T::SLICE / 8) * 8;
+    if (COUNT * T::SLICE / 8 % T::THREADS && r >= COUNT) break;
+    const __half* from = row(r);
+    bool valid = from && k + column < length;
+    copy_async(to + r * T::STRIDE + column, valid ? from + k + column : readable, valid);
+  }
+}
+
+// Multiplies a slice in shared memory: a has TILE_M rows, b TILE_N.
+template <class T> __device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const __half* a, const __half* b) {
+  int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < T::SLICE; k += 16) {
+    unsigned of_a[T::ROWS][4], of_b[T::COLUMNS][2];
+#pragma unroll
+    for (int i = 0; i < T::ROWS; i++)
+      load_matrices<false>(of_a[i], a + (T::first_row() + i * 16 + lane % 16) * T::STRIDE + k + lane / 16 * 8);
+#pragma unroll
+    for (int j = 0; j < T::COLUMNS; j += 2) {
+      unsigned two[4];
+      int n = T::first_column() + j * 8 + lane / 16 * 8 + lane % 8;
+      load_matrices<false>(two, b + n * T::STRIDE + k + lane / 8 % 2 * 8);
+      of_b[j][0] = two[0], of_b[j][1] = two[1], of_b[j + 1][0] = two[2], of_b[j + 1][1] = two[3];
+    }
+    mma_tiles(sums, of_a, of_b);
+  }
+}
+
+// sums += rows of a, TILE_M of them, times rows of b, TILE_N. length is that of a row, a multiple of 8; readable any address that can be
+// read. shared has STAGES stages; the copies into it are done at the end, but other warps may still read.
+template <class T, class RowA, class RowB>
+__device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], __half* shared, RowA row_a, RowB row_b, const __half* readable, int length) {
+  int slices = (length + T::SLICE - 1) / T::SLICE;
+  auto load = [&](int slice) {
+    if (slice < slices) {
+      __half* stage = shared + slice % T::STAGES * T::STAGE;
+      load_slice<T, T::TILE_M>(stage, row_a, readable, slice * T::SLICE, length);
+      load_slice<T, T::TILE_N>(stage + T::TILE_M * T::STRIDE, row_b, readable, slice * T::SLICE, length);
+    }
+    copy_async_commit();  // of nothing, perhaps: the wait below counts groups
+  };
+  for (int slice = 0; slice < T::STAGES - 1; slice++) load(slice);
+  for (int slice = 0; slice < slices; slice++) {
+    copy_async_wait<T::STAGES - 2>();
+    __syncthreads();  // the slice is there for all, and all have read the stage that is loaded next
+    load(slice + T::STAGES - 1);
+    const __half* stage = shared + slice % T::STAGES * T::STAGE;
+    multiply_slice<T>(sums, stage, stage + T::TILE_M * T::STRIDE);
+  }
+}

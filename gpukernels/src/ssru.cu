@@ -1,0 +1,28 @@
+#include "rows.cuh"
+
+// A step of simpler simple recurrent units (Kim et al. 2019, "From Research to Production and Back"): with the inputs x and f of a row,
+// c = σ(f)·c + (1 - σ(f))·x and h = max(0, c).
+//
+// gates: rows of x and then f, n elements each, n a multiple of 8. state holds c for each slot, in float32; row r is in slot slots[r].
+// c begins as 0: a row whose position is 0 does not read it.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    ssru(const __half* gates, const int* slots, const int* positions, float* state, __half* h, int rows, int n) {
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row >= rows) return;
+  float* cell = state + size_t(slots[row]) * n;
+  bool begins = positions[row] == 0;
+  for (int i = lane * 8; i < n; i += 256) {
+    float x[8], f[8];
+    read_eight(x, gates + size_t(row) * 2 * n + i);
+    read_eight(f, gates + size_t(row) * 2 * n + n + i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      float keep = 1 / (1 + __expf(-f[e])), c = begins ? 0.f : cell[i + e];
+      c = keep * c + (1 - keep) * x[e];
+      cell[i + e] = c;
+      x[e] = fmaxf(c, 0.f);
+    }
+    write_eight(h + size_t(row) * n + i, x);
+  }
+}
+KERNEL(ssru);
