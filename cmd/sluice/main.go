@@ -66,6 +66,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newLintCommand(),
 		newLettersCommand(),
 		newTopCommand(),
+		newDoctorCommand(),
 		newManCommand(),
 	)
 	return root
