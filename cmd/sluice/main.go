@@ -57,9 +57,12 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newShortlistCommand(),
 		newVocabCommand(),
 		newAlignCommand(),
+		newCorpusCommand(),
 		newScoreCommand(),
 		newRescoreCommand(),
 		newMBRCommand(),
+		newEvalCommand(),
+		newReportCommand(),
 		newBenchCommand(),
 		newVersionCommand(),
 		newRunCommand(begin),
@@ -67,6 +70,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		newLettersCommand(),
 		newTopCommand(),
 		newDoctorCommand(),
+		newPlanCommand(),
 		newManCommand(),
 	)
 	return root

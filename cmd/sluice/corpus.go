@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-mt/sluice/train/corpus"
+)
+
+// newCorpusCommand returns the commands that prepare text for training.
+func newCorpusCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "corpus",
+		Short: "Clean and shuffle text for training, and add noise to it",
+		Long: `Prepare text for training. Every command reads sentence pairs from two files or a table, or a text of one
+language, compressed or not, and takes a bounded amount of memory, however much there is. Results depend on the
+text, the options and the seed alone. Outputs appear under their names when they are complete.`,
+		Args:               needsSubcommand,
+		RunE:               showHelp,
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+	}
+	command.AddCommand(newCleanCommand(), newShuffleCommand(), newNoiseCommand())
+	return command
+}
+
+// corpusOutput says where pairs go: a table, or two texts.
+type corpusOutput struct {
+	path, source, target string
+	overwrite            bool
+}
+
+func (o *corpusOutput) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&o.path, "output", "o", "-", "`FILE` for source, tab and target on each line, or for the sentences of a text, compressed as its suffix says; - is standard output")
+	flags.StringVar(&o.source, "output-source", "", "instead a `FILE` for the source side")
+	flags.StringVar(&o.target, "output-target", "", "and one for the target side")
+	flags.BoolVar(&o.overwrite, "overwrite", false, "replace outputs that exist")
+}
+
+// check looks at the outputs and at further files that will be written.
+func (o *corpusOutput) check(flags *pflag.FlagSet, single bool, others ...string) error {
+	switch {
+	case (o.source == "") != (o.target == ""):
+		return usageErrorf("--output-source and --output-target belong together")
+	case o.source != "" && flags.Changed("output"):
+		return usageErrorf("give --output, or --output-source and --output-target")
+	case o.source != "" && single:
+		return usageErrorf("a text of one language has one output")
+	case o.source != "" && o.source == o.target:
+		return usageErrorf("both sides cannot be written to %s", o.source)
+	}
+	for _, path := range append([]string{o.path, o.source, o.target}, others...) {
+		if path == "" || path == "-" {
+			continue
+		}
+		if err := checkFree(path, o.overwrite); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write opens the outputs and has f write pairs.
+func (o *corpusOutput) write(stdout io.Writer, single bool, f func(put func(corpus.Pair) error) error) error {
+	if o.source != "" {
+		return writeTo(stdout, o.source, func(source io.Writer) error {
+			return writeTo(stdout, o.target, func(target io.Writer) error {
+				return f(func(p corpus.Pair) error { return errors.Join(putLine(source, p.Source), putLine(target, p.Target)) })
+			})
+		})
+	}
+	return writeTo(stdout, o.path, func(out io.Writer) error {
+		return f(func(p corpus.Pair) error { return putLine(out, row(p, single)) })
+	})
+}
+
+// row is the line of a table.
+func row(p corpus.Pair, single bool) string {
+	switch {
+	case single:
+		return p.Source
+	case p.Rest != "":
+		return p.Source + "\t" + p.Target + "\t" + p.Rest
+	}
+	return p.Source + "\t" + p.Target
+}
+
+func putLine(w io.Writer, text string) error {
+	if _, err := io.WriteString(w, text+"\n"); err != nil {
+		return outputError{err}
+	}
+	return nil
+}
+
+// corpusResources are the options that change nothing of a result.
+type corpusResources struct {
+	memory  int64 // MiB
+	tempdir string
+}
+
+func (r *corpusResources) add(flags *pflag.FlagSet) {
+	flags.Int64Var(&r.memory, "memory", 512, "MiB for sorting; with less of it, temporary files are used sooner")
+	flags.StringVar(&r.tempdir, "tempdir", "", "`FOLDER` for temporary files")
+}
+
+func (r *corpusResources) check() error {
+	if r.memory < 1 || r.memory > 1<<30 {
+		return usageErrorf("--memory %d: want at least 1 MiB", r.memory)
+	}
+	return nil
+}
+
+// writeReport writes JSON to a file, if one is named.
+func writeReport(path string, report any) error {
+	if path == "" {
+		return nil
+	}
+	return writeFile(path, func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(report)
+	})
+}
+
+// sortCorpusError sorts an error by what the user has to look at.
+func sortCorpusError(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
+		return fmt.Errorf("%w: nothing was written", errInterrupted)
+	case errors.Is(err, corpus.ErrRules):
+		return usageError{err}
+	}
+	return err
+}
+
+// shuffling is one run of "sluice corpus shuffle".
+type shuffling struct {
+	input     corpusInput
+	output    corpusOutput
+	resources corpusResources
+	seed      uint64
+}
+
+func newShuffleCommand() *cobra.Command {
+	s := new(shuffling)
+	command := &cobra.Command{
+		Use:   "shuffle (--source FILE --target FILE | --tsv FILE | --text FILE) [-o OUTPUT]",
+		Short: "Bring a corpus into a random order",
+		Long: `Bring a corpus into a random order, in which each is equally probable. The same seed gives the same order to a
+corpus of as many lines. What does not fit into --memory goes to temporary files, which take as much space as
+the corpus, uncompressed.`,
+		Example: `  sluice corpus shuffle --tsv train.tsv.gz --seed 7 -o shuffled.tsv.zst`,
+		Args:    exactArguments(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			err := errors.Join(s.input.check("corpus shuffle"), s.resources.check(), s.output.check(command.Flags(), s.input.single()))
+			if err != nil {
+				return err
+			}
+			return sortCorpusError(s.run(command.Context(), command.OutOrStdout()))
+		},
+	}
+	input, output, resources := newGroup("Input options"), newGroup("Output options"), newGroup("Resources")
+	s.input.addPair(input.flags)
+	s.input.addText(input.flags)
+	s.output.add(output.flags)
+	output.flags.Uint64Var(&s.seed, "seed", 1, "seed of the order")
+	s.resources.add(resources.flags)
+	addGroups(command, input, output, resources)
+	return command
+}
+
+func (s *shuffling) run(ctx context.Context, stdout io.Writer) (err error) {
+	shuffler := corpus.NewShuffler(s.seed, s.resources.tempdir, s.resources.memory<<20)
+	defer func() { err = errors.Join(err, shuffler.Close()) }()
+	if err := s.input.each(ctx, shuffler.Add); err != nil {
+		return err
+	}
+	return s.output.write(stdout, s.input.single(), func(put func(corpus.Pair) error) error {
+		return shuffler.Each(interruptibly(ctx, put))
+	})
+}
+
+// interruptibly makes a function stop when the context ends.
+func interruptibly(ctx context.Context, f func(corpus.Pair) error) func(corpus.Pair) error {
+	return func(p corpus.Pair) error {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return f(p)
+	}
+}
+
+// noising is one run of "sluice corpus noise".
+type noising struct {
+	input  corpusInput
+	output corpusOutput
+	noise  corpus.Noise
+	report string
+}
+
+func newNoiseCommand() *cobra.Command {
+	n := &noising{noise: corpus.DefaultNoise()}
+	command := &cobra.Command{
+		Use:   "noise (--source FILE --target FILE | --tsv FILE | --text FILE) [-o OUTPUT]",
+		Short: "Add typing errors and careless case and punctuation",
+		Long: `Make sentences as careless as people write, so that a student learns to translate that too. Capitals and missing
+marks at the end go to both sides, typing errors and small letters to the source side. What happens to a line
+depends on the seed and its number alone. No white space comes or goes, so that word alignments stay valid.`,
+		Example: `  sluice corpus noise --tsv train.tsv.gz --seed 2 --typos 0.2 -o noisy.tsv.gz`,
+		Args:    exactArguments(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := errors.Join(n.input.check("corpus noise"), n.output.check(command.Flags(), n.input.single(), n.report)); err != nil {
+				return err
+			}
+			if err := n.noise.Check(); err != nil {
+				return usageError{err}
+			}
+			return sortCorpusError(n.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr()))
+		},
+	}
+	input, kinds, output := newGroup("Input options"), newGroup("Noise options"), newGroup("Output options")
+	n.input.addPair(input.flags)
+	n.input.addText(input.flags)
+	kinds.flags.Uint64Var(&n.noise.Seed, "seed", 1, "seed; take another one for another epoch")
+	kinds.flags.Float64Var(&n.noise.Upper, "upper", n.noise.Upper, "share of lines in capitals")
+	kinds.flags.Float64Var(&n.noise.Title, "title", n.noise.Title, "share of lines in which each word begins with a capital")
+	kinds.flags.Float64Var(&n.noise.Lower, "lower", n.noise.Lower, "share of lines whose source is in small letters")
+	kinds.flags.Float64Var(&n.noise.Unpunctuated, "unpunctuated", n.noise.Unpunctuated, "share of lines that lose the mark at the end, if both sides have one")
+	kinds.flags.Float64Var(&n.noise.Typos, "typos", n.noise.Typos, "share of lines with typing errors in the source")
+	kinds.flags.Float64Var(&n.noise.TypoRate, "typo-rate", n.noise.TypoRate, "share of words with an error in such a line; one at least")
+	n.output.add(output.flags)
+	output.flags.StringVar(&n.report, "report", "", "`FILE` for the counts as JSON")
+	addGroups(command, input, kinds, output)
+	return command
+}
+
+func (n *noising) run(ctx context.Context, stdout, stderr io.Writer) error {
+	var counts corpus.Changes
+	err := n.output.write(stdout, n.input.single(), func(put func(corpus.Pair) error) error {
+		return n.input.each(ctx, func(p corpus.Pair) error {
+			if n.input.single() {
+				p.Target = p.Source // where both sides are looked at, the one there is counts for both
+			}
+			n.noise.Apply(uint64(counts.Lines), &p, &counts)
+			return put(p)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(stderr)
+	for _, line := range []struct {
+		what  string
+		count int64
+	}{
+		{"lines", counts.Lines}, {"upper", counts.Upper}, {"title", counts.Title}, {"lower", counts.Lower},
+		{"unpunctuated", counts.Unpunctuated}, {"typos", counts.Typos},
+	} {
+		fmt.Fprintf(out, "%-12s %s\n", line.what, formatCount(line.count))
+	}
+	if err := out.Flush(); err != nil {
+		return outputError{err}
+	}
+	return writeReport(n.report, counts)
+}
