@@ -2,25 +2,36 @@ package recipe
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"iter"
+	"runtime"
 	"strings"
 
+	"github.com/sluice-mt/sluice/train/corpus"
 	"github.com/sluice-mt/sluice/train/corpus/extsort"
 )
 
-// Clean makes one corpus out of texts: no pair twice, none that is empty, too long or unbalanced, in an order that depends on
-// the seed and the pairs alone. Pairs may be held back, and then nothing stays that has a side in common with one of those.
+// Clean makes one corpus out of texts: no pair twice, none that is no good, in an order that depends on the seed and the pairs
+// alone. Pairs may be held back, and then nothing stays that has a side in common with one of those.
 type Clean struct {
-	From     []Source `yaml:"from" desc:"Texts."`
-	MaxWords int      `yaml:"max-words" desc:"Pairs with a side of more words are left out. Default 200."`
-	MaxRatio int      `yaml:"max-ratio" desc:"Pairs are left out if one side has so many times the other's words, and at least five more. Default 4."`
-	Seed     int      `yaml:"seed" desc:"Decides the order, and with it what is held back."`
-	HoldBack []Held   `yaml:"hold-back" desc:"Pairs for validation and tests."`
-	To       string   `yaml:"to" desc:"The corpus to write: source, tab, target."`
+	From          []Source `yaml:"from" desc:"Texts."`
+	Unicode       string   `yaml:"unicode" oneof:"nfc nfkc none" desc:"Form of characters; nfkc also replaces ligatures, full-width letters and the like. Default nfc."`
+	MaxWords      int      `yaml:"max-words" desc:"Pairs with a side of more words are left out. Default 150."`
+	MaxRatio      int      `yaml:"max-ratio" desc:"Pairs are left out if one side is so many times as long as the other, in characters, 10 added to both. Default 3."`
+	MinLetters    float64  `yaml:"min-letters" desc:"Least share of letters among the characters of a side. Default 0: any."`
+	KeepCopies    bool     `yaml:"keep-copies" desc:"Keep pairs whose sides are the same."`
+	SourceScripts []string `yaml:"source-scripts" desc:"Unicode's names of the scripts of the source language, such as Latin: nine in ten letters must be of these. Default any."`
+	TargetScripts []string `yaml:"target-scripts" desc:"Likewise of the target language."`
+	SourceSample  string   `yaml:"source-sample" desc:"Text that is surely of the source language: with that of the target language, pairs in wrong languages are left out."`
+	TargetSample  string   `yaml:"target-sample" desc:"Text that is surely of the target language."`
+	OtherSamples  []string `yaml:"other-samples" desc:"Texts of languages that one of them may be taken for."`
+	Seed          int      `yaml:"seed" desc:"Decides the order, and with it what is held back."`
+	HoldBack      []Held   `yaml:"hold-back" desc:"Pairs for validation and tests."`
+	To            string   `yaml:"to" desc:"The corpus to write: source, tab, target."`
 }
 
 // A Source is a corpus, or two texts side by side.
@@ -36,20 +47,18 @@ type Held struct {
 	To    string `yaml:"to" desc:"The corpus to write."`
 }
 
-// Defaults of Clean, and what it always asks for.
-const (
-	cleanMaxWords  = 200
-	cleanMaxRatio  = 4
-	cleanMinExcess = 5
-	cleanMemory    = 256 << 20
-)
+// cleanMemory is what sorting takes, in bytes. The rest is in temporary files.
+const cleanMemory = 256 << 20
+
+// sampleLimit is how many bytes of a sample are read: more of them teach nothing new about a language.
+const sampleLimit = 32 << 20
 
 func (c *Clean) inputs() []string {
 	var names []string
 	for _, s := range c.From {
 		names = append(names, s.Corpus, s.Source, s.Target)
 	}
-	return names
+	return append(append(names, c.SourceSample, c.TargetSample), c.OtherSamples...)
 }
 
 func (c *Clean) outputs() []string {
@@ -70,6 +79,12 @@ func (c *Clean) check(k *checking) {
 			k.at(at, "expected either corpus, or source and target")
 		}
 	}
+	if _, err := corpus.NewCleaner(c.rules(nil)); err != nil {
+		k.at("", "%v", err)
+	}
+	if (c.SourceSample == "") != (c.TargetSample == "") || c.SourceSample == "" && len(c.OtherSamples) > 0 {
+		k.at("source-sample", "samples of both languages are needed to tell them apart")
+	}
 	for i, h := range c.HoldBack {
 		at := fmt.Sprintf("hold-back[%d]", i)
 		k.need(map[string]bool{at + ".pairs": h.Pairs > 0, at + ".to": h.To != ""})
@@ -77,51 +92,113 @@ func (c *Clean) check(k *checking) {
 	}
 }
 
+// rules are what a pair has to be like. identifier, if not nil, knows the languages of source and target as 0 and 1.
+func (c *Clean) rules(identifier *corpus.Identifier) corpus.Rules {
+	rules := corpus.Rules{
+		Normalise: corpus.Normaliser{Form: corpus.NFC, Controls: true, Spaces: true},
+		MaxWords:  150, MaxCharacters: 2000, MaxWord: 80, MaxRatio: 3, NoCopies: !c.KeepCopies, MinLetters: c.MinLetters,
+		Scripts: [2][]string{c.SourceScripts, c.TargetScripts}, MinScript: 0.9,
+		Identifier: identifier, Languages: [2]int{0, 1}, MaxLead: corpus.DefaultMaxLead,
+	}
+	switch c.Unicode {
+	case "nfkc":
+		rules.Normalise.Form = corpus.NFKC
+	case "none":
+		rules.Normalise.Form = corpus.Unchanged
+	}
+	if c.MaxWords > 0 {
+		rules.MaxWords = c.MaxWords
+	}
+	if c.MaxRatio > 0 {
+		rules.MaxRatio = float64(c.MaxRatio)
+	}
+	return rules
+}
+
 // A cleaning is one run of Clean.
 type cleaning struct {
 	*Clean
-	held   map[string]bool // sides of pairs that are held back
-	counts struct{ read, empty, tooLong, unbalanced, twice, held, besideHeld, kept int }
+	held       map[string]bool // sides of pairs that are held back
+	counts     *corpus.Counts
+	heldBack   int
+	besideHeld int
 }
 
 func (c *Clean) run(w *work) error {
 	sorter := extsort.New(w.scratch, cleanMemory)
-	k := &cleaning{Clean: c, held: map[string]bool{}}
+	k := &cleaning{Clean: c, held: map[string]bool{}, counts: corpus.NewCounts()}
 	err := k.gather(w, sorter)
 	if err == nil {
 		err = k.distribute(w, sorter)
 	}
-	n := &k.counts
-	w.logger.Info("corpus cleaned", "pairs", n.read, "empty", n.empty, "too_long", n.tooLong, "unbalanced", n.unbalanced, "twice", n.twice,
-		"held_back", n.held, "like_held_back", n.besideHeld, "kept", n.kept)
+	if w.ctx.Err() != nil && err != nil {
+		err = ErrInterrupted
+	}
+	attributes := []any{"pairs", k.counts.Read}
+	for _, reason := range k.counts.Found() {
+		attributes = append(attributes, string(reason), k.counts.Rejected[reason])
+	}
+	w.logger.Info("corpus cleaned", append(attributes, "held_back", k.heldBack, "like_held_back", k.besideHeld,
+		"kept", k.counts.Kept-int64(k.heldBack+k.besideHeld))...)
 	return errors.Join(err, sorter.Close())
 }
 
-// gather sorts what is usable by a hash: that is the order, and equal pairs come one after another.
+// gather sorts what is good by a hash: that is the order, and equal pairs come one after another.
 func (k *cleaning) gather(w *work, sorter *extsort.Sorter) error {
+	identifier, err := k.learnLanguages(w)
+	if err != nil {
+		return err
+	}
+	cleaner, err := corpus.NewCleaner(k.rules(identifier))
+	if err != nil {
+		return err
+	}
+	read := func(_ context.Context, yield func(corpus.Pair) error) error {
+		for i, s := range k.From {
+			w.progress(0.7 * float64(i) / float64(len(k.From)))
+			for p, err := range s.pairs(w) {
+				if err == nil {
+					err = yield(corpus.Pair{Source: p.source, Target: p.target})
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
 	var record []byte
-	for i, s := range k.From {
-		w.progress(0.7 * float64(i) / float64(len(k.From)))
-		for p, err := range s.pairs(w) {
-			if err == nil && k.counts.read%(1<<16) == 0 && w.ctx.Err() != nil {
-				err = fmt.Errorf("%w: %w", ErrInterrupted, w.ctx.Err())
-			}
+	return cleaner.Each(w.ctx, runtime.GOMAXPROCS(0), read, func(p corpus.Pair, reason corpus.Reason) error {
+		k.counts.Add(reason)
+		if reason != corpus.Kept {
+			return nil
+		}
+		text := p.Source + "\t" + p.Target
+		record = append(binary.BigEndian.AppendUint64(record[:0], shuffleKey(k.Seed, text)), text...)
+		return sorter.Add(record)
+	})
+}
+
+// learnLanguages makes an identifier out of the samples, nil without any.
+func (k *cleaning) learnLanguages(w *work) (*corpus.Identifier, error) {
+	if k.SourceSample == "" {
+		return nil, nil
+	}
+	samples := append([]string{k.SourceSample, k.TargetSample}, k.OtherSamples...)
+	learner := corpus.NewLanguageLearner(len(samples))
+	for language, name := range samples {
+		size := 0
+		for line, err := range lines(w.input(name)) {
 			if err != nil {
-				return err
+				return nil, err
 			}
-			k.counts.read++
-			p.source, p.target = tidy(p.source), tidy(p.target)
-			if !k.usable(p) {
-				continue
-			}
-			text := p.source + "\t" + p.target
-			record = append(binary.BigEndian.AppendUint64(record[:0], shuffleKey(k.Seed, text)), text...)
-			if err := sorter.Add(record); err != nil {
-				return err
+			learner.Add(language, line)
+			if size += len(line); size > sampleLimit {
+				break
 			}
 		}
 	}
-	return nil
+	return learner.Identifier(), nil
 }
 
 func (s *Source) pairs(w *work) iter.Seq2[pair, error] {
@@ -129,11 +206,6 @@ func (s *Source) pairs(w *work) iter.Seq2[pair, error] {
 		return pairs(w.input(s.Corpus))
 	}
 	return sideBySide(plain(w.input(s.Source)), plain(w.input(s.Target)))
-}
-
-// tidy leaves one space between words.
-func tidy(text string) string {
-	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
 }
 
 // shuffleKey is where a pair stands in the order.
@@ -147,29 +219,6 @@ func shuffleKey(seed int, text string) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// usable says whether a pair can be learnt from.
-func (k *cleaning) usable(p pair) bool {
-	a, b := strings.Count(p.source, " ")+1, strings.Count(p.target, " ")+1
-	limit, ratio := k.MaxWords, k.MaxRatio
-	if limit == 0 {
-		limit = cleanMaxWords
-	}
-	if ratio == 0 {
-		ratio = cleanMaxRatio
-	}
-	switch more, less := max(a, b), min(a, b); {
-	case p.source == "" || p.target == "":
-		k.counts.empty++
-	case more > limit:
-		k.counts.tooLong++
-	case more >= ratio*less && more >= less+cleanMinExcess:
-		k.counts.unbalanced++
-	default:
-		return true
-	}
-	return false
 }
 
 // distribute writes the sorted pairs: those that are held back first.
@@ -192,7 +241,7 @@ func (k *cleaning) distribute(w *work, sorter *extsort.Sorter) error {
 		return sorter.Each(func(record []byte) error {
 			text := string(record[8:])
 			if text == last {
-				k.counts.twice++
+				k.counts.Reject(corpus.Duplicate)
 				return nil
 			}
 			last = text
@@ -210,7 +259,7 @@ func (k *cleaning) distribute(w *work, sorter *extsort.Sorter) error {
 			})
 		}
 	}
-	if err == nil && k.counts.kept == 0 {
+	if err == nil && k.counts.Kept == int64(k.heldBack+k.besideHeld) {
 		err = fmt.Errorf("%w: no pair is left", ErrFormat)
 	}
 	return err
@@ -233,15 +282,14 @@ func (k *cleaning) place(text string, files []*heldFile, out *bufio.Writer) erro
 		}
 		f.room--
 		k.held["s"+source], k.held["t"+target] = true, true
-		k.counts.held++
+		k.heldBack++
 		f.content.WriteString(text + "\n")
 		return nil
 	}
 	if known {
-		k.counts.besideHeld++
+		k.besideHeld++
 		return nil
 	}
-	k.counts.kept++
 	_, err := out.WriteString(text + "\n")
 	return err
 }

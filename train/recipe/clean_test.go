@@ -45,7 +45,7 @@ func readPairs(t *testing.T, path string) []pair {
 
 func TestClean(t *testing.T) {
 	folder := place(t, map[string]string{
-		"c.tsv": corpusText() + "\tno source\none\ttwo two two two two two two\n  spaces \u00a0 everywhere \t between\twords\n" +
+		"c.tsv": corpusText() + "\tno source\none\ttwo two two two two two two two\ncopy\tcopy\n  spaces \u00a0 everywhere \t between\twords\n" +
 			strings.Repeat("long ", 9) + "\t" + strings.Repeat("lang ", 9) + "\n" + corpusText(),
 		"s": "source 7\nfrom a file\n", "t": "target 7\naus einer Datei\n",
 	})
@@ -61,7 +61,7 @@ func TestClean(t *testing.T) {
 			t.Errorf("%q twice", p)
 		}
 		seen[p] = true
-		if p.source == "" || strings.Contains(p.target, "two two") || strings.Contains(p.source, "long") {
+		if p.source == "" || strings.Contains(p.target, "two two") || strings.Contains(p.source, "long") || p.source == "copy" {
 			t.Errorf("%q was kept", p)
 		}
 	}
@@ -101,6 +101,8 @@ func TestCleanOrder(t *testing.T) {
 	if read(t, first, "x", "train.tsv") == read(t, second, "x", "train.tsv") {
 		t.Error("another seed gives the same order")
 	}
+	languages := parse(t, second, strings.Replace(cleaned, "max-words", "source-sample: s\n    target-sample: t\n    max-words", 1))
+	run(t, languages)
 	many := parse(t, second, strings.Replace(cleaned, "pairs: 30", "pairs: 3000", 1))
 	if err := Run(t.Context(), many, new(shouter), quiet); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "too few") {
 		t.Errorf("%v", err)
