@@ -2,8 +2,10 @@ package align
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -33,20 +35,12 @@ func Learn(ctx context.Context, corpus *Corpus, reverse bool, options Options, r
 	if l.words >= unit {
 		return nil, fmt.Errorf("%w: %d words are more than can be counted", ErrCorpus, l.words)
 	}
-	defer l.parts.close()
 	links, err := newLinks(corpus, reverse, options.Temporary)
 	if err != nil {
 		return nil, err
 	}
-	for number := 1; number <= options.Iterations; number++ {
-		found, err := l.iterate(ctx, number, number == options.Iterations, links)
-		if err != nil {
-			links.Close()
-			return nil, err
-		}
-		if report != nil {
-			report(found)
-		}
+	if err := errors.Join(l.run(ctx, links, report), l.close()); err != nil {
+		return nil, errors.Join(err, links.Close())
 	}
 	return links, nil
 }
@@ -85,6 +79,29 @@ func newLearner(corpus *Corpus, reverse bool, options Options) *learner {
 	}
 	l.parts = newParts(options.Temporary, options.Memory, sources)
 	return l
+}
+
+// run iterates.
+func (l *learner) run(ctx context.Context, links *Links, report func(Iteration)) error {
+	for number := 1; number <= l.options.Iterations; number++ {
+		found, err := l.iterate(ctx, number, number == l.options.Iterations, links)
+		if err != nil {
+			return err
+		}
+		if report != nil {
+			report(found)
+		}
+	}
+	return nil
+}
+
+// close deletes what was written, and gives the table back: it is most of the memory, and the next one would stand beside it
+// until a collection.
+func (l *learner) close() error {
+	err := l.parts.close()
+	l.parts, l.table = nil, nil
+	runtime.GC()
+	return err
 }
 
 // iterate goes over the corpus once for each part of the target words.

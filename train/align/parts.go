@@ -24,6 +24,7 @@ func (p *part) holds(word int32) bool { return p.from <= word && word < p.to }
 type parts struct {
 	folder  string
 	entries int // of the largest table
+	memory  []entry
 	list    []part
 	density float64 // how many of the pairs that words can have the last table took
 }
@@ -77,7 +78,16 @@ func halfway(weights []int64, from, to int) int {
 
 // newTable returns a table for words that can have so many pairs, as large as it has to be and may be.
 func (p *parts) newTable(weights []int64) *table {
-	return newTable(int(min(sum(weights)/fullness*8+leastTable, int64(p.entries))))
+	return p.table(int(min(sum(weights)/fullness*8+leastTable, int64(p.entries))))
+}
+
+// table returns an empty table in the memory of the one before.
+func (p *parts) table(entries int) *table {
+	if len(p.memory) < entries {
+		p.memory = make([]entry, entries) // the first table is the largest
+	}
+	clear(p.memory[:entries])
+	return newTable(p.memory[:entries])
 }
 
 // write puts the pairs of the table and their counts into a file: key and count, of 8 bytes each.
@@ -118,7 +128,7 @@ func (p *parts) write(k int, t *table) (err error) {
 func (p *parts) read(k int) (*table, error) {
 	from := &p.list[k]
 	in := bufio.NewReaderSize(io.NewSectionReader(from.file, 0, 16*from.pairs), 1<<20)
-	t := newTable(min(int(from.pairs)/fullness*8+leastTable, p.entries))
+	t := p.table(min(int(from.pairs)/fullness*8+leastTable, p.entries))
 	t.limit = from.pairs // several goroutines together may have gone a little beyond the usual one
 	var record [16]byte
 	for range from.pairs {

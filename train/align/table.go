@@ -37,8 +37,8 @@ func pairKey(source, target int32) uint64 {
 
 func sourceOf(key uint64) int32 { return int32(uint32(key)) - 1 }
 
-func newTable(entries int) *table {
-	return &table{entries: make([]entry, entries), limit: int64(entries) / 8 * fullness}
+func newTable(entries []entry) *table {
+	return &table{entries: entries, limit: int64(len(entries)) / 8 * fullness}
 }
 
 // place is where to look for a key first.
