@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // corpusOf keeps pairs of sentences of numbers.
@@ -337,4 +339,56 @@ func TestDigamma(t *testing.T) {
 			t.Errorf("digamma(%v) = %v, want %v", x+1, got, want)
 		}
 	}
+}
+
+// TestAnyCorpus: whatever the sentences and options, numbers are finite and links within their sentences.
+func TestAnyCorpus(t *testing.T) {
+	folder := t.TempDir()
+	rapid.Check(t, func(r *rapid.T) {
+		sentence := rapid.SliceOfN(rapid.Int32Range(0, 20), 0, 8)
+		c, err := NewCorpus(6, folder)
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Add([]int32{1}, []int32{2}); err != nil {
+			r.Fatal(err)
+		}
+		for range rapid.IntRange(0, 20).Draw(r, "sentences") {
+			if err := c.Add(sentence.Draw(r, "source"), sentence.Draw(r, "target")); err != nil {
+				r.Fatal(err)
+			}
+		}
+		o := DefaultOptions()
+		o.Memory, o.Workers, o.Temporary = 1<<20, rapid.IntRange(1, 3).Draw(r, "workers"), folder
+		o.Alpha = rapid.SampledFrom([]float64{0, 1e-6, 0.01, 1}).Draw(r, "alpha")
+		o.Tension = rapid.Float64Range(0, maxTension).Draw(r, "tension")
+		o.Null = rapid.Float64Range(1e-6, 1-1e-6).Draw(r, "null")
+		o.Learning = Learning(rapid.IntRange(0, 2).Draw(r, "learning"))
+		reverse := rapid.Bool().Draw(r, "reverse")
+		links, err := Learn(context.Background(), c, reverse, o, func(i Iteration) {
+			if math.IsNaN(i.Entropy) || !(i.Tension >= 0 && i.Tension <= maxTension) || !(i.Null >= 0 && i.Null <= 1.000001) {
+				r.Errorf("%+v", i)
+			}
+		})
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer links.Close()
+		forward, back := links, (*Links)(nil)
+		if reverse {
+			forward, back = nil, links
+		}
+		err = Each(context.Background(), c, forward, back, Union, func(source, target []int32, links []Link) error {
+			for _, link := range links {
+				if link.Source < 0 || link.Source >= len(source) || link.Target < 0 || link.Target >= len(target) {
+					return fmt.Errorf("%v of %v and %v", link, source, target)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			r.Error(err)
+		}
+	})
 }
