@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-mt/sluice/internal/obs"
 	"github.com/sluice-mt/sluice/train/pieces"
+	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
 // vocabTraining is one run of "sluice vocab train".
@@ -74,7 +75,7 @@ func (v *vocabTraining) groups() []flagGroup {
 	files.flags.StringVarP(&v.output, "output", "o", "", "`FILE` to write")
 	files.flags.BoolVar(&v.overwrite, "overwrite", false, "replace the output if it exists")
 
-	size.flags.StringVar(&v.modelType, "model-type", "unigram", "unigram")
+	size.flags.StringVar(&v.modelType, "model-type", "unigram", "unigram or bpe")
 	size.flags.IntVar(&spec.VocabSize, "vocab-size", spec.VocabSize, "pieces, special symbols and bytes included")
 	size.flags.BoolVar(&v.hardLimit, "hard-vocab-limit", true, "fail if there are not that many pieces, instead of taking fewer")
 	size.flags.Float64Var(&spec.CharacterCoverage, "character-coverage", spec.CharacterCoverage, "share of the text whose characters become pieces, the most frequent ones")
@@ -125,8 +126,12 @@ func (v *vocabTraining) check(stderr io.Writer) error {
 		return usageErrorf("vocab train needs texts (see sluice vocab train --help)")
 	case v.output == "":
 		return usageErrorf("vocab train needs --output")
-	case v.modelType != "unigram":
-		return usageErrorf("--model-type %s: only unigram can be trained", v.modelType)
+	case v.modelType == "unigram":
+		v.options.Spec.Type = vocab.UnigramModel
+	case v.modelType == "bpe":
+		v.options.Spec.Type = vocab.BPEModel
+	default:
+		return usageErrorf("--model-type %s: want unigram or bpe", v.modelType)
 	}
 	if v.options.Spec.InputSentenceSize != 0 {
 		for _, path := range append(v.texts, v.tables...) {

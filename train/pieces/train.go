@@ -142,6 +142,9 @@ type scored struct {
 
 // learn finds the pieces of the vocabulary in the text, at most as many as there is room for, the first ones first.
 func (t *trainer) learn(ctx context.Context) ([]scored, error) {
+	if t.options.Spec.Type == vocab.BPEModel {
+		return t.learnBPE(ctx)
+	}
 	return t.learnUnigram(ctx)
 }
 
@@ -186,12 +189,7 @@ func (t *trainer) seed(ctx context.Context) ([]piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	counts := make([]int64, len(w.alphabet))
-	for i := range w.len() {
-		for _, s := range w.word(i) {
-			counts[s-1] += w.counts[i]
-		}
-	}
+	counts := w.symbolCounts()
 	seed := make([]piece, 0, len(counts)+len(substrings))
 	total := 0.0
 	add := func(text []symbol, weight int64) {

@@ -125,6 +125,10 @@ var variants = map[string]func(*Options){
 		o.Normalizer.Name, o.Rules = "own", Rules{"ä": "ae", "Ä": "Ae", " - ": "-", "x": ""}
 	},
 	"all characters":     func(o *Options) { o.Spec.CharacterCoverage, o.Spec.VocabSize = 1, 900 },
+	"BPE":                func(o *Options) { o.Spec.Type = vocab.BPEModel },
+	"BPE across words":   func(o *Options) { o.Spec.Type, o.Spec.SplitByWhitespace = vocab.BPEModel, false },
+	"BPE with symbols":   func(o *Options) { o.Spec.Type, o.Spec.UserDefinedSymbols = vocab.BPEModel, []string{"the", "<br>"} },
+	"BPE, spaces kept":   func(o *Options) { o.Spec.Type, o.Normalizer.RemoveExtraWhitespaces = vocab.BPEModel, false },
 	"required character": func(o *Options) { o.Spec.RequiredChars = "żЖ" },
 }
 
@@ -427,6 +431,9 @@ func FuzzTrain(f *testing.F) {
 		options.Spec.VocabSize = 259 + int(bits%97)
 		options.Spec.SoftVocabLimit = true
 		options.Workers = 1 + int(bits&1)
+		if bits>>9&1 != 0 {
+			options.Spec.Type = vocab.BPEModel
+		}
 		flags := []*bool{
 			&options.Spec.SplitByScript, &options.Spec.SplitByWhitespace, &options.Spec.SplitDigits, &options.Spec.WhitespaceAsSuffix,
 			&options.Spec.WhitespaceOnlyPieces, &options.Normalizer.AddDummyPrefix, &options.Normalizer.RemoveExtraWhitespaces, &options.Spec.SplitByNumber,

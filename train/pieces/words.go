@@ -90,3 +90,14 @@ func (w *words) runes(dst []rune, symbols []symbol) []rune {
 	}
 	return dst
 }
+
+// symbolCounts returns how often each symbol occurs in the corpus; that of symbol s is at s-1.
+func (w *words) symbolCounts() []int64 {
+	counts := make([]int64, len(w.alphabet))
+	for i := range w.len() {
+		for _, s := range w.word(i) {
+			counts[s-1] += w.counts[i]
+		}
+	}
+	return counts
+}
