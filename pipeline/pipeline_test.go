@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -323,4 +324,10 @@ func TestCountWords(t *testing.T) {
 			t.Errorf("%q: %d words, want %d", text, got, want)
 		}
 	}
+	rapid.Check(t, func(r *rapid.T) {
+		text := rapid.StringOf(rapid.OneOf(rapid.RuneFrom([]rune(" \t\n\v\f\r\x08\x0e\x1f!~\x7f\x00a")), rapid.RuneFrom([]rune("  xyz\u00a0\u0085ä")))).Draw(r, "text")
+		if got, want := countWords(text), int64(len(strings.Fields(text))); got != want {
+			r.Fatalf("%q: %d words, want %d", text, got, want)
+		}
+	})
 }

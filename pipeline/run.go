@@ -108,6 +108,9 @@ type Pipeline struct {
 	translator Translator
 	budget     *budget
 
+	// Counted for every record, by many goroutines: no lock for these.
+	admitted, completed, completedWords atomic.Int64
+
 	mutex sync.Mutex
 	stats Stats
 	open  map[*laneWriter]struct{}
@@ -130,6 +133,8 @@ func (p *Pipeline) Stats() Stats {
 	defer p.mutex.Unlock()
 	stats := p.stats
 	stats.Flags = maps.Clone(p.stats.Flags)
+	stats.Completed, stats.CompletedWords = p.completed.Load(), p.completedWords.Load()
+	stats.Admitted = p.admitted.Load() // after what was completed, which is never more
 	return stats
 }
 
@@ -150,9 +155,10 @@ func (p *Pipeline) count(add func(*Stats)) {
 	add(&p.stats)
 }
 
-// completed counts a record whose result has come.
-func (p *Pipeline) completed(done *slot) {
-	p.count(func(s *Stats) { s.Completed++; s.CompletedWords += done.words })
+// complete counts a record whose result has come.
+func (p *Pipeline) complete(done *slot) {
+	p.completed.Add(1)
+	p.completedWords.Add(done.words)
 }
 
 // Run carries everything over. It returns nil when all lanes are complete.
@@ -290,7 +296,7 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 	if position != (job.Position{}) {
 		p.config.Logger.Info("continuing", "lane", name, "record", position.Record)
 	}
-	w := newWindow(p.budget.forLane(), p.completed)
+	w := newWindow(p.budget.forLane(), p.complete)
 	w.traced = p.config.Trace != nil
 	defer w.discard()
 
@@ -358,7 +364,7 @@ func (p *Pipeline) admit(ctx context.Context, record *job.Record, fetched *Span,
 		return err
 	}
 	slot := w.add(record, fetched, credit)
-	p.count(func(s *Stats) { s.Admitted++ })
+	p.admitted.Add(1)
 	switch {
 	case record.Err != nil:
 		w.complete(slot, job.Result{Flags: job.Unreadable, Err: record.Err})

@@ -33,6 +33,8 @@ type window struct {
 	counted func(*slot)   // is told of every completed record; must not block
 	ready   chan struct{} // holds a token when the head may be complete, or the lane may have ended
 
+	unused []slot // of the last block that was made; only whoever adds looks at it
+
 	mutex sync.Mutex
 	slots []*slot // from head on
 	head  int
@@ -40,13 +42,22 @@ type window struct {
 	err   error // why no more records come; nil at the end of the lane
 }
 
+// slotBlock is how many slots are made at once. A block lives as long as one of its slots is in flight; what the others
+// refer to must not.
+const slotBlock = 32
+
 func newWindow(budget *laneBudget, counted func(*slot)) *window {
 	return &window{budget: budget, counted: counted, ready: make(chan struct{}, 1)}
 }
 
 // add puts a record at the end of the window.
 func (w *window) add(record *job.Record, fetched *Span, credit int64) *slot {
-	s := &slot{record: *record, fetched: fetched, credit: credit, admitted: time.Now()}
+	if len(w.unused) == 0 {
+		w.unused = make([]slot, slotBlock)
+	}
+	s := &w.unused[0]
+	w.unused = w.unused[1:]
+	s.record, s.fetched, s.credit, s.admitted = *record, fetched, credit, time.Now()
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.head > 1024 && 2*w.head > len(w.slots) {

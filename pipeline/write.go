@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/sluice-mt/sluice/consumer"
 	"github.com/sluice-mt/sluice/internal/job"
@@ -118,7 +118,9 @@ func (l *laneWriter) write(ctx context.Context) error {
 	err = l.pipeline.written(l.taken, time.Since(start))
 	l.tellNotable()
 	clear(l.outputs)
-	clear(l.taken)
+	for i, s := range l.taken {
+		*s, l.taken[i] = slot{}, nil
+	}
 	if err != nil {
 		return l.failed("translate", err)
 	}
@@ -231,21 +233,33 @@ func (l *laneWriter) failed(stage string, err error) error {
 	return &StageError{stage, l.name, err}
 }
 
-// countWords counts what stands between white space.
+// countWords counts what stands between white space. It looks at eight bytes at a time as long as they are ASCII: a word
+// begins where a byte is no space and the one before it is one.
 func countWords(text string) int64 {
-	words, inWord := int64(0), false
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if c >= utf8.RuneSelf {
-			return words + countRemainingWords(text[i:], inWord)
+	const high = 0x8080808080808080
+	words, inWord := int64(0), uint64(0) // inWord is 0x80 if the byte before is in a word
+	at := 0
+	for ; at+8 <= len(text); at += 8 {
+		block := uint64(text[at]) | uint64(text[at+1])<<8 | uint64(text[at+2])<<16 | uint64(text[at+3])<<24 |
+			uint64(text[at+4])<<32 | uint64(text[at+5])<<40 | uint64(text[at+6])<<48 | uint64(text[at+7])<<56
+		if block&high != 0 {
+			break
 		}
-		space := c == ' ' || c-'\t' <= '\r'-'\t'
-		if !space && !inWord {
-			words++
-		}
-		inWord = !space
+		solid := solidBytes(block)
+		words += int64(bits.OnesCount64(solid &^ (solid<<8 | inWord)))
+		inWord = solid >> 56
 	}
-	return words
+	return words + countRemainingWords(text[at:], inWord != 0)
+}
+
+// solidBytes sets the highest bit of each byte that is no white space, of eight that are ASCII. No sum carries over to the
+// next byte.
+func solidBytes(block uint64) uint64 {
+	const each = 0x0101010101010101
+	noBlank := block ^ ' '*each + 0x7f*each // the highest bit is set where a byte is not ' '
+	fromTab := block + (0x80-'\t')*each     // where it is '\t' or more
+	beyondReturn := block + (0x80-'\r'-1)*each
+	return noBlank & (beyondReturn | ^fromTab) & (0x80 * each)
 }
 
 // countRemainingWords goes on where a text is no longer ASCII.

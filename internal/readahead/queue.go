@@ -19,6 +19,7 @@ const (
 type Queue struct {
 	mu      sync.Mutex
 	records []job.Record
+	last    int // how many were taken the last time
 	bytes   int
 	err     error // after the records
 
@@ -39,6 +40,9 @@ func (q *Queue) Put(record job.Record) bool {
 		q.mu.Lock()
 		full := len(q.records) >= mostRecords || len(q.records) > 0 && q.bytes+record.Size > mostBytes
 		if !full {
+			if q.records == nil {
+				q.records = make([]job.Record, 0, max(16, q.last))
+			}
 			q.records = append(q.records, record)
 			q.bytes += record.Size
 			q.mu.Unlock()
@@ -71,6 +75,9 @@ func (q *Queue) Take(ctx context.Context) ([]job.Record, error) {
 		q.mu.Lock()
 		records, err := q.records, q.err
 		q.records, q.bytes = nil, 0
+		if len(records) > 0 {
+			q.last = len(records)
+		}
 		q.mu.Unlock()
 		if len(records) > 0 {
 			signal(q.space)
