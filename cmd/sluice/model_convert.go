@@ -29,7 +29,7 @@ func newConvertModelCommand() *cobra.Command {
 	storage.flags.StringVar(&f.family, "family", "browsermt",
 		"the Marian that shall read a .bin: browsermt (bergamot, Firefox) or mainline (marian-nmt)")
 	storage.flags.StringVar(&f.as, "type", "",
-		"type of the weights: float32, float16, int8 or int16 (default as they are stored; float32 for npz, which has no int8)")
+		"type of the weights: float32, float16, int8, int16 or 4bit (default as they are stored; float32 for npz, which has none but the first two)")
 	calibration.flags.StringVar(&f.calibrate, "calibrate", "",
 		"text in the source language, a thousand lines or so, to derive the alphas of an int8 model from")
 	calibration.flags.IntVar(&f.batch, "calibrate-batch", defaultCalibrationBatch,
@@ -44,8 +44,13 @@ func newConvertModelCommand() *cobra.Command {
 
 8-bit models may hold an alpha for each product, a fixed multiplier for what meets the weights. Without
 them every row of activations gets its own multiplier, which is as fast here and needs no calibration;
-browsermt's Marian, bergamot and Firefox run faster with alphas.`,
+browsermt's Marian, bergamot and Firefox run faster with alphas.
+
+4-bit weights are powers of two times a scale for each matrix. Such a file is an eighth of the model in
+float32 and is read by sluice alone. A model loses a lot, unless it was trained for that (quantize-bits: 4
+and quantize-log-based: true in the settings of sluice train): then it is stored without loss.`,
 		Example: `  sluice model convert model.npz model.bin --type int8 --calibrate dev.en
+  sluice model convert trained4.npz model4.bin --type 4bit
   sluice model convert model.bin.gz model.npz`,
 		Args: exactArguments(2, "an input and an output"),
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -89,10 +94,10 @@ func (f *convertFlags) storage(output string) (storage, error) {
 		return s, usageErrorf("--family %s: want browsermt or mainline", f.family)
 	}
 	types := map[string]marian.Type{"": marian.Invalid, "float32": marian.Float32, "float16": marian.Float16,
-		"int8": marian.Intgemm8, "int16": marian.Intgemm16}
+		"int8": marian.Intgemm8, "int16": marian.Intgemm16, "4bit": marian.Log4}
 	as, ok := types[f.as]
 	if !ok {
-		return s, usageErrorf("--type %s: want float32, float16, int8 or int16", f.as)
+		return s, usageErrorf("--type %s: want float32, float16, int8, int16 or 4bit", f.as)
 	}
 	s.as = as
 	return s, f.checkCombination(s)
@@ -101,7 +106,7 @@ func (f *convertFlags) storage(output string) (storage, error) {
 // checkCombination refuses what no program could read.
 func (f *convertFlags) checkCombination(s storage) error {
 	switch {
-	case s.format == marian.NPZ && s.as.IsIntgemm():
+	case s.format == marian.NPZ && !storable(s.as):
 		return usageErrorf("--type %s: an .npz holds float32 or float16 only: write a .bin", f.as)
 	case f.calibrate == "":
 		return nil
@@ -160,23 +165,31 @@ func (s storage) convert(file *marian.File, alphas map[string]float32) (*marian.
 	as := s.as
 	if as == marian.Invalid {
 		as = quantizedType(file)
-		if s.format == marian.NPZ && as.IsIntgemm() {
+		if s.format == marian.NPZ && !storable(as) {
 			as = marian.Float32
 		}
 	}
 	switch {
 	case as == marian.Invalid:
 		return file, nil
+	case as == marian.Log4:
+		return file.Log4(log4Steps)
 	case as.IsIntgemm():
 		return file.Quantize(as, s.family, alphas)
 	}
 	return file.Float(as)
 }
 
+// log4Steps is how often the scale of a matrix is fitted when it is converted into 4 bits. It has converged by then.
+const log4Steps = 10
+
+// storable says whether an .npz can hold weights of a type.
+func storable(as marian.Type) bool { return !as.IsIntgemm() && as != marian.Log4 }
+
 // quantizedType is the type of a model's quantised weights, Invalid if it has none.
 func quantizedType(file *marian.File) marian.Type {
 	for _, tensor := range file.Tensors {
-		if tensor.Type.IsIntgemm() && !tensor.IsAlpha() {
+		if !storable(tensor.Type) && !tensor.IsAlpha() {
 			return tensor.Type
 		}
 	}

@@ -153,11 +153,11 @@ func (e *ensemble) close() {
 	}
 }
 
-// quantised says whether any model is stored in 8 bits.
+// quantised says whether any model is stored in 8 bits or less.
 func (e *ensemble) quantised() bool {
 	for _, m := range e.models {
 		for _, tensor := range m.Parameters() {
-			if tensor.Type == marian.Intgemm8 {
+			if tensor.Type == marian.Intgemm8 || tensor.Type == marian.Log4 {
 				return true
 			}
 		}
