@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	filesource "github.com/sluice-mt/sluice/consumer/file"
+	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/internal/jobfile"
 	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
 	"github.com/sluice-mt/sluice/translator"
@@ -70,7 +71,7 @@ func (recipeEngine) Translate(ctx context.Context, task trainrecipe.Translation)
 	}
 	defer engine.Close()
 	t.start = time.Now() // opening the models is not translating
-	stop := followInput(source, task.Progress)
+	cpu, stop := cputime.Process(), followInput(source, task.Progress)
 	err = t.stream(ctx, parts, source, sink, engine)
 	stop()
 	if errors.Is(err, errInterrupted) {
@@ -79,7 +80,10 @@ func (recipeEngine) Translate(ctx context.Context, task trainrecipe.Translation)
 	if err != nil && !errors.Is(err, errFlagged) {
 		return trainrecipe.Throughput{}, err
 	}
-	return t.throughput()
+	speed, err := t.throughput()
+	speed.CPUSeconds = (cputime.Process() - cpu).Seconds()
+	speed.Precision, speed.Workers = parts.models.precision.String(), parts.config.Batching.Workers
+	return speed, err
 }
 
 // newStepTranslation gives a translation the settings of a step; where it says nothing, the defaults of sluice translate.

@@ -153,3 +153,23 @@ steps:
 		}
 	}
 }
+
+func TestNoise(t *testing.T) {
+	folder := place(t, map[string]string{"c.tsv": strings.Repeat("This is a longer sentence.\tDas ist ein Satz.\n", 200)})
+	const recipe = "name: x\nsteps:\n- {name: n, noise: {corpus: c.tsv, to: n.tsv}}\n"
+	run(t, parse(t, folder, recipe))
+	first := read(t, folder, "x", "n.tsv")
+	changed := 0
+	for _, p := range readPairs(t, filepath.Join(folder, "x", "n.tsv")) {
+		if p.source != "This is a longer sentence." {
+			changed++
+		}
+	}
+	if changed < 20 || changed > 100 {
+		t.Errorf("%d of 200 sources changed", changed)
+	}
+	run(t, parse(t, folder, strings.Replace(recipe, "to:", "seed: 7, to:", 1)))
+	if read(t, folder, "x", "n.tsv") == first {
+		t.Error("another seed changes nothing")
+	}
+}

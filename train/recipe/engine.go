@@ -36,4 +36,7 @@ type Translation struct {
 type Throughput struct {
 	Lines, Words int64 // of the source
 	Seconds      float64
+	CPUSeconds   float64 // of the whole process; 0 where the system does not tell
+	Precision    string  // of the arithmetic
+	Workers      int
 }

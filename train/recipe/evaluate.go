@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,15 +13,17 @@ import (
 
 	"github.com/sluice-mt/sluice/internal/jobfile"
 	"github.com/sluice-mt/sluice/internal/score"
+	"github.com/sluice-mt/sluice/train/report"
 	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
-// Evaluate measures models. Its output is a table, a JSON array of Measurements.
+// Evaluate measures models. Its output is what sluice eval --json prints, for one model after another.
 type Evaluate struct {
 	Systems []System  `yaml:"systems" desc:"What is measured."`
 	Sets    []TestSet `yaml:"sets" desc:"On which test sets."`
 	Repeat  int       `yaml:"repeat" desc:"How often each set is translated to measure the speed: small sets take too short. Default 1."`
-	To      string    `yaml:"to" desc:"The table to write, as JSON."`
+	To      string    `yaml:"to" desc:"The file to write, as sluice eval --json writes it."`
 }
 
 // A System is a model, or several, with the options to translate with.
@@ -39,19 +42,6 @@ type TestSet struct {
 	Corpus    string `yaml:"corpus" desc:"Sentence pairs; instead of source and reference."`
 	Source    string `yaml:"source" desc:"Sentences, one a line."`
 	Reference string `yaml:"reference" desc:"Their translations."`
-}
-
-// A Measurement is a line of the table that an evaluation writes.
-type Measurement struct {
-	System         string   `json:"system"`
-	Models         []string `json:"models"`
-	Set            string   `json:"set"`
-	Lines          int      `json:"lines"`
-	Parameters     int      `json:"parameters"` // of all models together
-	Bytes          int64    `json:"bytes"`
-	BLEU           float64  `json:"bleu"`
-	CHRF           float64  `json:"chrf"`
-	WordsPerSecond float64  `json:"words_per_second"` // of the source
 }
 
 func (e *Evaluate) inputs() []string {
@@ -121,38 +111,60 @@ func (e *Evaluate) trials(w *work) []trial {
 
 func (e *Evaluate) run(w *work) error {
 	trials := e.trials(w)
-	var table []Measurement
-	for i, t := range trials {
-		for j := range e.Sets {
-			w.progress((float64(i) + float64(j)/float64(len(e.Sets))) / float64(len(trials)))
-			var m Measurement
-			kept, err := w.once(t.name+"."+e.Sets[j].Name+".json", func(path string) error {
-				measured, err := e.measure(w, t, &e.Sets[j])
-				if err != nil {
-					return err
-				}
-				return writeJSON(path, measured)
-			})
-			if err != nil {
-				return err
-			}
-			if !readJSON(kept, &m) {
-				return errors.Join(fmt.Errorf("%s is damaged; run the recipe again", kept), os.Remove(kept))
-			}
-			w.logger.Info("measured", "system", m.System, "set", m.Set, "bleu", m.BLEU, "chrf", m.CHRF, "words_per_second", m.WordsPerSecond,
-				"bytes", m.Bytes)
-			table = append(table, m)
-		}
-	}
-	text, err := json.MarshalIndent(table, "", "  ")
-	if err != nil {
-		return err
-	}
 	output, err := w.output(e.To)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(output, append(text, '\n'), 0o666)
+	return replace(output, func(out io.Writer) error {
+		encoder := json.NewEncoder(out)
+		for i, t := range trials {
+			evaluation, err := e.try(w, t, w.part(float64(i)/float64(len(trials)), float64(i+1)/float64(len(trials))))
+			if err != nil {
+				return err
+			}
+			if err := encoder.Encode(evaluation); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A measurement is what a system did on a test set, and in which way.
+type measurement struct {
+	report.Set
+	Precision string
+	Workers   int
+}
+
+// try measures a system on all test sets.
+func (e *Evaluate) try(w *work, t trial, done func(share float64)) (report.Evaluation, error) {
+	result := report.Evaluation{Name: t.name, Model: strings.Join(t.models, " ")}
+	if err := weigh(w, &result, t.models); err != nil {
+		return result, err
+	}
+	for i := range e.Sets {
+		var m measurement
+		kept, err := w.once(t.name+"."+e.Sets[i].Name+".json", func(path string) error {
+			measured, err := e.measure(w, t, &e.Sets[i])
+			if err != nil {
+				return err
+			}
+			return writeJSON(path, measured)
+		})
+		if err != nil {
+			return result, err
+		}
+		if !readJSON(kept, &m) {
+			return result, errors.Join(fmt.Errorf("%s is damaged; run the recipe again", kept), os.Remove(kept))
+		}
+		result.Precision, result.Workers = m.Precision, m.Workers
+		result.Sets = append(result.Sets, m.Set)
+		done(float64(i+1) / float64(len(e.Sets)))
+		w.logger.Info("measured", "system", t.name, "set", m.Name, "bleu", round(m.BLEU), "chrf", round(m.CHRF),
+			"words_per_second", math.Round(float64(m.Words)/m.Seconds), "bytes", result.Bytes)
+	}
+	return result, nil
 }
 
 // texts returns source and reference of a test set, as the system reads them.
@@ -169,8 +181,8 @@ func (s *TestSet) texts(w *work, inverse bool) (source, reference text) {
 }
 
 // measure translates a test set and compares with the references.
-func (e *Evaluate) measure(w *work, t trial, set *TestSet) (Measurement, error) {
-	m := Measurement{System: t.name, Models: t.models, Set: set.Name}
+func (e *Evaluate) measure(w *work, t trial, set *TestSet) (measurement, error) {
+	var m measurement
 	source, reference := set.texts(w, t.system.Inverse)
 	references, err := all(reference)
 	if err != nil {
@@ -180,28 +192,27 @@ func (e *Evaluate) measure(w *work, t trial, set *TestSet) (Measurement, error) 
 	if err != nil {
 		return m, err
 	}
-	translations, speed, err := e.translations(w, t, set, sources)
+	translations, speed, err := e.translations(w, t, sources)
 	if err != nil {
 		return m, err
 	}
-	m.Lines, m.WordsPerSecond = len(sources), math.Round(float64(speed.Words)/speed.Seconds)
-	if err := m.weigh(w); err != nil {
-		return m, err
-	}
+	m = measurement{Precision: speed.Precision, Workers: speed.Workers, Set: report.Set{
+		Name: set.Name, Lines: len(sources), Words: speed.Words, Seconds: speed.Seconds, CPUSeconds: speed.CPUSeconds,
+	}}
 	bleu, err := score.BLEU(translations, [][]string{references}, score.BLEUOptions{})
 	if err != nil {
-		return m, err
+		return m, fmt.Errorf("%w: the test set %s: %w", ErrFormat, set.Name, err)
 	}
 	chrf, err := score.CHRF(translations, [][]string{references}, score.CHRFOptions{})
-	m.BLEU, m.CHRF = round(bleu.Score), round(chrf.Score)
+	m.BLEU, m.CHRF = bleu.Score, chrf.Score
 	return m, err
 }
 
-// round keeps as many digits as are worth comparing.
+// round keeps as many digits as are worth reading.
 func round(score float64) float64 { return math.Round(score*100) / 100 }
 
 // translations translates a set, as often as Repeat says. What was interrupted begins anew, since its time would not count.
-func (e *Evaluate) translations(w *work, t trial, set *TestSet, sources []string) ([]string, Throughput, error) {
+func (e *Evaluate) translations(w *work, t trial, sources []string) ([]string, Throughput, error) {
 	folder := filepath.Join(w.scratch, "measuring")
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o777)); err != nil {
 		return nil, Throughput{}, err
@@ -236,9 +247,10 @@ func (e *Evaluate) translations(w *work, t trial, set *TestSet, sources []string
 	return translations[:len(sources)], speed, nil
 }
 
-// weigh adds up what the models take.
-func (m *Measurement) weigh(w *work) error {
-	for _, name := range m.Models {
+// weigh adds up what models take.
+func weigh(w *work, e *report.Evaluation, names []string) error {
+	var stored []string
+	for _, name := range names {
 		path := w.input(name)
 		info, err := os.Stat(path)
 		if err != nil {
@@ -248,12 +260,21 @@ func (m *Measurement) weigh(w *work) error {
 		if err != nil {
 			return err
 		}
-		m.Bytes += info.Size()
-		m.Parameters += file.Parameters()
+		m, err := model.Load(file, nil)
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+		of := m.Report()
+		e.Bytes += info.Size()
+		e.Parameters += of.Parameters
+		if len(of.Stored) > 0 {
+			stored = append(stored, of.Stored[0].Type.String())
+		}
 		if err := file.Close(); err != nil {
 			return err
 		}
 	}
+	e.Stored = strings.Join(stored, " ")
 	return nil
 }
 

@@ -7,12 +7,16 @@ import (
 	"github.com/sluice-mt/sluice/translator/marian"
 )
 
-// Quantise stores a model in 8 bits.
+// Quantise stores a model in 8 or 4 bits. A step that trains with quantize-bits before it makes it lose less.
 type Quantise struct {
-	Model  string `yaml:"model" desc:"The model."`
+	Model  string `yaml:"model" desc:"The model; best one that was trained with quantize-bits."`
+	Bits   int    `yaml:"bits" desc:"8 or 4. 4 bits are powers of two, which sluice alone reads. Default 8."`
 	Family string `yaml:"family" oneof:"browsermt mainline" desc:"The Marian that shall read the file beside sluice: browsermt (bergamot, Firefox) or mainline. Default browsermt."`
 	To     string `yaml:"to" desc:"The model to write, a .bin file."`
 }
+
+// log4Steps is how often the scale of a matrix is fitted that was not trained for 4 bits. It has converged by then.
+const log4Steps = 10
 
 func (q *Quantise) inputs() []string { return []string{q.Model} }
 
@@ -20,6 +24,9 @@ func (q *Quantise) outputs() []string { return []string{q.To} }
 
 func (q *Quantise) check(c *checking) {
 	c.need(map[string]bool{"model": q.Model != "", "to": q.To != ""})
+	if q.Bits != 0 && q.Bits != 4 && q.Bits != 8 {
+		c.at("bits", "%d: expected 8 or 4", q.Bits)
+	}
 	if q.To != "" && !strings.HasSuffix(q.To, ".bin") {
 		c.at("to", "%q: expected a .bin file", q.To)
 	}
@@ -39,7 +46,12 @@ func (q *Quantise) run(w *work) (err error) {
 	if q.Family == "mainline" {
 		family = marian.Mainline
 	}
-	quantised, err := file.Quantize(marian.Intgemm8, family, nil)
+	var quantised *marian.File
+	if q.Bits == 4 {
+		quantised, err = file.Log4(log4Steps)
+	} else {
+		quantised, err = file.Quantize(marian.Intgemm8, family, nil)
+	}
 	if err != nil {
 		return err
 	}

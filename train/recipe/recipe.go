@@ -25,6 +25,7 @@ type Recipe struct {
 type Step struct {
 	Name          string         `yaml:"name" desc:"Names the step: letters, digits, dots, dashes and underscores."`
 	Clean         *Clean         `yaml:"clean" desc:"Makes one corpus of sentence pairs out of texts, without what would harm, shuffled, and holds back pairs for validation and tests."`
+	Noise         *Noise         `yaml:"noise" desc:"Makes sentence pairs as careless as people write: case, punctuation, typing errors."`
 	Vocabulary    *Vocabulary    `yaml:"vocabulary" desc:"Trains a SentencePiece vocabulary."`
 	Train         *Train         `yaml:"train" desc:"Trains a model, several for an ensemble, or one for each setting of a grid."`
 	Translate     *Translate     `yaml:"translate" desc:"Translates a text."`
@@ -33,8 +34,9 @@ type Step struct {
 	Dual          *Dual          `yaml:"dual" desc:"Data for dual learning: each pair as it is, with its target translated by the teachers, and with its source translated by the inverse teachers."`
 	Align         *Align         `yaml:"align" desc:"Aligns the pieces of sentence pairs, for guided alignment and shortlists."`
 	Shortlist     *Shortlist     `yaml:"shortlist" desc:"Learns a lexical shortlist from sentence pairs."`
-	Quantise      *Quantise      `yaml:"quantise" desc:"Stores a model in 8 bits."`
+	Quantise      *Quantise      `yaml:"quantise" desc:"Stores a model in 8 or 4 bits."`
 	Evaluate      *Evaluate      `yaml:"evaluate" desc:"Measures the quality and the speed of models on test sets."`
+	Report        *Report        `yaml:"report" desc:"Makes a page of HTML about trainings and evaluations."`
 }
 
 // A kind is what a step does. Its exported fields are its settings, of which a fingerprint is made.
@@ -97,9 +99,13 @@ func (s *Step) kindSetting() (k kind, name string, count int) {
 }
 
 // Parse reads a recipe. path is where the file lies or would lie: inputs that no step writes are looked for from its folder.
-// An error is jobfile.Problems.
+// What is wrong with it is jobfile.Problems.
 func Parse(content []byte, path string, lookup func(string) (string, bool), engine Engine) (*Recipe, error) {
-	r := &Recipe{path: path}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recipe{path: absolute}
 	if err := jobfile.Decode(content, lookup, r, func(report jobfile.Report) { r.check(report, engine) }); err != nil {
 		return nil, err
 	}
@@ -164,7 +170,7 @@ func (r *Recipe) check(report jobfile.Report, engine Engine) {
 // usesVocabularies says whether a step reads the recipe's vocabularies.
 func usesVocabularies(k kind) bool {
 	switch k.(type) {
-	case *Clean, *Vocabulary, *Quantise:
+	case *Clean, *Noise, *Vocabulary, *Quantise, *Report:
 		return false
 	}
 	return true

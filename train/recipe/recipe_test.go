@@ -63,7 +63,7 @@ func (s *shouter) Translate(_ context.Context, t Translation) (Throughput, error
 		return nil
 	})
 	t.Progress(1)
-	return Throughput{int64(number), int64(number), 1}, err
+	return Throughput{Lines: int64(number), Words: int64(number), Seconds: 1}, err
 }
 
 func toInt(b bool) int {
@@ -302,6 +302,39 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// What is done already, and does not depend on the step at work, is not counted as left.
+func TestTimeLeft(t *testing.T) {
+	folder := place(t, map[string]string{"in.txt": "a\n", "other.txt": "c\n", "model": "m", "vocab": "v"})
+	r := parse(t, folder, chain)
+	runner, err := newRunner(r, nil, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seconds, unknown := runner.restAfter(runner.order[0]); seconds != 0 || unknown != 2 {
+		t.Errorf("before anything was done: %v, %d", seconds, unknown)
+	}
+	run(t, r)
+	for _, n := range runner.order {
+		var s stamp
+		if !readJSON(runner.stampPath(n), &s) {
+			t.Fatal("no stamp")
+		}
+		s.Seconds = 100
+		if err := writeJSON(runner.stampPath(n), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seconds, unknown := runner.restAfter(runner.order[0]); seconds != 100 || unknown != 0 {
+		t.Errorf("where one step follows: %v, %d", seconds, unknown)
+	}
+	if seconds, unknown := runner.restAfter(runner.order[1]); seconds != 0 || unknown != 0 {
+		t.Errorf("where none follows: %v, %d", seconds, unknown)
+	}
+	if left, known := remaining(30, 0.25); left != 90 || !known {
+		t.Errorf("%v, %v", left, known)
+	}
+}
+
 func TestProblems(t *testing.T) {
 	const begin = "name: x\nvocabularies: v\nsteps:\n- name: a\n  "
 	for text, want := range map[string]string{
@@ -373,6 +406,7 @@ steps:
 // The data of every kind comes out as its description says, from an engine that is as good as it is loud.
 func TestSyntheticData(t *testing.T) {
 	folder := place(t, map[string]string{
+		"list":  "0 ||| x ||| F0= 1 ||| 1\n1 ||| YES ||| F0= 1 ||| 1\n1 ||| ja ||| F0= 1 ||| 1\n2 ||| e ||| F0= 1 ||| 1\n",
 		"c.tsv": "guten tag!!\tGUTEN TAG!\nja\tYES\n \tempty\n", "m": "model", "i": "inverse", "v": "vocabulary", "mono": "ONE\nTWO\n",
 	})
 	r := parse(t, folder, `
@@ -380,6 +414,7 @@ name: x
 vocabularies: v
 steps:
 - {name: a, distil: {corpus: c.tsv, models: m, options: {beam-size: 3}, to: distilled.tsv}}
+- {name: l, distil: {corpus: c.tsv, inverse: true, n-best: list, to: chosen.tsv}}
 - {name: b, back-translate: {text: mono, inverse-models: i, models: m, to: mono.tsv}}
 - {name: c, back-translate: {text: c.tsv, inverse-models: i, models: m, to: back.tsv}}
 - {name: d, dual: {corpus: c.tsv, models: m, inverse-models: i, to: dual.tsv.gz}}
@@ -387,6 +422,7 @@ steps:
 	run(t, r)
 	for name, want := range map[string]string{
 		"distilled.tsv": "guten tag!!\tGUTEN TAG!\nja\tJA\n \t \n",
+		"chosen.tsv":    "x\tGUTEN TAG!\nja\tYES\ne\tempty\n",
 		"mono.tsv":      "ONE\tONE\nTWO\tTWO\n",
 		"back.tsv":      "GUTEN TAG!\tGUTEN TAG!\nYES\tYES\nEMPTY\tEMPTY\n",
 	} {

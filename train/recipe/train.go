@@ -145,34 +145,45 @@ type variant struct {
 	seed int              // added to the seed
 }
 
-// variants lists the models in the order in which they are trained.
+// variants lists the models in the order in which they are trained; of more than maxModels not all.
 func (t *Train) variants() []variant {
-	base, suffix := strings.TrimSuffix(t.To, ".npz"), path.Ext(t.To)
-	list := []variant{{name: base}}
+	list := []variant{{name: strings.TrimSuffix(t.To, ".npz")}}
 	for _, option := range t.Grid {
-		var longer []variant
-		for _, v := range list {
-			for _, value := range option.Values {
-				one := jobfile.Option{Name: option.Name, Values: strings.Split(value, ",")}
-				name := v.name + "." + option.Name + "-" + strings.ReplaceAll(value, ",", "-")
-				longer = append(longer, variant{name: name, grid: append(slices.Clone(v.grid), one)})
+		list = multiply(list, option)
+	}
+	if t.Models > 1 {
+		list = t.seeded(list)
+	}
+	for i := range list {
+		list[i].name += ".npz"
+	}
+	return list
+}
+
+// multiply gives every variant each of the values.
+func multiply(list []variant, option jobfile.Option) []variant {
+	var longer []variant
+	for _, v := range list {
+		for _, value := range option.Values {
+			one := jobfile.Option{Name: option.Name, Values: strings.Split(value, ",")}
+			name := v.name + "." + option.Name + "-" + strings.ReplaceAll(value, ",", "-")
+			if longer = append(longer, variant{name: name, grid: append(slices.Clone(v.grid), one)}); len(longer) > maxModels {
+				return longer
 			}
 		}
-		if list = longer; len(list) > maxModels {
-			return list
-		}
 	}
-	var all []variant
+	return longer
+}
+
+// seeded makes as many of every variant as the ensemble has.
+func (t *Train) seeded(list []variant) []variant {
+	var longer []variant
 	for _, v := range list {
-		if t.Models <= 1 {
-			all = append(all, variant{v.name + suffix, v.grid, 0})
-			continue
-		}
 		for i := range min(t.Models, maxModels) {
-			all = append(all, variant{v.name + "." + strconv.Itoa(i+1) + suffix, v.grid, i})
+			longer = append(longer, variant{v.name + "." + strconv.Itoa(i+1), v.grid, i})
 		}
 	}
-	return all
+	return longer
 }
 
 // config returns the settings of a model, without files.

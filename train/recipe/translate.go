@@ -109,15 +109,19 @@ type Distil struct {
 	Models  []string         `yaml:"models" desc:"The teacher, or several as an ensemble. A pattern stands for all models of the recipe that match."`
 	Inverse bool             `yaml:"inverse" desc:"The teachers translate from the target language into the source language; sources are distilled."`
 	Options []jobfile.Option `yaml:"options" desc:"Options of sluice translate. beam-size, which is how many translations there are to choose from, is 8 by default."`
+	NBest   string           `yaml:"n-best" desc:"Instead of models: what sluice translate --n-best made of the corpus' sources elsewhere, in Marian's form."`
 	To      string           `yaml:"to" desc:"The corpus to write: sources with the chosen translations."`
 }
 
-func (d *Distil) inputs() []string { return append([]string{d.Corpus}, d.Models...) }
+func (d *Distil) inputs() []string { return append([]string{d.Corpus, d.NBest}, d.Models...) }
 
 func (d *Distil) outputs() []string { return []string{d.To} }
 
 func (d *Distil) check(c *checking) {
-	c.need(map[string]bool{"corpus": d.Corpus != "", "models": len(d.Models) > 0, "to": d.To != ""})
+	c.need(map[string]bool{"corpus": d.Corpus != "", "to": d.To != ""})
+	if (d.NBest == "") == (len(d.Models) == 0) {
+		c.at("", "expected either models or n-best")
+	}
 	c.options("options", d.Options)
 	for setting, name := range map[string]string{"corpus": d.Corpus, "to": d.To} {
 		c.corpus(setting, name)
@@ -132,12 +136,7 @@ func (c *checking) corpus(setting, name string) {
 }
 
 func (d *Distil) run(w *work) error {
-	candidates, err := w.once("n-best.zst", func(path string) error {
-		_, err := w.translate(task{
-			models: d.Models, inverse: d.Inverse, options: withDefault(d.Options, "beam-size", teacherBeam), text: d.Corpus, nBest: true,
-		}, path, w.part(0, 0.95))
-		return err
-	})
+	candidates, err := d.candidates(w)
 	if err != nil {
 		return err
 	}
@@ -148,6 +147,19 @@ func (d *Distil) run(w *work) error {
 	counts, err := writeClosest(output, pairs(w.input(d.Corpus)), candidates, d.Inverse)
 	w.logger.Info("chosen by sentence BLEU", "pairs", counts.kept, "without_translation", counts.empty)
 	return err
+}
+
+// candidates is the n-best list to choose from.
+func (d *Distil) candidates(w *work) (string, error) {
+	if d.NBest != "" {
+		return w.input(d.NBest), nil
+	}
+	return w.once("n-best.zst", func(path string) error {
+		_, err := w.translate(task{
+			models: d.Models, inverse: d.Inverse, options: withDefault(d.Options, "beam-size", teacherBeam), text: d.Corpus, nBest: true,
+		}, path, w.part(0, 0.95))
+		return err
+	})
 }
 
 // BackTranslate makes pairs out of target text: sources that inverse models sample, and of the translations that models give of

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -73,19 +74,27 @@ func remaining(seconds, share float64) (float64, bool) {
 	return seconds * (1 - share) / share, true
 }
 
-// restAfter adds up what the steps after n took the last time. unknown is how many of them have never been done.
+// restAfter adds up what the steps after n that are not done, or will have to be done again, took the last time. unknown is how
+// many of them have never been done.
 func (r *runner) restAfter(n *node) (seconds float64, unknown int) {
-	after := false
-	for _, other := range r.order {
-		if after {
-			var s stamp
-			if readJSON(r.stampPath(other), &s) {
-				seconds += s.Seconds
-			} else {
-				unknown++
+	todo := map[*node]bool{n: true}
+	for _, other := range r.order[slices.Index(r.order, n)+1:] {
+		var s stamp
+		known, done := readJSON(r.stampPath(other), &s), false
+		if !slices.ContainsFunc(other.inputs, func(in input) bool { return todo[in.writer] }) {
+			if from, err := r.origin(other); err == nil {
+				_, done = r.done(other, from)
 			}
 		}
-		after = after || other == n
+		switch {
+		case done:
+			continue
+		case known:
+			seconds += s.Seconds
+		default:
+			unknown++
+		}
+		todo[other] = true
 	}
 	return seconds, unknown
 }
