@@ -1,7 +1,10 @@
 package translator_test
 
 import (
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -61,4 +64,34 @@ func TestDetails(t *testing.T) {
 func spoken(pieces []string) string {
 	text := strings.Join(pieces[:len(pieces)-1], "")
 	return strings.TrimSpace(strings.ReplaceAll(text, "▁", " "))
+}
+
+// Somebody who asks for details does not wait until a long queue is done with.
+func TestDetailsGoFirst(t *testing.T) {
+	engine, err := translator.New(engineConfig(t, cpumodel.Int8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	var before, done sync.WaitGroup
+	var behind atomic.Int64
+	const others = 800
+	before.Add(10)
+	for i := range others {
+		done.Add(1)
+		engine.Submit(job.Segment{Text: fmt.Sprintf("%d people are reading a newspaper in the park.", i), Done: func(job.Result) {
+			if behind.Add(1) <= 10 {
+				before.Done()
+			}
+			done.Done()
+		}})
+	}
+	engine.Flush()
+	before.Wait() // the engine is at work
+	answered := make(chan int64, 1)
+	engine.Submit(job.Segment{Text: "It is raining.", Details: true, Done: func(result job.Result) { answered <- behind.Load() }})
+	if n := <-answered; n > others/2 {
+		t.Errorf("%d of %d others were translated first", n, others)
+	}
+	done.Wait()
 }

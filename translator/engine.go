@@ -28,6 +28,7 @@ type Engine struct {
 	mutex   sync.Mutex
 	changed sync.Cond
 	pool    *batch.Pool[*unit]
+	urgent  []*unit     // somebody waits for them: they go before the pool
 	timer   *time.Timer // wakes a worker when the oldest unit has waited long enough
 	closed  bool
 	closing atomic.Bool // the same, for workers that are in the middle of a sentence
@@ -85,17 +86,22 @@ func (e *Engine) Submit(segment job.Segment) {
 		t.deliverEmpty()
 		return
 	}
-	if !e.add(units) {
+	if !e.add(units, segment.Details) {
 		segment.Done(job.Result{Flags: job.Failed, Err: ErrClosed})
 	}
 }
 
-// add puts units into the pool; it reports false if the engine is closed.
-func (e *Engine) add(units []*unit) bool {
+// add puts units into the pool, or before it; it reports false if the engine is closed.
+func (e *Engine) add(units []*unit, urgent bool) bool {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.closed {
 		return false
+	}
+	if urgent {
+		e.urgent = append(e.urgent, units...)
+		e.changed.Broadcast()
+		return true
 	}
 	now := time.Now()
 	for _, u := range units {
@@ -143,6 +149,12 @@ func (e *Engine) take(dst []*unit, wait bool) ([]*unit, bool) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	for !e.closed {
+		if len(e.urgent) > 0 {
+			dst = append(dst, e.urgent...)
+			clear(e.urgent)
+			e.urgent = e.urgent[:0]
+			return dst, true
+		}
 		now := time.Now()
 		if e.pool.Ready(now) {
 			return e.pool.Cut(dst, now), true
@@ -163,7 +175,8 @@ func (e *Engine) Close() {
 	e.mutex.Lock()
 	e.closed = true
 	e.timer.Stop()
-	var rest []*unit
+	rest := e.urgent
+	e.urgent = nil
 	for e.pool.Len() > 0 {
 		rest = e.pool.Cut(rest, time.Now())
 	}

@@ -30,7 +30,7 @@ type counters struct {
 // Stats returns the counts so far.
 func (e *Engine) Stats() Stats {
 	e.mutex.Lock()
-	waiting := e.pool.Len()
+	waiting := e.pool.Len() + len(e.urgent)
 	e.mutex.Unlock()
 	c := &e.counters
 	return Stats{

@@ -51,7 +51,8 @@ type Segment struct {
 	Text   string
 	Prefix string // the translation is forced to begin with this text; "" for none
 	// Details asks for everything about the translation that the engine can tell: the pieces of both sides, the score of each
-	// piece and the alignment. The translation itself is the same.
+	// piece and the alignment. The translation itself is the same. It is for the few segments that somebody waits for: they are
+	// translated before all that wait already.
 	Details bool
 	// Done is called exactly once, from any goroutine, possibly before the call that submitted the segment returns.
 	// It must not block.
