@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -34,11 +36,49 @@ func TestSoak(t *testing.T) {
 	if os.Getenv("SLUICE_SOAK") == "" {
 		t.Skip("long: SLUICE_SOAK=1 runs it")
 	}
-	soak(t, "sluice-echo", torment{workers: 100, frozen: 6, brokers: 10, records: 60_000})
+	much := torment{workers: 100, frozen: 6, brokers: 10, records: 60_000}
+	soak(t, "sluice-echo", much, func(sink *topic) { checkPlace(t, sink, pairLanes, much.records) })
+}
+
+// TestSoakEngine is TestSoak with translations: whatever happened, they are those of "sluice translate".
+func TestSoakEngine(t *testing.T) {
+	if os.Getenv("SLUICE_SOAK") == "" {
+		t.Skip("long: SLUICE_SOAK=1 runs it")
+	}
+	much := torment{workers: 25, frozen: 2, brokers: 4, records: 4000}
+	soak(t, "sluice", much, func(sink *topic) {
+		for lane := range pairLanes {
+			want := translated(t, laneFile(lane, much.records))
+			if got := kafkatest.Values(sink.cluster.Committed(t, sink.name, lane)); !slices.Equal(got, want) {
+				t.Errorf("lane %d: %s", lane, firstDifference(got, want))
+			}
+		}
+		if letters := sink.letters(t); len(letters) > 0 {
+			t.Errorf("%d dead letters, the first of them %+v", len(letters), letters[0])
+		}
+	})
+}
+
+// translated translates lines from file to file.
+func translated(t *testing.T, lines []byte) []string {
+	t.Helper()
+	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
+	if err := os.WriteFile(in, lines, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	model := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
+	if message, err := exec.Command("sluice", "translate", "-m", model, "-i", in, "-o", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, message)
+	}
+	content, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 }
 
 // soak runs a job, torments it, and looks at what came out.
-func soak(t *testing.T, program string, much torment) {
+func soak(t *testing.T, program string, much torment, check func(sink *topic)) {
 	real := kafkatest.StartReal(t, 3)
 	source, sink := &topic{real.Cluster, "soak.in"}, &topic{real.Cluster, "soak.out"}
 	for _, p := range []*topic{source, sink} {
@@ -85,7 +125,7 @@ func soak(t *testing.T, program string, much torment) {
 	writing.Wait()
 	close(over) // from now on a worker that comes to the end is done
 	crew.Wait()
-	checkPlace(t, sink, pairLanes, much.records)
+	check(sink)
 	if t.Failed() {
 		if content, err := os.ReadFile(log.Name()); err == nil {
 			t.Logf("what the workers said last:\n%s", content[max(0, len(content)-20_000):])
