@@ -54,6 +54,21 @@ type Lookup struct {
 	Heads, HeadDim  int
 }
 
+// LookupWeights writes the weights that the first head of each row gives to the positions of its sentence: float32, most places for each
+// row. Of the Lookup, values and result are not used.
+func (k *Kernels) LookupWeights(s *cuda.Stream, l Lookup, weights cuda.Pointer, most int) error {
+	if l.Rows == 0 {
+		return nil
+	}
+	kernel, ok := k.byName[fmt.Sprintf("lookup_weights_%d", l.HeadDim)]
+	if err := need(ok, "lookup weights", "there is no kernel for heads of %d elements, only for %v", l.HeadDim, HeadDims); err != nil {
+		return err
+	}
+	return kernel.Launch(s, rowGrid(l.Rows), rowBlock, 0, cuda.Address(l.Queries), cuda.Address(l.Keys), cuda.Address(l.Starts),
+		cuda.Address(l.Lengths), cuda.Address(weights), cuda.Int(l.Rows), cuda.Int(l.Heads*l.HeadDim), cuda.Int(l.Stride), cuda.Int(most),
+		cuda.Float(scale(l.HeadDim)))
+}
+
 // Lookup puts it into the stream. A row whose sentence has no positions gets zeros.
 func (k *Kernels) Lookup(s *cuda.Stream, l Lookup) error {
 	if l.Rows == 0 {

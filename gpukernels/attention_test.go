@@ -170,6 +170,33 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+func TestLookupWeights(t *testing.T) {
+	r := newRig(t)
+	const heads, most = 2, 80
+	for _, dim := range HeadDims {
+		starts, lengths := []int32{0, 5, 3}, []int32{70, 1, 33}
+		queries, keys := r.halves(3*heads*dim, 3), r.halves(80*heads*dim, 3)
+		weights := in(r, make([]float32, 3*most))
+		must(t, r.kernels.LookupWeights(r.stream, Lookup{Queries: in(r, queries), Keys: in(r, keys), Starts: in(r, starts),
+			Lengths: in(r, lengths), Stride: heads * dim, Rows: 3, Heads: heads, HeadDim: dim}, weights, most))
+		have := out[float32](r, weights, 3*most)
+		for row, length := range lengths {
+			// The weight of a position is what attention gives if the values are 1 there and 0 elsewhere.
+			for position := range most {
+				want := 0.0
+				if position < int(length) {
+					values := make([]Half, 80*heads*dim)
+					values[position*heads*dim] = ToHalf(1)
+					want = attend(queries[row*heads*dim:], keys[int(starts[row])*heads*dim:], values, int(length), heads*dim, dim)[0]
+				}
+				if got := float64(have[row*most+position]); math.Abs(got-want) > 1e-4 {
+					t.Fatalf("row %d, position %d: %v, want %v", row, position, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestAttentionRefuses(t *testing.T) {
 	r := newRig(t)
 	if err := r.kernels.Attention(r.stream, 0, 0, 0, 1, 1, 1, 48); err == nil {

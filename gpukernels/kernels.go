@@ -14,11 +14,11 @@ var programs embed.FS
 var sources = map[string]map[string]int{
 	"product":   {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared()},
 	"layernorm": {"layer_norm": 0},
-	"embed":     {"embed": 0},
+	"embed":     {"embed": 0, "move_rows": 0},
 	"ssru":      {"ssru": 0},
 	"attention": {"attention_32": attentionShared(32), "attention_64": attentionShared(64)},
-	"lookup":    {"lookup_32": 0, "lookup_64": 0},
-	"output":    {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0},
+	"lookup":    {"lookup_32": 0, "lookup_64": 0, "lookup_weights_32": 0, "lookup_weights_64": 0},
+	"output":    {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared()},
 }
 
 // Kernels are the kernels on one device. They may be launched from any goroutine that has bound the context, on any stream.

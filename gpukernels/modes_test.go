@@ -14,7 +14,7 @@ import (
 )
 
 // kernelTests are the tests that run kernels. Under the thread sanitizer they are too slow to run all at once.
-const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|Embed|SSRU|Attention|Lookup|Output|OutputOfCandidates)$"
+const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|Embed|SSRU|MoveRows|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|Scores)$"
 
 // All kernels in every mode of the emulated device.
 func TestModes(t *testing.T) {

@@ -55,6 +55,19 @@ func (k *Kernels) Output(s *cuda.Stream, o Output) error {
 	return k.output(s, o, t, name)
 }
 
+// Scores writes the score of every token up to columns for each row, float32, before the softmax.
+func (k *Kernels) Scores(s *cuda.Stream, x Matrix, table, bias, result cuda.Pointer, columns int) error {
+	if x.Rows == 0 {
+		return nil
+	}
+	if err := needPlain("output", x); err != nil {
+		return err
+	}
+	return k.byName["output_scores"].Launch(s, cuda.Shape{X: blocks(columns, small.n), Y: blocks(x.Rows, small.m)},
+		cuda.Shape{X: small.threads}, small.shared(), cuda.Address(x.At), cuda.Address(table), cuda.Address(bias), cuda.Address(result),
+		cuda.Int(x.Rows), cuda.Int(columns), cuda.Int(x.Columns))
+}
+
 func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error {
 	rows, length, tiles := o.X.Rows, o.X.Columns, blocks(o.Columns, outputColumns)
 	if rows == 0 {

@@ -236,6 +236,21 @@ func TestOutputOfARowIsItsOwn(t *testing.T) {
 	}
 }
 
+func TestScores(t *testing.T) {
+	r := newRig(t)
+	c := r.outputCase(19, 40, 70, 70)
+	result := alloc[float32](r, c.rows*c.vocabulary)
+	must(t, r.kernels.Scores(r.stream, Matrix{At: in(r, c.x), Rows: c.rows, Columns: c.length}, in(r, c.table), in(r, c.bias), result, c.vocabulary))
+	have := out[float32](r, result, c.rows*c.vocabulary)
+	for row := range c.rows {
+		for _, want := range c.want(row) {
+			if got := have[row*c.vocabulary+int(want.Token)]; math.Abs(float64(got-want.Score)) > 1e-4 {
+				t.Fatalf("row %d, token %d: %v, want %v", row, want.Token, got, want.Score)
+			}
+		}
+	}
+}
+
 func TestOutputRefuses(t *testing.T) {
 	r := newRig(t)
 	good := Output{X: Matrix{1, 2, 16, 0}, Table: 1, Bias: 1, Columns: 5, ForbiddenStarts: 1, Count: 1}

@@ -36,8 +36,8 @@ func (k *Kernels) LayerNorm(s *cuda.Stream, result Matrix, x, residual, scale, b
 // SSRU advances simpler simple recurrent units: c = σ(f)·c + (1-σ(f))·x, h = max(0, c).
 //
 // gates: fp16, for each row x and then f. slots, positions: int32; row r is in slot slots[r], and at position 0 its state begins as 0.
-// state: float32, c of each slot. h: fp16.
-func (k *Kernels) SSRU(s *cuda.Stream, h Matrix, gates, slots, positions, state cuda.Pointer) error {
+// state: float32, c of each slot, those of a slot stride elements behind those of the slot before. h: fp16.
+func (k *Kernels) SSRU(s *cuda.Stream, h Matrix, gates, slots, positions, state cuda.Pointer, stride int) error {
 	if h.Rows == 0 {
 		return nil
 	}
@@ -45,7 +45,17 @@ func (k *Kernels) SSRU(s *cuda.Stream, h Matrix, gates, slots, positions, state 
 		return err
 	}
 	return k.byName["ssru"].Launch(s, rowGrid(h.Rows), rowBlock, 0, cuda.Address(gates), cuda.Address(slots), cuda.Address(positions),
-		cuda.Address(state), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns))
+		cuda.Address(state), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(stride))
+}
+
+// MoveRows copies rows of n float32: to[toRows[r]] = from[fromRows[r]]. The lists are int32; without one, row r is row r. What is read
+// must not be written.
+func (k *Kernels) MoveRows(s *cuda.Stream, to, toRows, from, fromRows cuda.Pointer, rows, n int) error {
+	if rows == 0 {
+		return nil
+	}
+	return k.byName["move_rows"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(from), cuda.Address(fromRows), cuda.Address(to),
+		cuda.Address(toRows), cuda.Int(rows), cuda.Int(n))
 }
 
 // needPlain reports a matrix whose rows do not lie one after another or are not read 8 elements at a time.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
 // widths are row lengths below, at and above what a warp reads at once.
@@ -87,7 +89,8 @@ func TestSSRU(t *testing.T) {
 	const slots = 5
 	for _, n := range widths {
 		unset := float32(math.NaN())
-		cells := make([]float32, slots*n)
+		stride := n + 16
+		cells := make([]float32, slots*stride)
 		for i := range cells {
 			cells[i] = unset
 		}
@@ -99,23 +102,45 @@ func TestSSRU(t *testing.T) {
 			for i, slot := range rows {
 				for j := range n {
 					x, f := float64(gates[i*2*n+j].Float32()), float64(gates[i*2*n+n+j].Float32())
-					keep, c := 1/(1+math.Exp(-f)), float64(cells[int(slot)*n+j])
+					keep, c := 1/(1+math.Exp(-f)), float64(cells[int(slot)*stride+8+j])
 					if positions[i] == 0 {
 						c = 0
 					}
 					c = keep*c + (1-keep)*x
-					cells[int(slot)*n+j] = float32(c)
+					cells[int(slot)*stride+8+j] = float32(c)
 					want = append(want, max(0, c))
 				}
 			}
 			h := Matrix{At: alloc[Half](r, len(want)), Rows: len(rows), Columns: n}
-			must(t, r.kernels.SSRU(r.stream, h, in(r, gates), in(r, rows), in(r, positions), state))
+			must(t, r.kernels.SSRU(r.stream, h, in(r, gates), in(r, rows), in(r, positions), cuda.Offset[float32](state, 8), n+16))
 			near(t, fmt.Sprintf("step %d of %d units", step, n), out[Half](r, h.At, len(want)), want, 1e-5)
 		}
-		for i, c := range out[float32](r, state, slots*n) {
+		for i, c := range out[float32](r, state, slots*stride) {
 			if want := cells[i]; want != want && c == c || math.Abs(float64(c-want)) > 1e-5 {
-				t.Fatalf("%d units: the state of slot %d is %v, want %v", n, i/n, c, want)
+				t.Fatalf("%d units: the state of slot %d is %v, want %v", n, i/stride, c, want)
 			}
+		}
+	}
+}
+
+func TestMoveRows(t *testing.T) {
+	r := newRig(t)
+	const n = 70
+	x := r.floats(5*n, 1)
+	row := func(all []float32, i int) []float32 { return all[i*n : (i+1)*n] }
+	from, to := in(r, x), in(r, make([]float32, 5*n))
+	must(t, r.kernels.MoveRows(r.stream, to, in(r, []int32{4, 0, 2}), from, in(r, []int32{1, 1, 3}), 3, n))
+	have := out[float32](r, to, 5*n)
+	for i, want := range [][]float32{row(x, 1), make([]float32, n), row(x, 3), make([]float32, n), row(x, 1)} {
+		if !slices.Equal(row(have, i), want) {
+			t.Errorf("row %d differs", i)
+		}
+	}
+	must(t, r.kernels.MoveRows(r.stream, to, 0, from, in(r, []int32{2, 0, 1, 4, 3}), 5, n))
+	have = out[float32](r, to, 5*n)
+	for i, from := range []int{2, 0, 1, 4, 3} {
+		if !slices.Equal(row(have, i), row(x, from)) {
+			t.Errorf("row %d is not row %d", i, from)
 		}
 	}
 }
@@ -143,7 +168,7 @@ func TestRowsRefuse(t *testing.T) {
 	for _, m := range []Matrix{{1, 1, 12, 0}, {1, 1, 16, 24}} {
 		for name, err := range map[string]error{
 			"embed": r.kernels.Embed(r.stream, m, 0, 0, 0, 0, 1), "norm": r.kernels.LayerNorm(r.stream, m, 0, 0, 0, 0, 1),
-			"ssru": r.kernels.SSRU(r.stream, m, 0, 0, 0, 0),
+			"ssru": r.kernels.SSRU(r.stream, m, 0, 0, 0, 0, 16),
 		} {
 			if err == nil {
 				t.Errorf("%s of rows of %d elements, %d apart, was launched", name, m.Columns, m.Stride)
@@ -153,5 +178,5 @@ func TestRowsRefuse(t *testing.T) {
 	none := Matrix{Columns: 8}
 	must(t, r.kernels.Embed(r.stream, none, 0, 0, 0, 0, 1))
 	must(t, r.kernels.LayerNorm(r.stream, none, 0, 0, 0, 0, 1))
-	must(t, r.kernels.SSRU(r.stream, none, 0, 0, 0, 0))
+	must(t, r.kernels.SSRU(r.stream, none, 0, 0, 0, 0, 8))
 }

@@ -25,12 +25,12 @@ const (
 
 // flags returns the compiler's flags for kernels, for the device itself, and for linking.
 func (s Sanitizer) flags() (kernels, device, link []string) {
-	kernels = []string{"-O2", "-x", "c++"}
+	kernels = []string{"-x", "c++", "-O2"} // the last flag for optimisation counts
 	device = []string{"-O1"}
 	switch s {
 	case Address:
 		checks := []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"}
-		return append(kernels, checks...), append(device, checks...), checks
+		return append(append(kernels, checks...), "-O1"), append(device, checks...), checks
 	case Thread:
 		// Built-in functions that are expanded in place would go unseen.
 		return append(kernels, "-fsanitize=thread", "-fno-builtin"), append(device, "-DEMULATED_TSAN"), []string{"-fsanitize=thread"}

@@ -15,4 +15,7 @@ template <class T> using Same = T;
 #define KERNEL(name) static_assert(true)
 #endif
 
+// max(0, x), and NaN for NaN, which fmaxf would hide.
+__device__ __forceinline__ float rectify(float x) { return x < 0 ? 0.f : x; }
+
 #define NOT_A_NUMBER __int_as_float(0x7fffffff)

@@ -3,6 +3,15 @@
 
 namespace {
 
+// Puts a query, times a factor, where all lanes of the warp can read it.
+template <int DIM> __device__ const float* load_query(const __half* from, float factor) {
+  SHARED(queries, float[WARPS][DIM]);
+  float* query = queries[threadIdx.x / 32];
+  for (int i = threadIdx.x % 32; i < DIM; i += 32) query[i] = __half2float(from[i]) * factor;
+  __syncwarp();
+  return query;
+}
+
 // Dot product of a query and a key, in ascending order.
 template <int DIM> __device__ float dot(const float* query, const __half* key) {
   float sum = 0;
@@ -45,13 +54,10 @@ template <int DIM> __device__ void write_value(__half* to, const float (&x)[DIM 
 template <int DIM>
 __device__ void lookup(const __half* queries, const __half* keys, const __half* values, const int* starts, const int* lengths,
                        __half* result, int rows, int heads, int stride, float scale) {
-  SHARED(all_queries, float[WARPS][DIM]);
   int row = row_of_warp(), head = blockIdx.y, lane = threadIdx.x % 32;
   if (row >= rows) return;
-  float* query = all_queries[threadIdx.x / 32];
   size_t at = (size_t(row) * heads + head) * DIM;
-  for (int i = lane; i < DIM; i += 32) query[i] = __half2float(queries[at + i]) * scale;
-  __syncwarp();
+  const float* query = load_query<DIM>(queries + at, scale);
   int length = lengths[row];
   size_t first = size_t(starts[row]) * stride + head * DIM;
   float sums[DIM / 32] = {}, largest = -INFINITY, sum = 0;
@@ -69,6 +75,26 @@ __device__ void lookup(const __half* queries, const __half* keys, const __half* 
   write_value<DIM>(result + at, sums, length > 0 ? 1 / sum : 0.f);
 }
 
+// Writes the weights of the first head, `most` places for each row. Here a warp has a row.
+template <int DIM>
+__device__ void weights(const __half* queries, const __half* keys, const int* starts, const int* lengths, float* result, int rows, int width,
+                        int stride, int most, float scale) {
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row >= rows) return;
+  const float* query = load_query<DIM>(queries + size_t(row) * width, scale);
+  int length = lengths[row];
+  keys += size_t(starts[row]) * stride, result += size_t(row) * most;
+  float largest = -INFINITY, sum = 0;
+  for (int i = lane; i < length; i += 32) {
+    result[i] = dot<DIM>(query, keys + size_t(i) * stride);
+    largest = fmaxf(largest, result[i]);
+  }
+  largest = warp_max(largest);
+  for (int i = lane; i < length; i += 32) sum += result[i] = __expf(result[i] - largest);
+  sum = warp_sum(sum);
+  for (int i = lane; i < length; i += 32) result[i] /= sum;
+}
+
 }  // namespace
 
 // queries, result: rows of heads x DIM elements. The sentence of row r has lengths[r] positions from starts[r] on; the keys and values of
@@ -83,3 +109,16 @@ __device__ void lookup(const __half* queries, const __half* keys, const __half* 
 
 LOOKUP(lookup_32, 32);
 LOOKUP(lookup_64, 64);
+
+// The weights that the first head of each row gives to the positions of its sentence, `most` places for each row. width is that of a row
+// of queries.
+#define WEIGHTS(name, DIM)                                                                                                              \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS)                                                                              \
+      name(const __half* queries, const __half* keys, const int* starts, const int* lengths, float* result, int rows, int width,        \
+           int stride, int most, float scale) {                                                                                         \
+    weights<DIM>(queries, keys, starts, lengths, result, rows, width, stride, most, scale);                                             \
+  }                                                                                                                                     \
+  KERNEL(name)
+
+WEIGHTS(lookup_weights_32, 32);
+WEIGHTS(lookup_weights_64, 64);

@@ -134,6 +134,26 @@ __device__ void output(const __half* x, const __half* table, const float* bias, 
 OUTPUT(output_64, 64, 64, 32, 32, 3);
 OUTPUT(output_16, 16, 64, 16, 16, 4);
 
+// result[r][token] = the score of every token, in float32: for those who want all of them. x, table and bias are those above.
+extern "C" __global__ void __launch_bounds__(128)
+    output_scores(const __half* x, const __half* table, const float* bias, float* result, int rows, int columns, int length) {
+  using T = Tiling<16, 64, 16, 16, 4>;
+  DYNAMIC_SHARED(__half, shared);
+  int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N;
+  float sums[T::ROWS][T::COLUMNS][4] = {};
+  auto row_x = [&](int r) { return m0 + r < rows ? x + size_t(m0 + r) * length : nullptr; };
+  auto row_table = [&](int r) { return n0 + r < columns ? table + size_t(n0 + r) * length : nullptr; };
+  multiply<T>(sums, shared, row_x, row_table, x, length);
+#pragma unroll
+  for (int j = 0; j < T::COLUMNS; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      int row = m0 + T::row(0, e), column = n0 + T::column(j, e);
+      if (row < rows && column < columns) result[size_t(row) * columns + column] = sums[0][j][e] + bias[column];
+    }
+}
+KERNEL(output_scores);
+
 // Finds the `count` best of all tiles, best first, for each row. If normalised, log-probabilities take the place of scores. A row with a
 // score that is not finite gets NaNs; where there are no more tokens, the choice is {-∞, -1}.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)

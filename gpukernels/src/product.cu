@@ -23,7 +23,7 @@ __device__ void product(const __half* a, const __half* b, const float* bias, con
         if (row >= m || column >= n) continue;
         float x = sums[i][j][e], y = sums[i][j][e + 1];
         if (bias) x += bias[column], y += bias[column + 1];
-        if (rectified) x = fmaxf(x, 0.f), y = fmaxf(y, 0.f);
+        if (rectified) x = rectify(x), y = rectify(y);
         if (residual) {
           float2 old = __half22float2(*reinterpret_cast<const __half2*>(residual + size_t(row) * residual_stride + column));
           x += old.x, y += old.y;

@@ -3,13 +3,13 @@
 // A step of simpler simple recurrent units (Kim et al. 2019, "From Research to Production and Back"): with the inputs x and f of a row,
 // c = σ(f)·c + (1 - σ(f))·x and h = max(0, c).
 //
-// gates: rows of x and then f, n elements each, n a multiple of 8. state holds c for each slot, in float32; row r is in slot slots[r].
-// c begins as 0: a row whose position is 0 does not read it.
+// gates: rows of x and then f, n elements each, n a multiple of 8. c is in float32, those of a slot `stride` elements behind those of
+// the slot before; row r is in slot slots[r]. c begins as 0: a row whose position is 0 does not read it.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ssru(const __half* gates, const int* slots, const int* positions, float* state, __half* h, int rows, int n) {
+    ssru(const __half* gates, const int* slots, const int* positions, float* state, __half* h, int rows, int n, int stride) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
-  float* cell = state + size_t(slots[row]) * n;
+  float* cell = state + size_t(slots[row]) * stride;
   bool begins = positions[row] == 0;
   for (int i = lane * 8; i < n; i += 256) {
     float x[8], f[8];
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
       float keep = 1 / (1 + __expf(-f[e])), c = begins ? 0.f : cell[i + e];
       c = keep * c + (1 - keep) * x[e];
       cell[i + e] = c;
-      x[e] = fmaxf(c, 0.f);
+      x[e] = rectify(c);
     }
     write_eight(h + size_t(row) * n + i, x);
   }
