@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -80,15 +81,16 @@ func (o *corpusOutput) write(stdout io.Writer, single bool, f func(put func(corp
 	})
 }
 
-// row is the line of a table.
+// row is the line of a table. A side that was read from a text of its own may hold tabs, which become spaces.
 func row(p corpus.Pair, single bool) string {
-	switch {
-	case single:
+	if single {
 		return p.Source
-	case p.Rest != "":
-		return p.Source + "\t" + p.Target + "\t" + p.Rest
 	}
-	return p.Source + "\t" + p.Target
+	line := strings.ReplaceAll(p.Source, "\t", " ") + "\t" + strings.ReplaceAll(p.Target, "\t", " ")
+	if p.Rest != "" {
+		line += "\t" + p.Rest
+	}
+	return line
 }
 
 func putLine(w io.Writer, text string) error {

@@ -51,7 +51,7 @@ Languages are told apart by samples that you give, text that is surely of them: 
 language of another sample than like its own. A language without a sample is not recognised.
 
 Finding duplicates needs temporary files of the size of what is kept; with --unique none nothing is kept on disk.
-Memory is --memory, some MiB for each core, 2 MiB for each language, and a bit for each line.`,
+Memory is up to twice --memory, some 60 MiB, 2 MiB for each language, and a bit for each line.`,
 		Example: `  sluice corpus clean --source raw.en.gz --target raw.de.gz -o clean.tsv.zst --report counts.json
   sluice corpus clean --tsv raw.tsv --source-script Latin --target-script Cyrillic --sample-source mono.en \
     --sample-target mono.ru --sample-other mono.uk --rejected rejected.tsv.gz -o clean.tsv`,
