@@ -51,10 +51,10 @@ func newLexicon(pieces []piece, symbols int) *lexicon {
 			r.low = end
 		}
 	}
-	for child := l.nodes[0].first; int(child) < len(l.nodes) && int(child) < int(l.nodes[1].first); child++ {
+	l.nodes = append(l.nodes, lexiconNode{first: uint32(len(l.nodes)), piece: -1}) // where the last one's children end
+	for child := l.nodes[0].first; child < l.nodes[1].first; child++ {
 		l.roots[l.nodes[child].label] = child
 	}
-	l.nodes = append(l.nodes, lexiconNode{first: uint32(len(l.nodes)), piece: -1})
 	return l
 }
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
 )
 
 // A loss is how much the likelihood of the text shrinks with a piece.
@@ -82,25 +80,12 @@ func (e *estimator) bestCounts(ctx context.Context, l *lexicon) ([]int64, error)
 // that: no best division holds it.
 func (e *estimator) alternatives(ctx context.Context, l *lexicon) ([][]int32, error) {
 	instead := make([][]int32, len(l.pieces))
-	next := atomic.Int64{}
-	var group sync.WaitGroup
-	for range e.workers {
-		group.Go(func() {
-			var t lattice
-			for ctx.Err() == nil {
-				low := int(next.Add(blockSize)) - blockSize
-				if low >= len(l.pieces) {
-					return
-				}
-				for i := low; i < min(low+blockSize, len(l.pieces)); i++ {
-					p := &l.pieces[i]
-					if len(p.text) > 1 && t.divide(l, p.text, int32(i)) <= p.score {
-						t.bestPieces(func(other int32) { instead[i] = append(instead[i], other) })
-					}
-				}
-			}
-		})
-	}
-	group.Wait()
-	return instead, ctx.Err()
+	lattices := make([]lattice, e.workers)
+	err := eachIndex(ctx, len(l.pieces), e.block, e.workers, func(worker, i int) {
+		p, t := &l.pieces[i], &lattices[worker]
+		if len(p.text) > 1 && t.divide(l, p.text, int32(i)) <= p.score {
+			t.bestPieces(func(other int32) { instead[i] = append(instead[i], other) })
+		}
+	})
+	return instead, err
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 )
 
 // A substring is a part of the words that occurs more than once in the text.
@@ -39,27 +37,18 @@ func frequentSubstrings(ctx context.Context, w *words, d *divider, keep, workers
 	}
 	suffixes, bounds := f.byFirst()
 	found := make([]bestSubstrings, workers)
-	next := atomic.Int64{}
-	var group sync.WaitGroup
-	for i := range workers {
+	for i := range found {
 		found[i].finder = f
-		group.Go(func() {
-			for ctx.Err() == nil {
-				bucket := int(next.Add(1)) - 1
-				if bucket >= len(bounds)-1 {
-					return
-				}
-				f.search(suffixes[bounds[bucket]:bounds[bucket+1]], 1, &found[i])
-			}
-		})
 	}
-	group.Wait()
+	err := eachIndex(ctx, len(bounds)-1, 1, workers, func(worker, bucket int) {
+		f.search(suffixes[bounds[bucket]:bounds[bucket+1]], 1, &found[worker])
+	})
 	all := &found[0]
 	for i := range found[1:] {
 		all.list = append(all.list, found[i+1].list...)
 	}
 	all.shrink()
-	return all.list, ctx.Err()
+	return all.list, err
 }
 
 // byFirst returns the positions of all suffixes, sorted by their first symbol, and where each symbol's begin.

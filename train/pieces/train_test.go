@@ -211,7 +211,7 @@ func TestAsGoodAsTheOriginal(t *testing.T) {
 	var text, unseen []string
 	for _, name := range []string{"bench-short.en", "test-wmt14-en-de.de", "test-wmt15-en-de.en", "test-wmt15-en-de.de", "dev.de", "dev.en"} {
 		lines := readLines(t, sharedtest.Path(t, "data", name))
-		text = append(text, lines[:min(len(lines), 2000)]...)
+		text = append(text, lines[:min(len(lines), 1000)]...)
 	}
 	for _, name := range []string{"test-mix.en", "test-mix.de"} {
 		unseen = append(unseen, readLines(t, sharedtest.Path(t, "data", name))...)
@@ -221,7 +221,7 @@ func TestAsGoodAsTheOriginal(t *testing.T) {
 	if err := os.WriteFile(input, []byte(strings.Join(text, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output, err := exec.CommandContext(t.Context(), program, "--input="+input, "--model_prefix="+filepath.Join(folder, "theirs"), "--vocab_size=3000",
+	output, err := exec.CommandContext(t.Context(), program, "--input="+input, "--model_prefix="+filepath.Join(folder, "theirs"), "--vocab_size=2000",
 		"--bos_id=-1", "--eos_id=0", "--unk_id=1", "--byte_fallback", "--num_threads=2", "--minloglevel=1").CombinedOutput()
 	if err != nil {
 		t.Fatalf("spm_train: %v\n%s", err, output)
@@ -231,7 +231,7 @@ func TestAsGoodAsTheOriginal(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := Defaults()
-	options.Spec.VocabSize, options.Normalizer.CharacterMap = 3000, translationMap()
+	options.Spec.VocabSize, options.Normalizer.CharacterMap = 2000, translationMap()
 	data, result := train(t, text, options)
 	compareWithOriginal(t, data, unseen)
 	ours, err := result.Model.Vocabulary()
@@ -263,19 +263,26 @@ func piecesOf(v vocab.Vocabulary, lines []string) int {
 
 // TestWorkersMakeNoDifference: not to the last bit, sampling and forgetting included.
 func TestWorkersMakeNoDifference(t *testing.T) {
-	var text []string
-	for range 40 {
-		text = append(text, ownText(t)...)
+	// Enough words for several blocks, and sentences for several chunks.
+	text := make([]string, 3*chunkSize)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range text {
+		for range 5 {
+			for range 1 + r.IntN(3) {
+				text[i] += string(rune('a'+r.IntN(26))) + string("aeiou"[r.IntN(5)])
+			}
+			text[i] += " "
+		}
 	}
-	rand.New(rand.NewPCG(1, 1)).Shuffle(len(text), func(i, j int) { text[i], text[j] = text[j], text[i] })
 	var first []byte
 	for _, workers := range []int{1, 2, 7} {
 		options := smallOptions()
+		options.Spec.VocabSize = 1000
 		options.Workers = workers
 		options.Spec.InputSentenceSize = len(text) * 3 / 4
-		options.MaxWords = 100
+		options.MaxWords = 5000
 		data, result := train(t, text, options)
-		if result.Forgotten == 0 || result.Words > 100 || int(result.Sentences) != options.Spec.InputSentenceSize {
+		if result.Forgotten == 0 || result.Words > 5000 || int(result.Sentences) != options.Spec.InputSentenceSize {
 			t.Fatalf("of %d sentences %d were taken; %d words, %d forgotten", len(text), result.Sentences, result.Words, result.Forgotten)
 		}
 		if first == nil {
@@ -326,11 +333,12 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestRequiredCharacters: they and the characters that cover the text are pieces, others are not.
+// TestCoverage: required characters and the characters that cover the text are pieces, others are not.
 func TestCoverage(t *testing.T) {
 	lines := []string{strings.Repeat("a", 989), strings.Repeat("b", 6), "ccc", "dd"}
 	options := Defaults()
 	options.Spec.SoftVocabLimit, options.Normalizer.AddDummyPrefix = true, false
+	options.Normalizer.CharacterMap = translationMap()
 	options.Spec.CharacterCoverage, options.Spec.RequiredChars = 0.995, "dz"
 	_, result := train(t, lines, options)
 	v, err := result.Model.Vocabulary()

@@ -12,6 +12,7 @@ import (
 type estimator struct {
 	words   *words
 	workers int
+	block   int // words that a worker takes at a time
 	// unit is what a count of one is as an integer: sums of integers do not depend on the order.
 	unit float64
 }
@@ -19,14 +20,14 @@ type estimator struct {
 func newEstimator(w *words, workers int) *estimator {
 	// No sum exceeds the number of characters.
 	shift := min(40, 62-bits.Len64(uint64(w.total)))
-	return &estimator{words: w, workers: workers, unit: math.Ldexp(1, shift)}
+	return &estimator{words: w, workers: workers, block: 1024, unit: math.Ldexp(1, shift)}
 }
 
 // A path is a piece of a word in one of the ways to divide it.
 type path struct {
 	end   int32
 	piece int32
-	share float64 // probability that a division that has come to its start takes it
+	share float64 // probability that a division that has come to its start takes it; at first the logarithm of it and a constant
 }
 
 // A lattice has all ways to divide one word.
@@ -38,21 +39,23 @@ type lattice struct {
 	best   []int32   // path of the best way from each place
 }
 
-// blockSize is the number of words that a worker takes at a time.
-const blockSize = 1024
-
 // eachWord calls f for all words, in several goroutines, with the number of the worker.
 func (e *estimator) eachWord(ctx context.Context, f func(worker, word int)) error {
+	return eachIndex(ctx, e.words.len(), e.block, e.workers, f)
+}
+
+// eachIndex calls f for all indices below n, in several goroutines that take blocks of so many at a time, with the number of the worker.
+func eachIndex(ctx context.Context, n, block, workers int, f func(worker, index int)) error {
 	next := atomic.Int64{}
 	var group sync.WaitGroup
-	for worker := range e.workers {
+	for worker := range workers {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				low := int(next.Add(blockSize)) - blockSize
-				if low >= e.words.len() {
+				low := int(next.Add(int64(block))) - block
+				if low >= n {
 					return
 				}
-				for i := low; i < min(low+blockSize, e.words.len()); i++ {
+				for i := low; i < min(low+block, n); i++ {
 					f(worker, i)
 				}
 			}
@@ -213,15 +216,14 @@ func maximise(l *lexicon, counts []float64) []piece {
 		if len(p.text) == 1 {
 			count = max(count, leastCount)
 		}
-		if count < leastCount {
-			continue
+		if count >= leastCount {
+			kept = append(kept, piece{p.text, digamma(count)})
+			sum += count
 		}
-		sum += count
-		kept = append(kept, piece{p.text, count})
 	}
 	all := digamma(sum)
 	for i := range kept {
-		kept[i].score = digamma(kept[i].score) - all
+		kept[i].score -= all
 	}
 	return kept
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // A PieceKind says what a piece of a SentencePiece model stands for.
-type PieceKind = pieceKind
+type PieceKind uint8
 
 // The kinds of pieces that a Model can hold.
 const (
@@ -20,7 +20,7 @@ const (
 )
 
 // A ModelType says by what rule a SentencePiece model cuts text.
-type ModelType = modelType
+type ModelType uint8
 
 // The types that a Model can have.
 const (
@@ -99,6 +99,9 @@ func (m *Model) Marshal() ([]byte, error) {
 		return nil, fmt.Errorf("writing a SentencePiece model: %d bytes are more than %d MiB", len(data), maxFile>>20)
 	}
 	if _, err := parseSentencePiece(data, ""); err != nil {
+		if placed, ok := err.(*Error); ok {
+			err = placed.Err // there is no file yet to have a place in
+		}
 		return nil, fmt.Errorf("writing a SentencePiece model: %w", err)
 	}
 	return data, nil
@@ -193,7 +196,7 @@ func appendMessage(dst []byte, number protowire.Number, fields fieldWriter) []by
 // A Normalizer rewrites text as a SentencePiece model does before it cuts it. It is safe for concurrent use.
 type Normalizer struct{ n *normalizer }
 
-// Normalizer returns the normaliser of a model, whose pieces other than user-defined ones have no say in it.
+// NewNormalizer returns the normaliser of a model, of whose pieces only the user-defined symbols have a say in it.
 func (m *Model) NewNormalizer() (*Normalizer, error) {
 	var userDefined *trie
 	if len(m.Trainer.UserDefinedSymbols) > 0 {

@@ -13,7 +13,7 @@ import (
 // maxPieces limits the number of pieces.
 const maxPieces = 1 << 22
 
-type pieceKind uint8
+type pieceKind = PieceKind
 
 const (
 	normalPiece      pieceKind = 1
@@ -29,7 +29,7 @@ func (k pieceKind) reserved() bool {
 	return k == unknownPiece || k == controlPiece || k == bytePiece
 }
 
-type modelType uint8
+type modelType = ModelType
 
 const (
 	unigramModel modelType = 1
