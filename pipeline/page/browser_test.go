@@ -275,25 +275,6 @@ func (b *browser) scheme(name string) {
 	}
 }
 
-// screenshot writes a picture of the page where SLUICE_SCREENSHOTS says, those in the documentation.
-func (b *browser) screenshot(name string, selector string) {
-	folder := os.Getenv("SLUICE_SCREENSHOTS")
-	if folder == "" {
-		return
-	}
-	action := chromedp.FullScreenshot(100)
-	if selector != "" {
-		action = chromedp.Screenshot(chromedp.CSS(selector))
-	}
-	picture, err := chromedp.Run(b.ctx, action)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, name), picture, 0o666); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 // A page of a thousand lanes is small, quick and asks for nothing from elsewhere, and shows what changes within a second.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
@@ -391,8 +372,6 @@ func TestBrowserTrial(t *testing.T) {
 	if rows != pieces || rows < 5 || columns < 5 {
 		t.Errorf("%d rows, %d pieces, %d columns", rows, pieces, columns)
 	}
-	b.scheme("light")
-	b.screenshot("page-try.png", "#try")
 }
 
 // Who comes from elsewhere sees figures with the token only, and with it may end the job.
@@ -437,18 +416,11 @@ func TestBrowserAccessibility(t *testing.T) {
 	b.waitFor("document.querySelectorAll('#record-rows tr').length === 3")
 	stop := make(chan struct{})
 	var group sync.WaitGroup
-	sentences := 2
-	if os.Getenv("SLUICE_SCREENSHOTS") != "" {
-		sentences = 40 // for curves worth looking at
-	}
-	group.Go(func() { s.live(stop, sentences) })
+	group.Go(func() { s.live(stop) })
 	defer group.Wait()
 	defer close(stop)
 	b.do(chromedp.SendKeys(chromedp.CSS("#try-text"), "A man is reading a newspaper."), chromedp.Click(chromedp.CSS("#try-button")))
 	b.waitFor("document.querySelector('#try-answer .alignment')")
-	if os.Getenv("SLUICE_SCREENSHOTS") != "" {
-		time.Sleep(70 * time.Second)
-	}
 	eval[chromedp.Void](b, script)
 	for _, look := range []struct {
 		scheme string
@@ -465,8 +437,6 @@ func TestBrowserAccessibility(t *testing.T) {
 		if eval[bool](b, "document.documentElement.scrollWidth > document.documentElement.clientWidth") {
 			t.Errorf("%d wide: the page has to be moved sideways", look.width)
 		}
-		time.Sleep(700 * time.Millisecond) // until curves have the new width
-		b.screenshot(fmt.Sprintf("page-%s-%d.png", look.scheme, look.width), "")
 	}
 }
 
@@ -489,14 +459,14 @@ func axe() (string, error) {
 }
 
 // live lets the engine work and changes the figures as a job does, until stop is closed.
-func (s *show) live(stop <-chan struct{}, sentences int) {
+func (s *show) live(stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
 		case <-stop:
 			return
 		case <-time.After(100 * time.Millisecond):
 		}
-		for n := range sentences + i%3 {
+		for n := range 2 + i%2 {
 			text := []string{"A man is reading a newspaper.", "Two children are playing in the park near the river.", "It is raining."}[n%3]
 			s.engine.Submit(job.Segment{Text: text, Done: func(job.Result) {
 				s.set(func() { s.stats.Completed++; s.stats.CompletedWords += int64(len(strings.Fields(text))) })
@@ -545,4 +515,35 @@ func TestBrowserKeyboard(t *testing.T) {
 type focused struct {
 	Name    string
 	Outline bool
+}
+
+// The pictures of the documentation are taken of a job that runs at the address in SLUICE_PAGE, and put where SLUICE_SCREENSHOTS says.
+func TestScreenshots(t *testing.T) {
+	address, folder := os.Getenv("SLUICE_PAGE"), os.Getenv("SLUICE_SCREENSHOTS")
+	if address == "" || folder == "" {
+		t.Skip("only for the documentation")
+	}
+	b := openBrowser(t)
+	b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("#lane-rows tr")))
+	b.do(chromedp.SendKeys(chromedp.CSS("#try-text"), "Two children are playing in the park near the river."), chromedp.Click(chromedp.CSS("#try-button")))
+	b.waitFor("document.querySelector('#try-answer .alignment')")
+	for name, scheme := range map[string]string{"page-light.png": "light", "page-dark.png": "dark", "page-try.png": "light", "page-records.png": "dark"} {
+		b.scheme(scheme)
+		eval[chromedp.Void](b, "document.activeElement.blur(); scrollTo(0, 0)")
+		time.Sleep(time.Second)
+		action := chromedp.CaptureScreenshot()
+		switch name {
+		case "page-try.png":
+			action = chromedp.Screenshot(chromedp.CSS("#try"))
+		case "page-records.png":
+			action = chromedp.Screenshot(chromedp.CSS("#records"))
+		}
+		picture, err := chromedp.Run(b.ctx, action)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, name), picture, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -43,9 +43,9 @@ export class Chart {
     this.svg.addEventListener('pointerleave', () => this.point(null));
   }
 
-  // draw shows values at times, those from one moment to another.
-  draw(times, values, from, to) {
-    Object.assign(this, {times, values, from, to});
+  // draw shows values at times, those from one moment to another, which are so many seconds apart.
+  draw(times, values, from, to, every) {
+    Object.assign(this, {times, values, from, to, every});
     const width = this.svg.clientWidth || 600;
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
     const known = values.filter((value) => value !== null);
@@ -73,13 +73,15 @@ export class Chart {
     if (this.numbers.open) this.list();
   }
 
-  // runs are the parts without gaps.
+  // runs are the parts without gaps: where there is no value, or nobody looked because the process was suspended.
   runs() {
     const runs = [];
     let run = [];
     this.values.forEach((value, i) => {
-      if (value !== null && this.times[i] >= this.from) run.push(i);
-      else if (run.length) { runs.push(run); run = []; }
+      const shown = value !== null && this.times[i] >= this.from;
+      const late = run.length > 0 && this.times[i] - this.times[i - 1] > 3000 * this.every;
+      if (run.length && (!shown || late)) { runs.push(run); run = []; }
+      if (shown) run.push(i);
     });
     if (run.length) runs.push(run);
     return runs;

@@ -223,7 +223,7 @@ async function refreshCurves(now) {
   }
   curvesAt = now;
   const from = Math.max(now - spans[span], Math.min(curves.times[0] ?? now, now - 60e3)); // a job that has just begun fills the width
-  for (const [key, chart] of charts) chart.draw(curves.times, curves[key] ?? [], from, now);
+  for (const [key, chart] of charts) chart.draw(curves.times, curves[key] ?? [], from, now, curves.every);
 }
 
 $('span').addEventListener('change', (event) => {
