@@ -65,7 +65,7 @@ and 16 for each pair of words where the table is too small for all of them.`,
 			if err := a.check(command.ErrOrStderr()); err != nil {
 				return err
 			}
-			return sortAlignmentError(a.run(command.Context(), command.OutOrStdout()))
+			return sortAlignmentError(command.Context(), a.run(command.Context(), command.OutOrStdout()))
 		},
 	}
 	addGroups(command, a.groups()...)
@@ -254,9 +254,10 @@ func (a *alignment) writeTable(table *align.Lexicon) (err error) {
 }
 
 // sortAlignmentError sorts an error by what the user has to look at.
-func sortAlignmentError(err error) error {
+func sortAlignmentError(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, context.Canceled):
+	case err == nil:
+	case ctx.Err() != nil:
 		return fmt.Errorf("%w: nothing was written", errInterrupted)
 	case errors.Is(err, align.ErrCorpus):
 		return inputError{err}

@@ -131,9 +131,10 @@ func writeReport(path string, report any) error {
 }
 
 // sortCorpusError sorts an error by what the user has to look at.
-func sortCorpusError(err error) error {
+func sortCorpusError(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, errInterrupted):
+	case err == nil:
+	case ctx.Err() != nil:
 		return fmt.Errorf("%w: nothing was written", errInterrupted)
 	case errors.Is(err, corpus.ErrRules):
 		return usageError{err}
@@ -164,7 +165,7 @@ the corpus, uncompressed.`,
 			if err != nil {
 				return err
 			}
-			return sortCorpusError(s.run(command.Context(), command.OutOrStdout()))
+			return sortCorpusError(command.Context(), s.run(command.Context(), command.OutOrStdout()))
 		},
 	}
 	input, output, resources := newGroup("Input options"), newGroup("Output options"), newGroup("Resources")
@@ -223,7 +224,7 @@ depends on the seed and its number alone. No white space comes or goes, so that 
 			if err := n.noise.Check(); err != nil {
 				return usageError{err}
 			}
-			return sortCorpusError(n.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr()))
+			return sortCorpusError(command.Context(), n.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr()))
 		},
 	}
 	input, kinds, output := newGroup("Input options"), newGroup("Noise options"), newGroup("Output options")

@@ -60,7 +60,7 @@ Memory is up to twice --memory, some 60 MiB, 2 MiB for each language, and a bit 
 			if err := c.check(command.Flags()); err != nil {
 				return err
 			}
-			return sortCorpusError(c.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr()))
+			return sortCorpusError(command.Context(), c.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr()))
 		},
 	}
 	addGroups(command, c.groups()...)
@@ -147,8 +147,10 @@ func (c *cleaning) checkSides() error {
 	if c.unique == "none" {
 		return nil
 	}
-	_, err := corpus.ParseKey(c.unique)
-	return sortCorpusError(err)
+	if _, err := corpus.ParseKey(c.unique); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 // identifier learns the languages of the samples.
