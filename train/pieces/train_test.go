@@ -211,7 +211,7 @@ func TestAsGoodAsTheOriginal(t *testing.T) {
 	var text, unseen []string
 	for _, name := range []string{"bench-short.en", "test-wmt14-en-de.de", "test-wmt15-en-de.en", "test-wmt15-en-de.de", "dev.de", "dev.en"} {
 		lines := readLines(t, sharedtest.Path(t, "data", name))
-		text = append(text, lines[:min(len(lines), 1000)]...)
+		text = append(text, lines[:min(len(lines), 2000)]...)
 	}
 	for _, name := range []string{"test-mix.en", "test-mix.de"} {
 		unseen = append(unseen, readLines(t, sharedtest.Path(t, "data", name))...)
@@ -221,7 +221,7 @@ func TestAsGoodAsTheOriginal(t *testing.T) {
 	if err := os.WriteFile(input, []byte(strings.Join(text, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output, err := exec.CommandContext(t.Context(), program, "--input="+input, "--model_prefix="+filepath.Join(folder, "theirs"), "--vocab_size=2000",
+	output, err := exec.CommandContext(t.Context(), program, "--input="+input, "--model_prefix="+filepath.Join(folder, "theirs"), "--vocab_size=3000",
 		"--bos_id=-1", "--eos_id=0", "--unk_id=1", "--byte_fallback", "--num_threads=2", "--minloglevel=1").CombinedOutput()
 	if err != nil {
 		t.Fatalf("spm_train: %v\n%s", err, output)
@@ -231,7 +231,7 @@ func TestAsGoodAsTheOriginal(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := Defaults()
-	options.Spec.VocabSize, options.Normalizer.CharacterMap = 2000, translationMap()
+	options.Spec.VocabSize, options.Normalizer.CharacterMap = 3000, translationMap()
 	data, result := train(t, text, options)
 	compareWithOriginal(t, data, unseen)
 	ours, err := result.Model.Vocabulary()
