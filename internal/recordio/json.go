@@ -56,7 +56,7 @@ func (j *jsonl) decode(text []byte, record *job.Record) error {
 	if err != nil {
 		record.Err = err
 		record.Flags |= job.Unreadable
-		record.Text = ""
+		record.Text, record.Original = "", []byte(line)
 		return nil
 	}
 	record.Carry = carried

@@ -241,6 +241,9 @@ func TestTSV(t *testing.T) {
 			if records[i].Flags&job.Unreadable != 0 != unreadable || (records[i].Err != nil) != unreadable {
 				t.Errorf("row %d: flags %v, error %v", i, records[i].Flags, records[i].Err)
 			}
+			if unreadable && !strings.Contains("2\tc 3\td\ty\tz", string(records[i].Original)) || unreadable == (len(records[i].Original) == 0) {
+				t.Errorf("row %d: a dead letter would hold %q", i, records[i].Original)
+			}
 		}
 		if records[5].Flags != job.InvalidText {
 			t.Errorf("last row: flags %v", records[5].Flags)
@@ -313,6 +316,9 @@ func TestJSONL(t *testing.T) {
 		err := records[0].Err
 		if c.bad == "" && err != nil || c.bad != "" && (err == nil || !strings.Contains(err.Error(), c.bad) || records[0].Flags != job.Unreadable) {
 			t.Errorf("%s: flags %v, error %v, want %q", c.line, records[0].Flags, err, c.bad)
+		}
+		if original := string(records[0].Original); c.bad != "" && original != c.line {
+			t.Errorf("%s: a dead letter would hold %q", c.line, original)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (t *tsv) decode(row []byte, record *job.Record) error {
 	if n := strings.Count(line, "\t") + 1; n != t.columns {
 		record.Flags |= job.Unreadable
 		record.Err = fmt.Errorf("the row has %d fields, and should have %d", n, t.columns)
-		record.Carry = unchanged(line)
+		record.Carry, record.Original = unchanged(line), []byte(line)
 		return nil
 	}
 	at, end := fieldSpan(line, t.field)
