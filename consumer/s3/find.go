@@ -54,7 +54,13 @@ func (s *Source) counts(info *s3client.Info) (relative string, ok bool) {
 		return "", false
 	}
 	for element := range strings.SplitSeq(info.Key, "/") {
-		if strings.HasPrefix(element, ".") || element == "_sluice" {
+		if element == "_sluice" {
+			return "", false
+		}
+		if strings.HasPrefix(element, ".") {
+			s.hidden.Do(func() {
+				s.config.Logger.Info("s3: objects are passed over whose names, or folders, begin with a dot", "first", info.URI())
+			})
 			return "", false
 		}
 	}

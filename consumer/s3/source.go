@@ -66,6 +66,7 @@ type Source struct {
 	found   chan *lane // unbuffered, so that what is found is not much older than when it is read
 	stop    context.CancelFunc
 	finders sync.WaitGroup
+	hidden  sync.Once // to say that there are objects with hidden names
 
 	mutex sync.Mutex
 	err   error // why the finders ended

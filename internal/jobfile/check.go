@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,6 +50,9 @@ func (k checker) check(j *Job) {
 	}
 	if j.Observe.TraceShare > 0 && j.Observe.Traces == "" {
 		k.at("observe.trace-share", "only means something with traces")
+	}
+	if j.Sink.Kafka != nil {
+		k.checkTopic("dead-letters", j.DeadLetters)
 	}
 	if j.DeadLetters != "" && j.Sink.S3 != nil && !isObjectName(j.DeadLetters) {
 		k.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)
@@ -116,6 +120,12 @@ func (k checker) checkTopics(path string, s *KafkaSource) {
 	if len(s.Topics) == 0 {
 		k.at(path+".topics", "missing")
 	}
+	for i, topic := range s.Topics {
+		k.checkTopic(path+".topics", topic)
+		if slices.Contains(s.Topics[:i], topic) {
+			k.at(path+".topics", "%q stands there twice", topic)
+		}
+	}
 	k.checkCluster(path, &s.KafkaCluster)
 }
 
@@ -138,7 +148,19 @@ func (k checker) checkSink(s *Sink) {
 				k.at("sink.kafka.partition", "%q: expected same, key or a number", p)
 			}
 		}
+		k.checkTopic("sink.kafka.topic", kafka.Topic)
+		k.checkTopic("sink.kafka.markers", kafka.Markers)
 		k.checkCluster("sink.kafka", &kafka.KafkaCluster)
+	}
+}
+
+// validTopic is what Kafka takes as the name of a topic.
+var validTopic = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
+
+// checkTopic checks a name, unless it is missing.
+func (k checker) checkTopic(path, name string) {
+	if name != "" && (!validTopic.MatchString(name) || name == "." || name == "..") {
+		k.at(path, "%q is no name of a topic: letters, digits, dots, dashes and underscores only, at most 249", name)
 	}
 }
 
@@ -192,7 +214,8 @@ func (k checker) checkCluster(path string, c *KafkaCluster) {
 		k.at(path+".brokers", "missing")
 	}
 	for _, broker := range c.Brokers {
-		if _, port, ok := strings.Cut(broker, ":"); !ok || port == "" {
+		host, port, err := net.SplitHostPort(broker)
+		if number, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || number == 0 {
 			k.at(path+".brokers", "%q: expected host:port", broker)
 		}
 	}

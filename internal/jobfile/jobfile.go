@@ -243,7 +243,7 @@ func Decode(content []byte, lookup func(string) (string, bool), into any, check 
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
-		return Problems{syntaxProblem(err)}
+		return Problems{syntaxProblem(err, string(content))}
 	}
 	if len(document.Content) == 0 {
 		return Problems{{Message: "the file is empty"}}
@@ -260,14 +260,44 @@ func Decode(content []byte, lookup func(string) (string, bool), into any, check 
 }
 
 // syntaxProblem takes the line out of a message of the YAML library, which gives it in words only.
-func syntaxProblem(err error) Problem {
+func syntaxProblem(err error, content string) Problem {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	var line int
+	var line, column int
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
-		return Problem{Line: line, Column: 1, Message: text}
+		column = 1
 	}
-	return Problem{Message: text}
+	if at, in, found := unquotedVariable(content); found {
+		return Problem{Line: at, Column: in, Message: text + ": between braces or brackets ${NAME} has to stand in quotes"}
+	}
+	return Problem{Line: line, Column: column, Message: text}
+}
+
+// unquotedVariable finds a variable between braces or brackets that does not stand in quotes: YAML takes its brace for one
+// of its own.
+func unquotedVariable(content string) (line, column int, found bool) {
+	for i, text := range strings.Split(content, "\n") {
+		open, quote := 0, rune(0)
+		for at, c := range text {
+			switch {
+			case quote != 0:
+				if c == quote {
+					quote = 0
+				}
+			case c == '"' || c == '\'':
+				quote = c
+			case c == '#':
+				open = -len(text) // what follows is a comment
+			case open > 0 && strings.HasPrefix(text[at:], "${"):
+				return i + 1, at + 1, true
+			case c == '{' || c == '[':
+				open++
+			case c == '}' || c == ']':
+				open--
+			}
+		}
+	}
+	return 0, 0, false
 }
 
 func (j *Job) setDefaults() {
