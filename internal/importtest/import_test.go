@@ -65,6 +65,7 @@ const table = `
 	translator/vocab:
 	translator/cpumodel: kernels translator/marian translator/model translator/search
 	translator/rescore: translator/batch translator/search translator/vocab
+	translator/gpumodel: gpukernels gpukernels/cuda translator/marian translator/model translator/search
 	translator: internal/job translator/batch translator/search translator/shortlist translator/split translator/vocab
 
 	consumer: internal/job

@@ -1,0 +1,57 @@
+package gpumodel
+
+import (
+	"fmt"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// A Device is a GPU with its kernels loaded.
+type Device struct {
+	context    *cuda.Context
+	kernels    *gpukernels.Kernels
+	properties cuda.Properties
+}
+
+// Open takes a device of a driver, numbered from 0, and loads the kernels.
+func Open(driver *cuda.Driver, number int) (*Device, error) {
+	properties, err := driver.Properties(number)
+	if err != nil {
+		return nil, err
+	}
+	context, err := driver.Context(number)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{context: context, properties: properties}
+	if err := d.bound(func() (err error) {
+		d.kernels, err = gpukernels.Load(driver, number, context)
+		return err
+	}); err != nil {
+		context.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Properties are what the device says of itself.
+func (d *Device) Properties() cuda.Properties { return d.properties }
+
+// Close gives the device back. All Weights and Steppers must be closed before.
+func (d *Device) Close() error {
+	if err := d.bound(d.kernels.Close); err != nil {
+		return fmt.Errorf("give the GPU back: %w", err)
+	}
+	return d.context.Close()
+}
+
+// bound runs work on a thread that has the device's context.
+func (d *Device) bound(work func() error) error {
+	release, err := d.context.Bind()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return work()
+}

@@ -1,0 +1,21 @@
+// Package gpumodel runs Marian's students on one GPU: it is the search.Stepper on top of gpukernels.
+//
+// It runs transformers with one source, layer norms, rectified feed-forward sublayers of two matrices and SSRU decoders, tied or not.
+// Load refuses others with an error that wraps ErrUnsupported.
+//
+// # Memory
+//
+// Weights are stored as fp16 once for each device and shared by all workers. Everything else belongs to a Stepper, which has a stream of
+// its own: buffers for the rows of a call, the state of each slot, and the keys and values of the encoded sentences. It grows to what
+// the work needs and is used again.
+//
+// # Errors
+//
+// The device works behind the back of who asks, and search.Stepper has no place for errors. So the first failure ends a Stepper: from
+// then on all scores are NaN, which the search takes for a broken sentence, and Err says what happened. errors.Is tells
+// cuda.ErrOutOfMemory, after which another Stepper with less can go on, from cuda.ErrLost, after which none can.
+//
+// # A row depends on nothing but itself
+//
+// The kernels promise it (see gpukernels), and here nothing goes over rows.
+package gpumodel

@@ -1,0 +1,131 @@
+package gpumodel
+
+import (
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// groupTokens is how many source tokens go through the encoder together, about. It bounds the memory of a call.
+const groupTokens = 8192
+
+// Encode runs the encoder over the sources and stores the handle of sources[i] in contexts[i].
+func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
+	for i := range sources {
+		contexts[i] = s.newContext()
+		s.contexts[contexts[i]].candidates = sources[i].Candidates
+	}
+	for len(sources) > 0 {
+		count, tokens := group(sources, groupTokens)
+		s.do(func() error { return s.encode(sources[:count], contexts[:count], tokens) })
+		sources, contexts = sources[count:], contexts[count:]
+	}
+}
+
+// group returns how many of the sources to encode together, up to a limit of tokens, and how many tokens they have.
+func group(sources []search.Source, limit int) (count, tokens int) {
+	for count < len(sources) {
+		n := len(sources[count].Tokens)
+		if count > 0 && tokens+n > limit {
+			break
+		}
+		tokens += n
+		count++
+	}
+	return count, tokens
+}
+
+func (s *Stepper) encode(sources []search.Source, contexts []search.Context, tokens int) error {
+	if err := s.putCandidates(contexts); err != nil {
+		return err
+	}
+	if tokens == 0 {
+		return nil
+	}
+	s.tokens, s.positions, s.starts = s.tokens[:0], s.positions[:0], append(s.starts[:0], 0)
+	longest := 0
+	for i := range sources {
+		for position, token := range sources[i].Tokens {
+			s.tokens, s.positions = append(s.tokens, token), append(s.positions, int32(position))
+		}
+		s.starts = append(s.starts, int32(len(s.tokens)))
+		longest = max(longest, len(sources[i].Tokens))
+	}
+	a := &s.encoding
+	if err := a.reserve(s.w, tokens); err != nil {
+		return err
+	}
+	if err := s.reserveSignal(longest); err != nil {
+		return err
+	}
+	places, err := s.feed.put(s.w.device.context, s.stream, s.tokens, s.positions, s.starts)
+	if err != nil {
+		return err
+	}
+	if err := s.embed(a, encoderSide, s.w.source, places[0], places[1]); err != nil {
+		return err
+	}
+	for i := range s.w.encoder {
+		if err := s.encoderLayer(a, &s.w.encoder[i], places[2], len(sources), longest); err != nil {
+			return err
+		}
+	}
+	if err := s.normalise(a, s.w.top[encoderSide], a.x, a.x, 0); err != nil {
+		return err
+	}
+	return s.keepContexts(a, contexts)
+}
+
+func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Pointer, sentences, longest int) error {
+	input, err := s.before(a, &l.self)
+	if err != nil {
+		return err
+	}
+	if err := s.product(a, a.wide, input, &l.qkv, false); err != nil {
+		return err
+	}
+	if err := s.w.device.kernels.Attention(s.stream, a.attended, a.wide, starts, sentences, longest, s.w.heads, s.w.dim/s.w.heads); err != nil {
+		return err
+	}
+	if err := s.after(a, &l.self, a.attended, &l.o); err != nil {
+		return err
+	}
+	return s.feedForward(a, &l.ffn)
+}
+
+// keepContexts computes the keys and values of the sentences, whose tokens begin at s.starts.
+func (s *Stepper) keepContexts(a *activations, contexts []search.Context) error {
+	first, err := s.memory.take(s.w.device.context, s.stream, a.rows)
+	if err != nil {
+		return err
+	}
+	for i, handle := range contexts {
+		s.contexts[handle].memory = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
+	}
+	return s.product(a, cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextKV.out), a.x, &s.w.contextKV, false)
+}
+
+// words is how many words of 32 bits a set of tokens has.
+func (w *Weights) words() int { return (w.vocabulary + 31) / 32 }
+
+// putCandidates puts the sets of candidates where the output layer looks for them.
+func (s *Stepper) putCandidates(contexts []search.Context) error {
+	words := s.w.words()
+	for _, handle := range contexts {
+		list := s.contexts[handle].candidates
+		if len(list) == 0 {
+			continue
+		}
+		if err := s.candidates.extend(s.w.device.context, s.stream, 4*words*len(s.contexts)); err != nil {
+			return err
+		}
+		set := make([]uint32, words)
+		for _, token := range list {
+			set[token/32] |= 1 << (token % 32)
+		}
+		if err := cuda.CopyIn(s.stream, cuda.Offset[uint32](s.candidates.at, int(handle)*words), set); err != nil {
+			return err
+		}
+	}
+	return nil
+}

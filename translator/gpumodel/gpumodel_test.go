@@ -1,0 +1,411 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpumodel
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/internal/sharedtest"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/shortlist"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// A comparison runs both Steppers of a pair over the same histories, those that the processor chooses, and compares everything that
+// they answer. fp16 rounds, so a token may be another one if the processor's scores of the two are within the tolerance.
+type comparison struct {
+	t         *testing.T
+	p         pair
+	tolerance float64
+	eos       search.Token
+	most      int  // tokens of a translation
+	scored    bool // compare log-probabilities, too
+	ties      int
+}
+
+func (c *comparison) run(sources []search.Source) [][]search.Token {
+	c.t.Helper()
+	contexts := [2][]search.Context{make([]search.Context, len(sources)), make([]search.Context, len(sources))}
+	var slots []search.Slot
+	var tokens []search.Token
+	for i, s := range []search.Stepper{c.p.gpu, c.p.cpu} {
+		s.Encode(sources, contexts[i])
+		for slot, handle := range contexts[i] {
+			s.Begin(search.Slot(slot), handle)
+		}
+	}
+	for i := range sources {
+		slots, tokens = append(slots, search.Slot(i)), append(tokens, search.NoToken)
+	}
+	translations := make([][]search.Token, len(sources))
+	for len(slots) > 0 {
+		best := c.step(slots, tokens)
+		var goOn []search.Slot
+		tokens = tokens[:0]
+		for row, slot := range slots {
+			translations[slot] = append(translations[slot], best[row])
+			if best[row] != c.eos && len(translations[slot]) < c.most {
+				goOn, tokens = append(goOn, slot), append(tokens, best[row])
+			}
+		}
+		slots = goOn
+	}
+	for i, s := range []search.Stepper{c.p.gpu, c.p.cpu} {
+		for _, handle := range contexts[i] {
+			s.Release(handle)
+		}
+	}
+	must(c.t, c.p.gpu.Err())
+	return translations
+}
+
+// step advances both and returns what the processor holds best.
+func (c *comparison) step(slots []search.Slot, tokens []search.Token) []search.Token {
+	c.t.Helper()
+	gpu, cpu := c.p.gpu, c.p.cpu
+	rows := make([]int32, len(slots))
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	gpu.Step(slots, tokens, true)
+	cpu.Step(slots, tokens, true)
+	have, want := make([]search.Scored, len(rows)), make([]search.Scored, len(rows))
+	gpu.Best(rows, nil, have)
+	cpu.Best(rows, nil, want)
+	best := make([]search.Token, len(rows))
+	for i := range rows {
+		best[i] = want[i].Token
+		c.nearAll("attention", gpu.Attention(rows[i]), cpu.Attention(rows[i]))
+	}
+	c.compareTokens(have, want)
+	if c.scored {
+		gpu.Top(rows, 1, nil, have)
+		cpu.Top(rows, 1, nil, want)
+		c.compareTokens(have, want)
+	}
+	return best
+}
+
+// compareTokens counts tokens that are others, and fails if scores are, or if the processor does not hold the other token nearly as good.
+func (c *comparison) compareTokens(have, want []search.Scored) {
+	c.t.Helper()
+	for i := range want {
+		c.near("score", float64(have[i].Score), float64(want[i].Score))
+		if have[i].Token != want[i].Token {
+			c.ties++
+			two := make([]search.Scored, 2)
+			c.p.cpu.Top([]int32{int32(i)}, 2, nil, two)
+			if two[1].Token != have[i].Token || float64(two[0].Score-two[1].Score) > c.tolerance {
+				c.t.Errorf("token %d instead of %d, where the best are %v", have[i].Token, want[i].Token, two)
+			}
+		}
+	}
+}
+
+func (c *comparison) near(what string, have, want float64) {
+	c.t.Helper()
+	if !(math.Abs(have-want) <= c.tolerance) {
+		c.t.Fatalf("%s %v, want %v", what, have, want)
+	}
+}
+
+func (c *comparison) nearAll(what string, have, want []float32) {
+	c.t.Helper()
+	if len(have) != len(want) {
+		c.t.Fatalf("%s of %d elements, want %d", what, len(have), len(want))
+	}
+	for i := range want {
+		if math.IsInf(float64(want[i]), -1) && have[i] == want[i] {
+			continue
+		}
+		c.near(what, float64(have[i]), float64(want[i]))
+	}
+}
+
+// descriptions are variants of the small model.
+var descriptions = map[string]string{
+	"post-norm": "", "tied layers": "transformer-tied-layers: [1, 1]", "projection": "transformer-rnn-projection: true",
+	"pre-norm":   "transformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n\ntransformer-rnn-projection: true",
+	"own tables": "tied-embeddings-all: false", "norm behind embeddings": "transformer-postprocess-emb: nd",
+	"no positions": "transformer-disable-position-embeddings: true", "no bias": "output-omit-bias: true",
+}
+
+func TestSmallModels(t *testing.T) {
+	d := openDevice(t)
+	for name, more := range descriptions {
+		t.Run(name, func(t *testing.T) {
+			description := strings.Replace(string(small("")), "tied-embeddings-all: true\n", "", 1) + "tied-embeddings-all: true\n" + more
+			if strings.HasPrefix(more, "tied-embeddings-all") {
+				description = strings.Replace(string(small("")), "tied-embeddings-all: true", more, 1)
+			}
+			c := comparison{t: t, p: newPair(t, d, randomModel(t, []byte(description)), 4, 5), tolerance: 0.05, most: 5, scored: true}
+			c.run(randomSources(3, 17, 1, 9))
+			sources := randomSources(4, 2)
+			sources[0].Candidates, sources[1].Candidates = []search.Token{0, 3, 5, 8, 64}, nil
+			c.run(sources)
+			if c.ties > 2 {
+				t.Errorf("%d other tokens", c.ties)
+			}
+		})
+	}
+}
+
+// All scores, the best k, bans and suppressed tokens, with candidates and without.
+func TestScores(t *testing.T) {
+	d := openDevice(t)
+	p := newPair(t, d, randomModel(t, small("")), 3, 5, 8)
+	c := comparison{t: t, p: p, tolerance: 0.05}
+	sources := randomSources(6, 8, 3)
+	sources[1].Candidates = []search.Token{0, 3, 5, 9, 20, 33, 69}
+	contexts := make([]search.Context, 3)
+	for _, s := range []search.Stepper{p.gpu, p.cpu} {
+		s.Encode(sources, contexts)
+		for i, handle := range contexts {
+			s.Begin(search.Slot(i), handle)
+		}
+		s.Step([]search.Slot{2, 0, 1}, []search.Token{search.NoToken, search.NoToken, search.NoToken}, false)
+	}
+	for row := range int32(3) {
+		c.nearAll("log-probability", p.gpu.LogProbs(row), p.cpu.LogProbs(row))
+		if p.gpu.Attention(row) != nil {
+			t.Error("attention that was not asked for")
+		}
+	}
+	const k = 6
+	rows, banned := []int32{2, 0}, [][]search.Token{{3, 9}, {1, 2}}
+	have, want := make([]search.Scored, 2*k), make([]search.Scored, 2*k)
+	p.gpu.Top(rows, k, banned, have)
+	p.cpu.Top(rows, k, banned, want)
+	for i := range want {
+		if have[i].Token == search.NoToken || want[i].Token == search.NoToken {
+			if have[i].Token != want[i].Token {
+				t.Errorf("choice %d is %v, want %v", i, have[i], want[i])
+			}
+			continue
+		}
+		c.near("score", float64(have[i].Score), float64(want[i].Score))
+	}
+	for i, scored := range have {
+		if scored.Token != search.NoToken && (slices.Contains(banned[i/k], scored.Token) || scored.Token == 5 || scored.Token == 8) {
+			t.Errorf("choice %d is the forbidden token %d", i, scored.Token)
+		}
+	}
+}
+
+// Beam search moves hypotheses among slots, and slots are taken again by other sentences.
+func TestBeam(t *testing.T) {
+	d := openDevice(t)
+	p := newPair(t, d, randomModel(t, small("")), 8)
+	sources := randomSources(5, 12, 3, 7, 9)
+	options := search.Options{Beam: 4, Normalize: 1, MaxLengthFactor: 1}
+	have, want := decode(t, p.gpu, sources, options), decode(t, p.cpu, sources, options)
+	for i := range want {
+		if math.Abs(float64(have[i].Score-want[i].Score)) > 0.05*float64(len(want[i].Tokens)) {
+			t.Errorf("sentence %d scores %v, want %v", i, have[i].Score, want[i].Score)
+		}
+	}
+	must(t, p.gpu.Err())
+}
+
+func decode(t *testing.T, s search.Stepper, sources []search.Source, options search.Options) []search.Hypothesis {
+	t.Helper()
+	d, err := search.NewDecoder([]search.Stepper{s}, nil, 0)
+	must(t, err)
+	out := make([]search.Hypothesis, len(sources))
+	for done, next := 0, 0; done < len(sources); {
+		for next < len(sources) {
+			sentence := &search.Sentence{Source: sources[next], Options: options, Tag: next}
+			if sentence.Slots() > d.Free() {
+				break
+			}
+			d.Encode([]*search.Sentence{sentence})
+			d.Start(sentence)
+			next++
+		}
+		for _, result := range d.Step() {
+			out[result.Sentence.Tag.(int)] = result.Hypotheses[0]
+			done++
+		}
+	}
+	return out
+}
+
+// A sentence gives the same bits alone, among others, and in another slot.
+func TestInvariance(t *testing.T) {
+	d := openDevice(t)
+	s := newStepper(t, d, randomModel(t, small("")), 40)
+	lengths := []int{9, 70, 3}
+	for len(lengths) < 40 {
+		lengths = append(lengths, 1+len(lengths)%5)
+	}
+	sources := randomSources(lengths...)
+	all := scoresOf(s, sources)
+	for _, i := range []int{0, 1, 2, 39} {
+		if alone := scoresOf(s, sources[i:i+1])[0]; !slices.Equal(alone, all[i]) {
+			t.Errorf("sentence %d alone differs", i)
+		}
+	}
+}
+
+// scoresOf returns the best three of three steps for each sentence.
+func scoresOf(s *Stepper, sources []search.Source) [][]search.Scored {
+	contexts := make([]search.Context, len(sources))
+	s.Encode(sources, contexts)
+	var slots []search.Slot
+	var tokens []search.Token
+	var rows []int32
+	for i, handle := range contexts {
+		slot := search.Slot(s.Slots() - 1 - i)
+		s.Begin(slot, handle)
+		slots, tokens, rows = append(slots, slot), append(tokens, search.NoToken), append(rows, int32(i))
+	}
+	all := make([][]search.Scored, len(sources))
+	for range 3 {
+		s.Step(slots, tokens, false)
+		best := make([]search.Scored, 3*len(rows))
+		s.Top(rows, 3, nil, best)
+		for i := range rows {
+			all[i] = append(all[i], best[3*i:3*i+3]...)
+			tokens[i] = best[3*i].Token
+		}
+	}
+	for _, handle := range contexts {
+		s.Release(handle)
+	}
+	return all
+}
+
+// The demonstration model, with its shortlist, translates as on the processor.
+func TestDemoModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a whole model")
+	}
+	folder := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
+	v, err := vocab.Open(filepath.Join(folder, "vocab.spm"))
+	must(t, err)
+	list, err := shortlist.Open(filepath.Join(folder, "lex.s2t.bin"),
+		shortlist.Options{Parameters: shortlist.Defaults(), Shared: true, Source: v, Target: v})
+	must(t, err)
+	var sources []search.Source
+	for _, line := range demoLines {
+		tokens := append(v.Encode(line, nil), v.EOS())
+		sources = append(sources, search.Source{Tokens: tokens, Candidates: list.Candidates(tokens, nil)})
+	}
+	p := newPair(t, openDevice(t), demoModel(t), 24, v.Unk())
+	c := comparison{t: t, p: p, tolerance: 0.15, eos: v.EOS(), most: 60}
+	for i, tokens := range c.run(sources) {
+		t.Logf("%s", v.Decode(tokens[:len(tokens)-1]))
+		if tokens[len(tokens)-1] != v.EOS() {
+			t.Errorf("sentence %d does not end", i)
+		}
+	}
+	if c.ties > 2 {
+		t.Errorf("%d other tokens", c.ties)
+	}
+	t.Logf("%d ties", c.ties)
+}
+
+// demoLines are what the demonstration model translates.
+var demoLines = []string{
+	"A man in a red shirt is reading a newspaper.", "Two children are playing football on the beach.", "Thank you very much for your help.",
+	"Where is the nearest station?", "The meeting begins tomorrow at nine.", "No.", "Do you want to save the changes before closing?",
+	"It has been raining since yesterday evening.", "The book that you gave me is very interesting.", "We would like two tickets to Berlin.",
+	"A dog jumps over a fence.", "She has lived in this city for ten years.", "The price of the house is too high.",
+	"Please close the window when you leave the room.", "He did not know what to say.", "The train was late again.",
+	"Several people are standing in front of a shop.", "My brother works in a hospital.", "This file could not be opened.",
+	"The summer was hot and dry.",
+}
+
+// After a failure scores are NaN, and Err says what happened.
+func TestFailures(t *testing.T) {
+	if fault := os.Getenv("FAULT"); fault != "" {
+		d := openDevice(t)
+		m := randomModel(t, small(""))
+		w, err := d.Load(m, Options{})
+		must(t, err)
+		s, err := w.NewStepper(2)
+		must(t, err)
+		contexts := make([]search.Context, 2)
+		s.Encode(randomSources(5, 6), contexts)
+		s.Begin(0, contexts[0])
+		s.Begin(1, contexts[1])
+		s.Step([]search.Slot{0, 1}, []search.Token{search.NoToken, search.NoToken}, false)
+		out := make([]search.Scored, 2)
+		s.Best([]int32{0, 1}, nil, out)
+		for _, scored := range out {
+			if scored.Score == scored.Score {
+				t.Errorf("the score %v after a failure", scored.Score)
+			}
+		}
+		if y := s.LogProbs(0); len(y) != smallVocabulary || y[0] == y[0] {
+			t.Errorf("log-probabilities %v after a failure", y)
+		}
+		s.Release(contexts[0])
+		wanted := map[string]error{"memory": cuda.ErrOutOfMemory, "lost": cuda.ErrLost}[fault]
+		if !errors.Is(s.Err(), wanted) {
+			t.Errorf("got %v, want %v", s.Err(), wanted)
+		}
+		return
+	}
+	if os.Getenv(emulated.LibraryVariable) != "" {
+		t.Skip("needs an emulated device of its own")
+	}
+	at := library(t, emulated.Unwatched)
+	for fault, setting := range map[string]string{
+		"memory": "SLUICE_EMULATED_MEMORY=600K", "lost": "SLUICE_EMULATED_FAULT=cuLaunchKernel:9:719",
+	} {
+		output, err := emulated.Rerun(t, emulated.Mode{Order: "forward"}, at, "^TestFailures$", "FAULT="+fault, setting)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", fault, err, output)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	d := openDevice(t)
+	for _, change := range [][2]string{
+		{"dec-cell: ssru", "dec-cell: sru"}, {"autoreg: rnn", "autoreg: self-attention"}, {"activation: relu", "activation: swish"},
+		{"heads: 2", "heads: 4"}, {"dim-ffn: 96", "dim-ffn: 100"}, {"enc-depth: 2", "transformer-ffn-depth: 3"},
+		{"enc-depth: 2", "transformer-no-projection: true"}, {"enc-depth: 2", "transformer-postprocess: dhn"},
+	} {
+		m, err := model.New([]byte(strings.Replace(string(small("")), change[0], change[1], 1)))
+		must(t, err)
+		if _, err := d.Load(m, Options{}); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", change[1], err)
+		}
+	}
+	m := randomModel(t, small(""))
+	if _, err := d.Load(m, Options{Suppress: []search.Token{70}}); err == nil || !strings.Contains(err.Error(), "token 70") {
+		t.Errorf("suppressing a token that there is not: %v", err)
+	}
+	m.Encoder[0].FFN.Layers[0].W.Data[3] = 0x7e // a number of about 10³⁷
+	if _, err := d.Load(m, Options{}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "fp16") {
+		t.Errorf("a parameter that fp16 cannot hold: %v", err)
+	}
+}
+
+func TestModes(t *testing.T) {
+	if os.Getenv(emulated.LibraryVariable) != "" {
+		t.Skip("runs in one mode already")
+	}
+	for _, mode := range emulated.Modes() {
+		if mode.Sanitizer == emulated.Thread {
+			continue // the kernels' own tests run with it; a model is too slow
+		}
+		t.Run(mode.Name, func(t *testing.T) {
+			output, err := emulated.Rerun(t, mode, library(t, mode.Sanitizer), "^Test(SmallModels|Scores|Beam)$")
+			if err != nil {
+				t.Errorf("%v\n%s", err, output)
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package gpumodel
+
+import (
+	"slices"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// A buffer is memory of the device that grows. What was in it is lost then.
+type buffer struct {
+	at    cuda.Pointer
+	bytes int
+}
+
+// reserve makes room for a number of bytes.
+func (b *buffer) reserve(c *cuda.Context, bytes int) error {
+	if bytes <= b.bytes {
+		return nil
+	}
+	if err := c.Free(b.at); err != nil {
+		return err
+	}
+	*b = buffer{}
+	at, err := cuda.Alloc[byte](c, bytes)
+	if err == nil {
+		*b = buffer{at, bytes}
+	}
+	return err
+}
+
+// extend makes room and keeps what there was.
+func (b *buffer) extend(c *cuda.Context, s *cuda.Stream, bytes int) error {
+	if bytes <= b.bytes {
+		return nil
+	}
+	bytes = max(bytes, 2*b.bytes)
+	at, err := cuda.Alloc[byte](c, bytes)
+	if err != nil {
+		return err
+	}
+	old := *b
+	*b = buffer{at, bytes}
+	if old.at == 0 {
+		return nil
+	}
+	if err := s.Copy(at, old.at, old.bytes); err != nil {
+		return err
+	}
+	if err := s.Synchronize(); err != nil {
+		return err
+	}
+	return c.Free(old.at)
+}
+
+// A run is contiguous rows.
+type run struct{ first, count int }
+
+// A pool lends contiguous rows of the memory for keys and values.
+type pool struct {
+	memory buffer
+	width  int // bytes of a row
+	rows   int
+	free   []run // ascending and not touching each other
+}
+
+// minRows is what the pool begins with.
+const minRows = 1024
+
+// take lends the first run that is long enough, and makes the memory larger if there is none.
+func (p *pool) take(c *cuda.Context, s *cuda.Stream, rows int) (int, error) {
+	for i := range p.free {
+		f := &p.free[i]
+		if f.count < rows {
+			continue
+		}
+		first := f.first
+		f.first, f.count = f.first+rows, f.count-rows
+		if f.count == 0 {
+			p.free = slices.Delete(p.free, i, i+1)
+		}
+		return first, nil
+	}
+	more := max(rows, p.rows, minRows)
+	if err := p.memory.extend(c, s, (p.rows+more)*p.width); err != nil {
+		return 0, err
+	}
+	p.give(run{p.rows, more})
+	p.rows += more
+	return p.take(c, s, rows)
+}
+
+// give takes a run, or a part of it, back.
+func (p *pool) give(r run) {
+	if r.count == 0 {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(p.free, r.first, func(f run, first int) int { return f.first - first })
+	p.free = slices.Insert(p.free, i, r)
+	if i+1 < len(p.free) && r.first+r.count == p.free[i+1].first {
+		p.free[i].count += p.free[i+1].count
+		p.free = slices.Delete(p.free, i+1, i+2)
+	}
+	if i > 0 && p.free[i-1].first+p.free[i-1].count == p.free[i].first {
+		p.free[i-1].count += p.free[i].count
+		p.free = slices.Delete(p.free, i, i+1)
+	}
+}
+
+// A feed carries small lists of numbers to the device, all of a call at once.
+type feed struct {
+	host   []int32 // memory that the device can read; nil at first
+	device buffer
+	read   *cuda.Event // when the device has read host
+}
+
+// put returns where the lists are on the device. They stay there until the next put.
+func (f *feed) put(c *cuda.Context, s *cuda.Stream, lists ...[]int32) ([]cuda.Pointer, error) {
+	n := 0
+	for _, list := range lists {
+		n += len(list) + 1 // an empty list has an address, too
+	}
+	if err := f.reserve(c, n); err != nil {
+		return nil, err
+	}
+	if err := f.read.Synchronize(); err != nil {
+		return nil, err
+	}
+	places, at := make([]cuda.Pointer, len(lists)), 0
+	for i, list := range lists {
+		places[i] = cuda.Offset[int32](f.device.at, at)
+		at += copy(f.host[at:], list)
+		f.host[at] = 0
+		at++
+	}
+	if err := cuda.CopyIn(s, f.device.at, f.host[:at]); err != nil {
+		return nil, err
+	}
+	return places, s.Record(f.read)
+}
+
+func (f *feed) reserve(c *cuda.Context, n int) error {
+	if f.read == nil {
+		var err error
+		if f.read, err = c.Event(); err != nil {
+			return err
+		}
+	}
+	if n <= len(f.host) {
+		return nil
+	}
+	n = max(n, 2*len(f.host), 1024)
+	if err := f.close(c); err != nil {
+		return err
+	}
+	var err error
+	if f.read, err = c.Event(); err != nil {
+		return err
+	}
+	if f.host, err = cuda.AllocHost[int32](c, n); err != nil {
+		return err
+	}
+	return f.device.reserve(c, 4*n)
+}
+
+// close frees everything, once the device has read what was fed.
+func (f *feed) close(c *cuda.Context) error {
+	if f.read != nil {
+		if err := f.read.Synchronize(); err != nil {
+			return err
+		}
+		if err := f.read.Close(); err != nil {
+			return err
+		}
+		f.read = nil
+	}
+	if f.host != nil {
+		if err := cuda.FreeHost(c, f.host); err != nil {
+			return err
+		}
+		f.host = nil
+	}
+	return nil
+}

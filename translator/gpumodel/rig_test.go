@@ -1,0 +1,143 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpumodel
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/internal/sharedtest"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// library returns the driver that tests run on: what the environment names, a real one perhaps, or an emulated device.
+func library(t testing.TB, sanitizer emulated.Sanitizer) string {
+	t.Helper()
+	if named := os.Getenv(emulated.LibraryVariable); named != "" {
+		return named
+	}
+	kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
+	must(t, err)
+	return emulated.Library(t, sanitizer, kernels...)
+}
+
+func openDevice(t testing.TB) *Device {
+	t.Helper()
+	driver, err := cuda.Open(library(t, emulated.Unwatched))
+	must(t, err)
+	d, err := Open(driver, 0)
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	return d
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A pair is a model on the device and on the processor.
+type pair struct {
+	gpu *Stepper
+	cpu *cpumodel.Stepper
+}
+
+func newPair(t testing.TB, d *Device, m *model.Model, slots int, suppress ...search.Token) pair {
+	t.Helper()
+	packed, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: suppress})
+	must(t, err)
+	return pair{newStepper(t, d, m, slots, suppress...), packed.NewStepper(slots)}
+}
+
+// newStepper returns a Stepper that is closed when the test ends, and then must not have failed.
+func newStepper(t testing.TB, d *Device, m *model.Model, slots int, suppress ...search.Token) *Stepper {
+	t.Helper()
+	w, err := d.Load(m, Options{Suppress: suppress})
+	must(t, err)
+	s, err := w.NewStepper(slots)
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, s.Err())
+		must(t, s.Close())
+		must(t, w.Close())
+	})
+	return s
+}
+
+const smallVocabulary = 70
+
+// small describes a model with a little of everything that is supported; more is added to the description.
+func small(more string) []byte {
+	return []byte(`
+type: transformer
+dim-vocabs: [70, 70]
+dim-emb: 64
+transformer-heads: 2
+transformer-dim-ffn: 96
+transformer-ffn-activation: relu
+transformer-decoder-autoreg: rnn
+dec-cell: ssru
+enc-depth: 2
+dec-depth: 2
+tied-embeddings-all: true
+` + more)
+}
+
+// randomModel returns a model with random parameters.
+func randomModel(t testing.TB, description []byte) *model.Model {
+	t.Helper()
+	m, err := model.New(description)
+	must(t, err)
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, p := range m.Parameters() {
+		scale := 1 / math.Sqrt(float64(p.Shape[0]))
+		if strings.Contains(p.Name, "Wemb") {
+			scale = 0.3
+		}
+		p.Type, p.Data = marian.Float32, nil
+		for range p.Elements() {
+			x := scale * random.NormFloat64()
+			if strings.HasSuffix(p.Name, "_ln_scale") {
+				x = 1 + 0.1*x
+			}
+			p.Data = binary.LittleEndian.AppendUint32(p.Data, math.Float32bits(float32(x)))
+		}
+	}
+	return m
+}
+
+// randomSources returns sentences of given lengths.
+func randomSources(lengths ...int) []search.Source {
+	random := rand.New(rand.NewPCG(5, 6))
+	sources := make([]search.Source, len(lengths))
+	for i, n := range lengths {
+		for range n - 1 {
+			sources[i].Tokens = append(sources[i].Tokens, 1+random.Int32N(smallVocabulary-1))
+		}
+		sources[i].Tokens = append(sources[i].Tokens, 0)
+	}
+	return sources
+}
+
+// demoModel returns the model in the repository.
+func demoModel(t testing.TB) *model.Model {
+	t.Helper()
+	file, err := marian.Open(filepath.Join(sharedtest.Root(), "models", "ende-tiny", "model.intgemm.alphas.bin"))
+	must(t, err)
+	t.Cleanup(func() { must(t, file.Close()) })
+	m, err := model.Load(file, nil)
+	must(t, err)
+	return m
+}

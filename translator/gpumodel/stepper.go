@@ -1,0 +1,203 @@
+package gpumodel
+
+import (
+	"errors"
+	"math"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+var _ search.Stepper = (*Stepper)(nil)
+
+// A Stepper runs a model for one worker, on a stream of its own. It implements search.Stepper, and may be used from any goroutine, one at
+// a time.
+type Stepper struct {
+	w      *Weights
+	stream *cuda.Stream
+	err    error
+
+	contexts     []context // by their handles
+	freeContexts []search.Context
+	memory       pool   // keys and values of the contexts
+	candidates   buffer // a set of bits for each context that has candidates
+
+	slots  []slot
+	states buffer // float32: slot × layer × dim
+	moving buffer
+
+	signal          buffer // float32, a row for each position
+	signalPositions int
+
+	feed             feed
+	encoding, rowsOf activations // of encoder and decoder
+
+	// Results of the last Step.
+	rows      []row
+	attention buffer // float32, longest places for each row
+	longest   int
+	aligned   bool
+
+	choices, scratch, scores buffer
+	chosen                   []gpukernels.Choice
+	logProbs                 []float32
+	union                    []uint64 // a set of tokens
+	columnList               []int32
+
+	// Lists of a call.
+	numbers, setOfRow, forbidden       []int32
+	tokens, positions, starts, lengths []int32
+}
+
+// A context is an encoded sentence.
+type context struct {
+	memory     run
+	candidates []search.Token
+}
+
+const noContext search.Context = -1
+
+// A slot is the place of a hypothesis.
+type slot struct {
+	context  search.Context
+	position int // of the next token
+}
+
+// A row is a row of the last Step.
+type row struct{ context search.Context }
+
+// NewStepper returns a Stepper with that many slots.
+func (w *Weights) NewStepper(slots int) (*Stepper, error) {
+	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextKV.out}}
+	err := w.device.bound(func() (err error) {
+		if s.stream, err = w.device.context.Stream(); err != nil {
+			return err
+		}
+		width := 4 * len(w.decoder) * w.dim
+		return errors.Join(s.states.reserve(w.device.context, slots*width), s.moving.reserve(w.device.context, slots*width))
+	})
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close frees what the Stepper has on the device.
+func (s *Stepper) Close() error {
+	c := s.w.device.context
+	return s.w.device.bound(func() error {
+		failed := []error{s.feed.close(c)}
+		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.moving, &s.signal, &s.feed.device, &s.encoding.memory,
+			&s.rowsOf.memory, &s.attention, &s.choices, &s.scratch, &s.scores} {
+			failed = append(failed, c.Free(b.at))
+			*b = buffer{}
+		}
+		if s.stream != nil {
+			failed = append(failed, s.stream.Close())
+			s.stream = nil
+		}
+		return errors.Join(failed...)
+	})
+}
+
+// Err returns the first failure of the device. After it, all scores are NaN.
+func (s *Stepper) Err() error { return s.err }
+
+// do runs work on a thread that has the device's context, unless something has failed before.
+func (s *Stepper) do(work func() error) {
+	if s.err == nil {
+		s.err = s.w.device.bound(work)
+	}
+}
+
+// Slots is the number of slots.
+func (s *Stepper) Slots() int { return len(s.slots) }
+
+// Vocabulary is the number of target tokens.
+func (s *Stepper) Vocabulary() int { return s.w.vocabulary }
+
+// Begin puts the decoder's initial state for the sentence into the slot: at position 0 the kernels begin with it by themselves.
+func (s *Stepper) Begin(to search.Slot, c search.Context) { s.slots[to] = slot{context: c} }
+
+// Release frees the memory of a context.
+func (s *Stepper) Release(c search.Context) {
+	s.memory.give(s.contexts[c].memory)
+	s.contexts[c] = context{}
+	s.freeContexts = append(s.freeContexts, c)
+}
+
+// newContext returns the handle of an unused context.
+func (s *Stepper) newContext() search.Context {
+	if n := len(s.freeContexts); n > 0 {
+		c := s.freeContexts[n-1]
+		s.freeContexts = s.freeContexts[:n-1]
+		return c
+	}
+	s.contexts = append(s.contexts, context{})
+	return search.Context(len(s.contexts) - 1)
+}
+
+// Reorder gives dst[i] the state that src[i] had before the call, for all i at once.
+func (s *Stepper) Reorder(dst, src []search.Slot) {
+	taken := make([]slot, len(src))
+	for i, from := range src {
+		taken[i] = s.slots[from]
+	}
+	for i, to := range dst {
+		s.slots[to] = taken[i]
+	}
+	s.do(func() error {
+		k, width := s.w.device.kernels, len(s.w.decoder)*s.w.dim
+		places, err := s.feed.put(s.w.device.context, s.stream, appendNumbers(nil, src), appendNumbers(nil, dst))
+		if err != nil {
+			return err
+		}
+		if err := k.MoveRows(s.stream, s.moving.at, 0, s.states.at, places[0], len(src), width); err != nil {
+			return err
+		}
+		return k.MoveRows(s.stream, s.states.at, places[1], s.moving.at, 0, len(src), width)
+	})
+}
+
+func appendNumbers(numbers []int32, slots []search.Slot) []int32 {
+	for _, number := range slots {
+		numbers = append(numbers, int32(number))
+	}
+	return numbers
+}
+
+// reserveSignal computes the vectors of positions up to one, rounded as Marian does: sines, then cosines, of the position times each
+// frequency. All workers have their own, since they grow.
+func (s *Stepper) reserveSignal(positions int) error {
+	if positions <= s.signalPositions {
+		return nil
+	}
+	n, dim := max(positions, 2*s.signalPositions, 512), s.w.dim
+	vectors := make([]float32, n*dim)
+	half := dim / 2
+	increment := float32(math.Log(10000)) / (float32(half) - 1)
+	for i := range half {
+		frequency := float32(math.Exp(float64(float32(i) * -increment)))
+		for position := range n {
+			if s.w.positions {
+				sin, cos := math.Sincos(float64(float32(position) * frequency))
+				vectors[position*dim+i], vectors[position*dim+half+i] = float32(sin), float32(cos)
+			}
+		}
+	}
+	if err := s.signal.reserve(s.w.device.context, 4*len(vectors)); err != nil {
+		return err
+	}
+	s.signalPositions = n
+	return cuda.CopyIn(s.stream, s.signal.at, vectors)
+}
+
+// embeddingFactor is what embeddings are multiplied with.
+func (w *Weights) embeddingFactor() float32 {
+	if !w.positions {
+		return 1
+	}
+	return float32(math.Sqrt(float64(w.dim)))
+}

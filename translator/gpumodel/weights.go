@@ -1,0 +1,263 @@
+package gpumodel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// ErrUnsupported is wrapped by the errors of Load for models that this package cannot run, but the processor can.
+var ErrUnsupported = errors.New("this model cannot run on the GPU")
+
+// Options say how a model is to be run.
+type Options struct {
+	// Suppress lists target tokens that must never be generated.
+	Suppress []search.Token
+}
+
+// Weights is a model on a device. It is read-only and shared by all workers.
+type Weights struct {
+	device     *Device
+	allocated  []cuda.Pointer
+	dim, heads int
+	vocabulary int
+	widest     int // of the rows of merged products and of hidden layers
+	suppressed []search.Token
+
+	positions      bool
+	source, target cuda.Pointer // tables of embeddings
+	emb, top       [2]*norm     // behind the embeddings and the stack, of encoder and decoder; nil for none
+	encoder        []encoderLayer
+	decoder        []*decoderLayer
+	contextKV      linear // keys and values of all decoder layers from the encoder's output
+	alignment      int    // layer whose attention serves as alignment
+	table, bias    cuda.Pointer
+}
+
+const encoderSide, decoderSide = 0, 1
+
+// A linear is matrices that read the same input, side by side.
+type linear struct {
+	weights, bias cuda.Pointer // fp16, a row for each column of the result; float32
+	in, out       int
+}
+
+type norm struct{ scale, bias cuda.Pointer }
+
+// A frame is what stands around a sublayer: with x its input, x = post(sublayer(pre(x)) + x). Each may be missing.
+type frame struct {
+	pre, post *norm
+	add       bool
+}
+
+type encoderLayer struct {
+	self   frame
+	qkv, o linear
+	ffn    feedForward
+}
+
+type feedForward struct {
+	frame    frame
+	up, down linear
+}
+
+type decoderLayer struct {
+	recurrent frame
+	gates     linear  // x and f
+	project   *linear // nil without
+	context   frame
+	q, o      linear
+	first     int // where the layer's keys begin in a row of contextKV
+	ffn       feedForward
+}
+
+// Load puts the parameters of a model on the device: the file may be closed afterwards.
+func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
+	if err := check(m); err != nil {
+		return nil, err
+	}
+	w := &Weights{device: d, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, positions: !m.NoPositions,
+		alignment: m.AlignmentLayer, suppressed: slices.Clone(options.Suppress)}
+	for _, token := range options.Suppress {
+		if token < 0 || int(token) >= w.vocabulary {
+			return nil, fmt.Errorf("token %d cannot be suppressed: the model has %d target pieces", token, w.vocabulary)
+		}
+	}
+	if err := d.bound(func() error { return w.load(m) }); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("load the model onto %s: %w", d.properties.Name, err)
+	}
+	return w, nil
+}
+
+// Close frees the weights. All Steppers must be closed before.
+func (w *Weights) Close() error {
+	return w.device.bound(func() error {
+		var failed []error
+		for _, p := range w.allocated {
+			failed = append(failed, w.device.context.Free(p))
+		}
+		w.allocated = nil
+		return errors.Join(failed...)
+	})
+}
+
+func (w *Weights) load(m *model.Model) error {
+	stream, err := w.device.context.Stream()
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	u := &uploader{w: w, stream: stream}
+	w.target = u.table(m.TargetEmbedding, false)
+	w.source = w.target
+	if m.SourceEmbedding != m.TargetEmbedding {
+		w.source = u.table(m.SourceEmbedding, false)
+	}
+	w.emb, w.top = [2]*norm{u.last(m.EncoderEmb), u.last(m.DecoderEmb)}, [2]*norm{u.last(m.EncoderTop), u.last(m.DecoderTop)}
+	for i := range m.Encoder {
+		l := &m.Encoder[i]
+		w.encoder = append(w.encoder, encoderLayer{self: u.frame(l.Self.Pre, l.Self.Post), qkv: u.linear(l.Self.Q, l.Self.K, l.Self.V),
+			o: u.linear(*l.Self.O), ffn: u.feedForward(&l.FFN)})
+	}
+	u.decoder(m)
+	w.table = w.target
+	if m.Output.W != m.TargetEmbedding || m.Output.Columns {
+		w.table = u.table(m.Output.W, m.Output.Columns)
+	}
+	w.bias = u.vector(m.Output.Bias, m.TargetVocabulary)
+	if u.err != nil {
+		return u.err
+	}
+	return stream.Synchronize()
+}
+
+// An uploader copies parameters to the device, until something fails.
+type uploader struct {
+	w      *Weights
+	stream *cuda.Stream
+	err    error
+}
+
+func (u *uploader) decoder(m *model.Model) {
+	w := u.w
+	packed := map[*model.DecoderLayer]*decoderLayer{}
+	var contexts []model.Affine
+	first := 0
+	for _, l := range m.Decoder {
+		if packed[l] == nil {
+			d := &decoderLayer{recurrent: u.frame(l.Recurrent.Pre, l.Recurrent.Post), gates: u.linear(l.Recurrent.Input, l.Recurrent.Forget),
+				context: u.frame(l.Context.Pre, l.Context.Post), q: u.linear(l.Context.Q), o: u.linear(*l.Context.O), first: first,
+				ffn: u.feedForward(&l.FFN)}
+			if l.Recurrent.O != nil {
+				project := u.linear(*l.Recurrent.O)
+				d.project = &project
+			}
+			contexts = append(contexts, l.Context.K, l.Context.V)
+			first += l.Context.K.Out + l.Context.V.Out
+			packed[l] = d
+		}
+		w.decoder = append(w.decoder, packed[l])
+	}
+	w.contextKV = u.linear(contexts...)
+}
+
+func (u *uploader) feedForward(f *model.FFN) feedForward {
+	return feedForward{frame: u.frame(f.Pre, f.Post), up: u.linear(f.Layers[0]), down: u.linear(f.Layers[1])}
+}
+
+func (u *uploader) frame(pre, post model.Process) frame {
+	return frame{pre: u.last(pre), post: u.last(post), add: len(post) > 0 && post[0].Operation == model.Add}
+}
+
+// last returns the norm that a process ends with, nil if it does not.
+func (u *uploader) last(p model.Process) *norm {
+	if len(p) == 0 || p[len(p)-1].Operation != model.Normalize {
+		return nil
+	}
+	n := p[len(p)-1].Norm
+	return &norm{u.vector(n.Scale, u.w.dim), u.vector(n.Bias, u.w.dim)}
+}
+
+// linear puts matrices side by side, transposed: the kernels want a row for each column of the result.
+func (u *uploader) linear(pieces ...model.Affine) linear {
+	l := linear{in: pieces[0].In}
+	var weights, bias []float32
+	for _, piece := range pieces {
+		l.out += piece.Out
+		weights = append(weights, transpose(u.floats(piece.W), piece.In, piece.Out)...)
+		if piece.B == nil {
+			bias = append(bias, make([]float32, piece.Out)...)
+		} else {
+			bias = append(bias, u.floats(piece.B)...)
+		}
+	}
+	l.weights, l.bias = u.halves(pieces[0].W.Name, weights), upload(u, bias)
+	u.w.widest = max(u.w.widest, l.out)
+	return l
+}
+
+// table uploads a matrix with a row for each token; columns says that it is stored the other way.
+func (u *uploader) table(t *marian.Tensor, columns bool) cuda.Pointer {
+	values := u.floats(t)
+	if columns {
+		values = transpose(values, u.w.dim, u.w.vocabulary)
+	}
+	return u.halves(t.Name, values)
+}
+
+// vector uploads a vector of n elements, zeros if there is none.
+func (u *uploader) vector(t *marian.Tensor, n int) cuda.Pointer {
+	if t == nil {
+		return upload(u, make([]float32, n))
+	}
+	return upload(u, u.floats(t))
+}
+
+func (u *uploader) floats(t *marian.Tensor) []float32 {
+	if u.err != nil {
+		return nil
+	}
+	values, err := t.Float32()
+	u.err = err
+	return values
+}
+
+// halves uploads numbers as fp16.
+func (u *uploader) halves(name string, values []float32) cuda.Pointer {
+	for _, v := range values {
+		if h := gpukernels.ToHalf(v).Float32(); math.IsInf(float64(h), 0) && u.err == nil {
+			u.err = fmt.Errorf("%w: parameter %s holds %v, which is too large for fp16", ErrUnsupported, name, v)
+		}
+	}
+	return upload(u, gpukernels.Halves(values))
+}
+
+func upload[T any](u *uploader, values []T) cuda.Pointer {
+	if u.err != nil {
+		return 0
+	}
+	p, err := cuda.Alloc[T](u.w.device.context, len(values))
+	if err == nil {
+		u.w.allocated = append(u.w.allocated, p)
+		err = cuda.CopyIn(u.stream, p, values)
+	}
+	u.err = err
+	return p
+}
+
+// transpose returns the columns of a rows×columns matrix as rows; nothing of nothing.
+func transpose(from []float32, rows, columns int) []float32 {
+	to := make([]float32, len(from))
+	for i := range to {
+		to[i] = from[i%rows*columns+i/rows]
+	}
+	return to
+}
