@@ -47,8 +47,9 @@ them every row of activations gets its own multiplier, which is as fast here and
 browsermt's Marian, bergamot and Firefox run faster with alphas.
 
 4-bit weights are powers of two times a scale for each matrix. Such a file is an eighth of the model in
-float32 and is read by sluice alone. A model loses a lot, unless it was trained for that (quantize-bits: 4
-and quantize-log-based: true in the settings of sluice train): then it is stored without loss.`,
+float32, is read by sluice alone and runs in 8-bit arithmetic. A model loses a lot, unless it was trained
+for that (quantize-bits: 4 and quantize-log-based: true in the settings of sluice train): then it is stored
+without loss.`,
 		Example: `  sluice model convert model.npz model.bin --type int8 --calibrate dev.en
   sluice model convert trained4.npz model4.bin --type 4bit
   sluice model convert model.bin.gz model.npz`,
