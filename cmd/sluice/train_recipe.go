@@ -157,7 +157,7 @@ func sortRecipeError(err error) error {
 	switch {
 	case errors.Is(err, trainrecipe.ErrInterrupted):
 		return fmt.Errorf("%w: %w", errInterrupted, err)
-	case errors.Is(err, trainrecipe.ErrBusy):
+	case errors.Is(err, trainrecipe.ErrBusy), errors.Is(err, trainrecipe.ErrExists):
 		return usageError{err}
 	case errors.Is(err, trainrecipe.ErrFormat), errors.Is(err, trainrecipe.ErrInput):
 		return inputError{err}

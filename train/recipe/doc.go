@@ -10,8 +10,8 @@
 //
 // In a recipe's folder there are, beside the outputs,
 //
-//	.recipe/STEP.json    the stamp of a step
-//	.recipe/STEP/        what a step is working on, until its outputs are complete
-//	.recipe/hashes.json  hashes of inputs, so that large ones are not read every time
-//	.recipe/lock         held by the process that is working
+//	.recipe/done/STEP.json  the stamp of a step
+//	.recipe/work/STEP/      what a step is working on, until its outputs are complete
+//	.recipe/hashes.json     hashes of inputs, so that large ones are not read every time
+//	.recipe/lock            held by the process that is working
 package recipe

@@ -13,6 +13,9 @@ var ErrInput = errors.New("input")
 // ErrBusy is wrapped by the error of a run in a folder in which another process is at work.
 var ErrBusy = errors.New("the recipe is being run already")
 
+// ErrExists is wrapped by the error about a file that has the name of an output and was not made by the recipe.
+var ErrExists = errors.New("the output exists already, and the recipe has not made it")
+
 // generation is raised when steps give something else from the same settings and inputs.
 const generation = 1
 

@@ -44,7 +44,7 @@ type kind interface {
 	// inputs and outputs are names as the recipe has them. An input may be a pattern for models that other steps write.
 	inputs() []string
 	outputs() []string
-	// check reports what is missing or makes no sense, with paths below at.
+	// check reports what is missing or makes no sense.
 	check(c *checking)
 	// run does the work, or goes on with it.
 	run(w *work) error

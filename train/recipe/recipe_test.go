@@ -162,7 +162,7 @@ func TestOnlyWhatChangedIsDone(t *testing.T) {
 	expect(t, "after another setting", run(t, changed), []string{"first.txt"})
 	moved := parse(t, folder, "\n\n"+strings.Replace(chain, "{text: in.txt,", "{text: in.txt,   options: {beam-size: 2},", 1))
 	expect(t, "after other white space", run(t, moved), nil)
-	if leftovers, _ := filepath.Glob(filepath.Join(folder, "chain", stateFolder, "*", "*")); len(leftovers) > 0 {
+	if leftovers, _ := filepath.Glob(filepath.Join(folder, "chain", stateFolder, "work", "*")); len(leftovers) > 0 {
 		t.Errorf("left: %q", leftovers)
 	}
 }
@@ -188,6 +188,21 @@ func TestInterruption(t *testing.T) {
 	}
 	release()
 	expect(t, "in the end", run(t, r), []string{"first.txt", "second.txt", "other.gz"})
+}
+
+// A file that the recipe has not made is not replaced.
+func TestForeignOutput(t *testing.T) {
+	folder := place(t, map[string]string{"in.txt": "a\nb\n", "other.txt": "c\n", "model": "m", "vocab": "v", "first.txt": "mine"})
+	r := parse(t, folder, "folder: .\n"+chain)
+	if err := Run(t.Context(), r, new(shouter), quiet); !errors.Is(err, ErrExists) || read(t, folder, "first.txt") != "mine" {
+		t.Errorf("%v", err)
+	}
+	if err := os.Remove(filepath.Join(folder, "first.txt")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "without it", run(t, r), []string{"first.txt", "second.txt", "other.gz"})
+	changed := parse(t, folder, "folder: .\n"+strings.Replace(chain, "{text: in.txt,", "{text: in.txt, options: {beam-size: 2},", 1))
+	expect(t, "its own output", run(t, changed), []string{"first.txt"})
 }
 
 // TestPublishing kills a run, as far as files can tell, between any two steps of bringing outputs to their places.

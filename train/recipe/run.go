@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -59,11 +60,11 @@ func newRunner(r *Recipe, engine Engine, logger *slog.Logger) (*runner, error) {
 }
 
 func (r *runner) stampPath(n *node) string {
-	return filepath.Join(r.recipe.folder(), stateFolder, n.step.Name+".json")
+	return filepath.Join(r.recipe.folder(), stateFolder, "done", n.step.Name+".json")
 }
 
 func (r *runner) scratch(n *node) string {
-	return filepath.Join(r.recipe.folder(), stateFolder, n.step.Name)
+	return filepath.Join(r.recipe.folder(), stateFolder, "work", n.step.Name)
 }
 
 // step does a step, unless it is done.
@@ -74,7 +75,8 @@ func (r *runner) step(ctx context.Context, number int) error {
 		return err
 	}
 	logger := r.logger.With("step", n.step.Name)
-	if _, done := r.done(n, from); done {
+	last, done := r.done(n, from)
+	if done {
 		logger.Info("nothing to do", "number", number+1, "of", len(r.order))
 		return os.RemoveAll(r.scratch(n)) // which a process that was killed may have left
 	}
@@ -87,6 +89,9 @@ func (r *runner) step(ctx context.Context, number int) error {
 	}
 	logger.Info("begins", "number", number+1, "of", len(r.order), "does", n.word, "done_before", percent(b.Share))
 	if !r.complete(n) {
+		if err := r.checkOwn(n, last); err != nil {
+			return err
+		}
 		if err := r.work(ctx, n, b, logger); err != nil {
 			return err
 		}
@@ -150,6 +155,20 @@ func (r *runner) begin(n *node, from origin) (begun, error) {
 	return b, writeJSON(filepath.Join(scratch, "begun.json"), b)
 }
 
+// checkOwn makes sure that no file is replaced that the step has not made. last is its stamp.
+func (r *runner) checkOwn(n *node, last stamp) error {
+	for _, name := range n.kind.outputs() {
+		path := filepath.Join(r.recipe.folder(), filepath.FromSlash(name))
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		if !slices.ContainsFunc(last.Outputs, func(f file) bool { return f.Name == name }) {
+			return fmt.Errorf("%w: %s; remove it, or choose another folder", ErrExists, path)
+		}
+	}
+	return nil
+}
+
 // complete says whether a step has all its outputs, which need only be brought to their places.
 func (r *runner) complete(n *node) bool {
 	_, err := os.Stat(filepath.Join(r.scratch(n), "done.json"))
@@ -158,7 +177,7 @@ func (r *runner) complete(n *node) bool {
 
 // work does a step up to the point where all outputs are complete and on the disk.
 func (r *runner) work(ctx context.Context, n *node, b begun, logger *slog.Logger) error {
-	w := &work{ctx: ctx, logger: logger, engine: r.engine, node: n, scratch: r.scratch(n), vocabularies: r.vocabularies()}
+	w := &work{ctx: ctx, logger: logger, engine: r.engine, node: n, folder: r.recipe.folder(), scratch: r.scratch(n), vocabularies: r.vocabularies()}
 	w.progress(b.Share)
 	watch := r.watch(w, b)
 	err := n.kind.run(w)
@@ -221,7 +240,10 @@ func (r *runner) publish(n *node, from origin) (stamp, error) {
 		}
 		err := os.Rename(made, path)
 		if errors.Is(err, os.ErrNotExist) { // it was brought to its place before an interruption
-			_, err = os.Stat(path)
+			var info os.FileInfo
+			if info, err = os.Stat(path); err == nil && !f.unchanged(info) {
+				err = errors.Join(fmt.Errorf("%s has changed meanwhile; run the recipe again", path), os.RemoveAll(scratch))
+			}
 		}
 		if err != nil {
 			return s, err

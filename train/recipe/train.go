@@ -37,6 +37,7 @@ type Train struct {
 var stepSets = map[string]string{
 	"model": "to", "train-sets": "corpora", "valid-sets": "valid", "vocabs": "vocabularies of the recipe", "pretrained-model": "start-from",
 	"guided-alignment": "alignments", "tsv": "corpora", "tempdir": "nothing: the recipe's folder is used", "dim-vocabs": "vocabularies of the recipe",
+	"data-weighting": "nothing: pairs have no weights here",
 }
 
 func (t *Train) inputs() []string {
@@ -61,13 +62,15 @@ func (t *Train) check(c *checking) {
 		return
 	}
 	sound := true
-	for name, options := range map[string][]jobfile.Option{"settings": t.Settings, "grid": t.Grid} {
-		for _, option := range options {
-			var config train.Config
-			if err := checkSetting(&config, option, name == "grid"); err != nil {
-				c.at(name+"."+option.Name, "%v", err)
-				sound = false
-			}
+	for i, option := range append(slices.Clone(t.Settings), t.Grid...) {
+		name, ofGrid := "settings", i >= len(t.Settings)
+		if ofGrid {
+			name = "grid"
+		}
+		var config train.Config
+		if err := checkSetting(&config, option, ofGrid); err != nil {
+			c.at(name+"."+option.Name, "%v", err)
+			sound = false
 		}
 	}
 	if !sound || t.To == "" {
@@ -289,7 +292,7 @@ func (t *Train) keep(w *work, v variant, config train.Config, output string) err
 
 // writeDecoderConfig writes MODEL.decoder.yml, with paths as seen from where the model will be.
 func writeDecoderConfig(w *work, name, output string, inverse bool, config train.Config) error {
-	folder := filepath.Dir(filepath.Join(filepath.Dir(filepath.Dir(w.scratch)), filepath.FromSlash(name)))
+	folder := filepath.Dir(filepath.Join(w.folder, filepath.FromSlash(name)))
 	var vocabularies []string
 	for _, vocabulary := range w.direction(inverse) {
 		if seen, err := filepath.Rel(folder, vocabulary); err == nil {

@@ -123,9 +123,8 @@ func (d *Distil) check(c *checking) {
 		c.at("", "expected either models or n-best")
 	}
 	c.options("options", d.Options)
-	for setting, name := range map[string]string{"corpus": d.Corpus, "to": d.To} {
-		c.corpus(setting, name)
-	}
+	c.corpus("corpus", d.Corpus)
+	c.corpus("to", d.To)
 }
 
 // corpus reports a name that is not that of a table of pairs.

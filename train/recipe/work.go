@@ -21,6 +21,7 @@ type work struct {
 	logger       *slog.Logger
 	engine       Engine
 	node         *node
+	folder       string   // of the recipe
 	scratch      string   // folder of the step's own, which outlives interruptions
 	vocabularies []string // paths of source and target
 
