@@ -15,6 +15,10 @@ var ErrFenced = errors.New("another writer has taken over this lane")
 // ErrDone is returned by Sink.Open for a lane whose output is already complete.
 var ErrDone = errors.New("output is already complete")
 
+// ErrNoPlace is wrapped by the error of a Writer that was given an output it can neither write nor set aside. To try again
+// changes nothing: the record has to be repaired, or the sink be told where such records go.
+var ErrNoPlace = errors.New("the record cannot be translated, and there is no place for dead letters")
+
 // A Sink takes the outputs of lanes: one output file per input file, one object per object, a topic.
 //
 // Connect is called once before anything else. Open prepares the output of one lane and tells where the lane

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/deadletter"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/kafkaclient"
+	"github.com/sluice-mt/sluice/producer"
 )
 
 // The headers that are added to every output. They replace those of the same name that the record came with.
@@ -81,7 +82,7 @@ func (w *writer) failed(output *job.Output, reason error) (kafkaclient.Partition
 		return w.letterPartition(), w.letter(output)
 	}
 	if config.OnFailure == Stop {
-		return kafkaclient.Partition{}, fmt.Errorf("kafka: %s cannot be translated, and there is no topic for dead letters: %w", w.sourceOf(&output.Record), reason)
+		return kafkaclient.Partition{}, fmt.Errorf("kafka: %s: %w: %w", w.sourceOf(&output.Record), producer.ErrNoPlace, reason)
 	}
 	m.Value = []byte{}
 	if kafkaclient.SizeOf(m) > config.MaxMessage {

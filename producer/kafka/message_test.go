@@ -271,6 +271,24 @@ func TestJSONValues(t *testing.T) {
 	}
 }
 
+// Without a place for what fails, the job ends at that record, with an error that says that trying again is of no use.
+// What came before it is committed, and what comes after it waits.
+func TestARecordWithoutAPlaceEndsTheJob(t *testing.T) {
+	cluster := kafkatest.StartFake(t)
+	s := newSetup(t, cluster, 1)
+	s.sink.DeadLetters = ""
+	s.sink.MaxMessage = 200
+	cluster.Write(t, kafkatest.Texts(s.in(), 0, "a", strings.Repeat("long ", 100), "b")...)
+	for range 2 {
+		if err := s.run(t); !errors.Is(err, producer.ErrNoPlace) || !strings.Contains(err.Error(), "/0@1") {
+			t.Fatalf("%v", err)
+		}
+	}
+	if got := kafkatest.Values(cluster.Committed(t, s.sink.Topic, 0)); len(got) > 1 {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestAnotherModelIsNotMixedIn(t *testing.T) {
 	cluster := kafkatest.StartFake(t)
 	s := newSetup(t, cluster, 1)
