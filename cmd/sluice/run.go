@@ -280,6 +280,8 @@ func (j *streamingJob) explain(err error, endless bool) error {
 		return fmt.Errorf("%w: run the same command again to continue", errInterrupted)
 	case errors.As(err, &changed):
 		return usageError{fmt.Errorf("%w (%s)", err, j.waysOn())}
+	case errors.Is(err, producer.ErrNoPlace):
+		return usageError{fmt.Errorf("%w (dead-letters in the job sets such records aside)", err)}
 	case errors.As(err, &stage) && stage.Stage == "read":
 		return inputError{err}
 	case errors.As(err, &stage) && (stage.Stage == "write" || stage.Stage == "commit"):

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,9 +18,12 @@ import (
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/deadletter"
+	"github.com/sluice-mt/sluice/internal/jobfile"
 	"github.com/sluice-mt/sluice/internal/kafkatest"
 	"github.com/sluice-mt/sluice/internal/s3test"
 	"github.com/sluice-mt/sluice/internal/sharedtest"
+	"github.com/sluice-mt/sluice/pipeline"
+	"github.com/sluice-mt/sluice/producer"
 )
 
 // A place is where lanes of numbered records lie, or where their outputs come to lie. Lane i of n holds the texts
@@ -283,6 +287,32 @@ func TestPairsOnRealServers(t *testing.T) {
 	testPairs(t, places{cluster: real.Cluster, store: s3test.Gateway(t)}, func(p pair) bool {
 		return p.source != inFolder || p.sink != inFolder // which has been tested with the others
 	})
+}
+
+// The exit code says whether to start the job again. What a person has to look at first is 2.
+func TestEndsOfJobs(t *testing.T) {
+	stage := func(name string, err error) error { return &pipeline.StageError{Stage: name, Lane: "topic/0", Err: err} }
+	j := &streamingJob{job: &jobfile.Job{}}
+	for _, test := range []struct {
+		err     error
+		endless bool
+		code    int
+	}{
+		{nil, false, exitOK},
+		{pipeline.ErrStalled, true, exitFailure},
+		{pipeline.ErrTooManyFailed, true, exitFailure},
+		{pipeline.ErrInterrupted, true, exitOK},
+		{pipeline.ErrInterrupted, false, exitInterrupted},
+		{stage("read", io.ErrUnexpectedEOF), false, exitInput},
+		{stage("write", io.ErrShortWrite), false, exitOutput},
+		{stage("commit", io.ErrShortWrite), false, exitOutput},
+		{stage("write", fmt.Errorf("topic/0@5: %w", producer.ErrNoPlace)), true, exitUsage},
+		{stage("write", &producer.ChangedError{Output: "a"}), true, exitUsage},
+	} {
+		if code := exitCode(j.explain(test.err, test.endless)); code != test.code {
+			t.Errorf("%v, endless %v: exit code %d, want %d", test.err, test.endless, code, test.code)
+		}
+	}
 }
 
 // The kinds of places.

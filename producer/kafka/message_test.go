@@ -169,7 +169,7 @@ func TestWithoutDeadLettersWhatFailsStopsTheJob(t *testing.T) {
 	s := newSetup(t, cluster, 1)
 	s.translator = stubborn{}
 	cluster.Write(t, kafkatest.Texts(s.in(), 0, "good", "bad", "good")...)
-	if err := s.run(t); !errors.Is(err, errStubborn) || !strings.Contains(err.Error(), s.in()+"/0@1") {
+	if err := s.run(t); !errors.Is(err, errStubborn) || !errors.Is(err, producer.ErrNoPlace) || !strings.Contains(err.Error(), s.in()+"/0@1") {
 		t.Errorf("%v", err)
 	}
 	s.sink.OnFailure = producerkafka.WriteEmpty
@@ -268,24 +268,6 @@ func TestJSONValues(t *testing.T) {
 	letter, err := deadletter.Parse(cluster.Committed(t, s.sink.DeadLetters, 0)[0].Value)
 	if err != nil || string(letter.Original) != `{"msg": 5}` || letter.Flags != job.Unreadable {
 		t.Errorf("%+v, %v", letter, err)
-	}
-}
-
-// Without a place for what fails, the job ends at that record, with an error that says that trying again is of no use.
-// What came before it is committed, and what comes after it waits.
-func TestARecordWithoutAPlaceEndsTheJob(t *testing.T) {
-	cluster := kafkatest.StartFake(t)
-	s := newSetup(t, cluster, 1)
-	s.sink.DeadLetters = ""
-	s.sink.MaxMessage = 200
-	cluster.Write(t, kafkatest.Texts(s.in(), 0, "a", strings.Repeat("long ", 100), "b")...)
-	for range 2 {
-		if err := s.run(t); !errors.Is(err, producer.ErrNoPlace) || !strings.Contains(err.Error(), "/0@1") {
-			t.Fatalf("%v", err)
-		}
-	}
-	if got := kafkatest.Values(cluster.Committed(t, s.sink.Topic, 0)); len(got) > 1 {
-		t.Errorf("%q", got)
 	}
 }
 
