@@ -2,21 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	filesource "github.com/sluice-mt/sluice/consumer/file"
 	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/internal/jobfile"
+	"github.com/sluice-mt/sluice/pipeline"
 	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
 	"github.com/sluice-mt/sluice/translator"
 )
@@ -61,29 +59,37 @@ func (recipeEngine) Translate(ctx context.Context, task trainrecipe.Translation)
 		return trainrecipe.Throughput{}, err
 	}
 	defer parts.models.close()
+	return t.carry(ctx, parts, task.Progress)
+}
+
+// carry takes the input through the engine, and tells now and then how far it is.
+func (t *translation) carry(ctx context.Context, parts *engineParts, tell func(share float64)) (trainrecipe.Throughput, error) {
+	speed := trainrecipe.Throughput{Precision: parts.models.precision.String(), Workers: parts.config.Batching.Workers}
 	source, sink, err := t.ends(parts)
 	if err != nil {
-		return trainrecipe.Throughput{}, err
+		return speed, err
 	}
 	engine, err := translator.New(parts.config)
 	if err != nil {
-		return trainrecipe.Throughput{}, usageError{err}
+		return speed, usageError{err}
 	}
 	defer engine.Close()
-	t.start = time.Now() // opening the models is not translating
-	cpu, stop := cputime.Process(), followInput(source, task.Progress)
-	err = t.stream(ctx, parts, source, sink, engine)
+	p := pipeline.New(pipeline.Config{
+		Memory: int64(t.batch.memory) << 20, Grace: t.output.grace, CommitEvery: t.output.commit, Logger: t.logger,
+	}, source, sink, engine)
+	start, cpu, stop := time.Now(), cputime.Process(), follow(&progress{meter: source, pipeline: p}, tell)
+	err = p.Run(ctx)
 	stop()
-	if errors.Is(err, errInterrupted) {
-		return trainrecipe.Throughput{}, trainrecipe.ErrInterrupted
+	if errors.Is(err, pipeline.ErrInterrupted) {
+		return speed, trainrecipe.ErrInterrupted
 	}
-	if err != nil && !errors.Is(err, errFlagged) {
-		return trainrecipe.Throughput{}, err
+	if err != nil {
+		return speed, t.explain(err)
 	}
-	speed, err := t.throughput()
+	stats := p.Stats()
+	speed.Lines, speed.Words, speed.Seconds = stats.Records, stats.SourceWords, time.Since(start).Seconds()
 	speed.CPUSeconds = (cputime.Process() - cpu).Seconds()
-	speed.Precision, speed.Workers = parts.models.precision.String(), parts.config.Batching.Workers
-	return speed, err
+	return speed, nil
 }
 
 // newStepTranslation gives a translation the settings of a step; where it says nothing, the defaults of sluice translate.
@@ -110,8 +116,6 @@ func newStepTranslation(task trainrecipe.Translation) (*translation, error) {
 	if task.Column > 0 {
 		t.input.tsv, t.input.field = true, strconv.Itoa(task.Column)
 	}
-	t.output.report = filepath.Join(filepath.Dir(task.Output), ".report.json")
-	t.output.tolerate, t.log.quiet = []string{"all"}, true
 	return t, nil
 }
 
@@ -126,22 +130,8 @@ func applyStepEnvironment(flags *pflag.FlagSet) error {
 	})
 }
 
-// throughput reads the report of a translation, and removes it.
-func (t *translation) throughput() (trainrecipe.Throughput, error) {
-	content, err := os.ReadFile(t.output.report)
-	if err != nil {
-		return trainrecipe.Throughput{}, err
-	}
-	var s summary
-	if err := json.Unmarshal(content, &s); err != nil {
-		return trainrecipe.Throughput{}, err
-	}
-	return trainrecipe.Throughput{Lines: s.Records, Words: s.Words, Seconds: s.Seconds.Total}, os.Remove(t.output.report)
-}
-
-// followInput tells now and then which share of the input has been read, which is what is translated but for the last few
-// sentences.
-func followInput(source *filesource.Source, tell func(share float64)) (stop func()) {
+// follow tells now and then which share of the input is translated.
+func follow(p *progress, tell func(share float64)) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -152,8 +142,8 @@ func followInput(source *filesource.Source, tell func(share float64)) (stop func
 			case <-end:
 				return
 			case <-ticker.C:
-				if done, total := source.Progress(); total > 0 {
-					tell(float64(done) / float64(total))
+				if share, known := p.share(p.pipeline.Stats()); known {
+					tell(share)
 				}
 			}
 		}
