@@ -291,7 +291,9 @@ func TestPairsOnRealServers(t *testing.T) {
 
 // The exit code says whether to start the job again. What a person has to look at first is 2.
 func TestEndsOfJobs(t *testing.T) {
-	stage := func(name string, err error) error { return &pipeline.StageError{Stage: name, Lane: "topic/0", Err: err} }
+	stage := func(name string, err error) error {
+		return &pipeline.StageError{Stage: name, Lane: "topic/0", Err: err}
+	}
 	j := &streamingJob{job: &jobfile.Job{}}
 	for _, test := range []struct {
 		err     error
