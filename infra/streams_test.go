@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-mt/sluice/internal/kafkatest"
+	"github.com/sluice-mt/sluice/internal/sharedtest"
 )
 
 // The newcomer's path: sentences go into a real topic, a worker is killed, and translations come out; then a corpus in a real
@@ -17,7 +17,7 @@ func TestTryStreams(t *testing.T) {
 	for _, name := range []string{"java", "mvn", "curl", "versitygw"} {
 		tool(t, name)
 	}
-	port := kafkatest.FreePorts(t, 10, 20, 50, 101, 102) // of Kafka, the store and two workers
+	port := sharedtest.FreePorts(t, 10, 20, 50, 101, 102) // of Kafka, the store and two workers
 	output := mustRun(t, []string{fmt.Sprint("KAFKA_PORT=", port), fmt.Sprint("S3_PORT=", port+50), "SLUICE=" + sluice.build(t)}, path("scripts", "try-streams.sh"), "200")
 	for _, line := range []string{"199 messages came out, each once and in order; 1 dead letter", "4 objects, line for line", "everything held"} {
 		if !strings.Contains(output, line) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,7 +39,7 @@ func StartReal(t testing.TB, nodes int) *Real {
 			distances = append(distances, from+i)
 		}
 	}
-	port := FreePorts(t, distances[1:]...)
+	port := sharedtest.FreePorts(t, distances[1:]...)
 	var brokers []string
 	for i := range nodes {
 		brokers = append(brokers, fmt.Sprintf("127.0.0.1:%d", port+i))
@@ -50,33 +49,6 @@ func StartReal(t testing.TB, nodes int) *Real {
 	t.Cleanup(func() { r.script(t, "stop", r.folder) })
 	r.script(t, "start", r.folder, strconv.Itoa(port), strconv.Itoa(nodes))
 	return r
-}
-
-// FreePorts returns a port such that it and those at the given distances from it are all free now.
-func FreePorts(t testing.TB, distances ...int) int {
-	t.Helper()
-	for range 100 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := listener.Addr().(*net.TCPAddr).Port
-		listener.Close()
-		free := true
-		for _, distance := range append([]int{0}, distances...) {
-			listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+distance))
-			if err != nil {
-				free = false
-				continue
-			}
-			listener.Close()
-		}
-		if free {
-			return first
-		}
-	}
-	t.Fatal("there are no free ports")
-	return 0
 }
 
 func (r *Real) script(t testing.TB, arguments ...string) {

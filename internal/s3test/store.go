@@ -178,7 +178,7 @@ func Gateway(t testing.TB) *Store {
 			t.Fatal(err)
 		}
 	}
-	address := freeAddress(t)
+	address := fmt.Sprintf("127.0.0.1:%d", sharedtest.FreePorts(t))
 	command := exec.Command(program, "--quiet", "--port", address, "--iam-dir", filepath.Join(folder, "iam"),
 		"posix", "--versioning-dir", filepath.Join(folder, "versions"), filepath.Join(folder, "buckets"))
 	command.Env = append(os.Environ(), "ROOT_ACCESS_KEY=testuser", "ROOT_SECRET_KEY=secretsecret")
@@ -223,16 +223,6 @@ func gatewayProgram(t testing.TB) string {
 		}
 	}
 	return sharedtest.Program(t, name)
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // Put stores an object. One that is there is removed first, since the fake store keeps its metadata otherwise.
