@@ -125,17 +125,20 @@ name: x
 vocabularies: v.spm
 steps:
 - {name: v, vocabulary: {corpora: c.tsv, size: 300, character-coverage: 1, to: v.spm}}
+- {name: w, vocabulary: {corpora: c.tsv, type: bpe, side: target, size: 300, to: w.spm}}
 - {name: a, align: {corpora: c.tsv, to: a.gz}}
 - {name: b, align: {corpora: c.tsv, inverse: true, method: intersection, to: b}}
 - {name: s, shortlist: {corpora: c.tsv, alignments: a.gz, first: 1, best: 5, to: a.bin}}
 - {name: t, shortlist: {corpora: c.tsv, first: 1, best: 5, to: b.bin}}
 `))
-	vocabulary, err := vocab.Open(filepath.Join(folder, "x", "v.spm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if vocabulary.Size() != 300 || vocabulary.EOS() != 0 {
-		t.Errorf("%d pieces, end of sentence %d", vocabulary.Size(), vocabulary.EOS())
+	for _, name := range []string{"v.spm", "w.spm"} {
+		vocabulary, err := vocab.Open(filepath.Join(folder, "x", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if vocabulary.Size() != 300 || vocabulary.EOS() != 0 {
+			t.Errorf("%s: %d pieces, end of sentence %d", name, vocabulary.Size(), vocabulary.EOS())
+		}
 	}
 	count := 0
 	for line, err := range lines(filepath.Join(folder, "x", "a.gz")) {

@@ -7,12 +7,14 @@ import (
 	"strings"
 
 	"github.com/sluice-mt/sluice/train/pieces"
+	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
 // Vocabulary trains a SentencePiece vocabulary.
 type Vocabulary struct {
 	Corpora   []string `yaml:"corpora" desc:"Sentence pairs."`
 	Side      string   `yaml:"side" oneof:"both source target" desc:"Which side of them. Default both."`
+	Type      string   `yaml:"type" oneof:"unigram bpe" desc:"How words are divided. Default unigram."`
 	Size      int      `yaml:"size" desc:"How many pieces. Default 32000."`
 	Coverage  float64  `yaml:"character-coverage" desc:"Share of the characters of the text that are pieces; others are written in bytes. Default 0.9995."`
 	Sentences int      `yaml:"sentences" desc:"How many sentences are looked at, chosen at random. Default all."`
@@ -36,6 +38,9 @@ func (v *Vocabulary) check(c *checking) {
 
 func (v *Vocabulary) options() pieces.Options {
 	options := pieces.Defaults()
+	if v.Type == "bpe" {
+		options.Spec.Type = vocab.BPEModel
+	}
 	if v.Size > 0 {
 		options.Spec.VocabSize = v.Size
 	}
