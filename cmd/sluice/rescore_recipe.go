@@ -95,6 +95,9 @@ func readRecipe(path string) (recipe, error) {
 		}
 	}
 	for name, values := range r.Weights {
+		if len(values) == 0 {
+			return r, usageErrorf("configuration %s: the weight of %s is missing", path, name)
+		}
 		if slices.ContainsFunc(values, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
 			return r, usageErrorf("configuration %s: the weight of %s is not a finite number", path, name)
 		}

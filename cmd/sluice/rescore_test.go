@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,4 +159,28 @@ func lowestRisk(t *testing.T, metric string, scale float64, entries []nbest.Entr
 		}
 	}
 	return text, best
+}
+
+// Whatever a recipe holds, it is read or refused, and what tuning writes is read as it was written.
+func FuzzRecipe(f *testing.F) {
+	f.Add([]byte("models:\n  - {model: a.npz, vocabs: [b.spm], feature: X, precision: int8}\nnormalize: 0.5\nweights: {F0: 1, TM: [1, 2]}\n"))
+	f.Add([]byte("weights: {\"a b\": 1e300}"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "recipe.yml")
+		if err := os.WriteFile(path, content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readRecipe(path)
+		if err != nil || len(r.Weights) == 0 {
+			return
+		}
+		text := formatRecipe(r.weights(), 1)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		again, err := readRecipe(path)
+		if err != nil || !reflect.DeepEqual(again.weights(), r.weights()) {
+			t.Fatalf("%v is written as\n%s\nand read as %v, %v", r.weights(), text, again.weights(), err)
+		}
+	})
 }
