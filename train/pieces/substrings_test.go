@@ -27,7 +27,7 @@ func naiveSubstrings(w *words, d *divider) map[string]int64 {
 		}
 	}
 	maps.DeleteFunc(counts, func(text string, n int64) bool {
-		symbols := []symbol(text2symbols(text))
+		symbols := text2symbols(text)
 		ends := extended[text]
 		return n < 2 || !d.allows(w.runes(nil, symbols)) || len(ends) == 1 && !ends[endOfWord]
 	})
