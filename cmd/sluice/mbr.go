@@ -191,8 +191,15 @@ func sameSentences(evidence *listReader, n int, end bool) ([]sentenceList, error
 	return lists, nil
 }
 
+// maxPairs bounds the scores of a sentence, which are in memory together.
+const maxPairs = 1 << 24
+
 // rank sorts the hypotheses of a sentence by their expected score.
 func (d *riskDecoding) rank(metric score.Metric, entries, references []nbest.Entry) error {
+	if len(entries) > maxPairs/len(references) {
+		return inputError{fmt.Errorf("sentence %d has %d hypotheses and %d references: more than %d pairs cannot be compared",
+			entries[0].ID, len(entries), len(references), maxPairs)}
+	}
 	scores, err := score.Pairwise(metric, texts(entries), texts(references))
 	if err != nil {
 		return inputError{err}
