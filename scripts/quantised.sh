@@ -54,7 +54,7 @@ finetune() { # NAME UPDATES RATE [SETTINGS]: trains NAME.npz from the student
 	"$sluice" train -c "$1.yml"
 }
 finetune q8 40 0.00003 'quantize-bits: 8' 'lr-warmup: 5' 'exponential-smoothing: 0.05'
-finetune q4 250 0.0001 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-optimization-steps: 3' 'lr-warmup: 10' 'exponential-smoothing: 0.02'
+finetune q4 225 0.0001 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-optimization-steps: 3' 'lr-warmup: 10' 'exponential-smoothing: 0.02'
 "$sluice" model convert q4.npz q4.bin --type 4bit --overwrite
 "$sluice" model convert "$student/model.npz" rounded4.bin --type 4bit --overwrite
 "$sluice" model convert "$student/model.npz" float32.npz --type float32 --overwrite

@@ -5,8 +5,8 @@
 reads FOLDER/model.npz, the parameters to start from, and FOLDER/task.json: the architecture, the settings, the
 mini-batches as lists of sentence pairs, and the learning rate of every step. It trains with Adam, one mini-batch a
 step, in the precision that is asked for, and writes FOLDER/gradients.npz, the gradients of the first step,
-FOLDER/losses.json, the loss of every step per target word, and FOLDER/times.json, the processor time of every step in
-seconds; the first one compiles.
+FOLDER/losses.json, the loss of every step per target word, FOLDER/times.json, the processor time of every step in
+seconds, of which the first one compiles, and FOLDER/trained.npz, the parameters after the last step.
 
 Batches are padded and masked here, layers are written for all positions at once, and gradients come from JAX.
 """
@@ -158,6 +158,7 @@ for step, rate in enumerate(task["rates"]):
     parameters, mean, square = move(parameters, mean, square, gradients, rate, step + 1.0)
     jax.block_until_ready(parameters)
     times.append(time.process_time() - begin)
+np.savez(folder + "/trained.npz", **{name: np.asarray(value, np.float32) for name, value in parameters.items()})
 for name, numbers in (("losses", losses), ("times", times)):
     with open(f"{folder}/{name}.json", "w") as f:
         json.dump(numbers, f)
