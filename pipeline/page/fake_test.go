@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -68,7 +69,7 @@ func (s *stage) Lag() map[string]int64 {
 	if len(s.lag) == 0 {
 		return nil
 	}
-	return s.lag
+	return maps.Clone(s.lag)
 }
 
 func (s *stage) Input() (done, total int64) {

@@ -20,7 +20,7 @@ var tiers = [...]tier{{time.Second, 601}, {10 * time.Second, 721}, {time.Minute,
 // A sample is what was counted at a moment. Rates are differences between two.
 type sample struct {
 	at                             time.Time
-	admitted, completed, words     int64
+	completed, words               int64
 	rows, steps, pieces, encodings int64
 	slots                          int64 // of a worker
 	stages                         [stageCount]time.Duration

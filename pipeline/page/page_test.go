@@ -46,9 +46,9 @@ func TestAssets(t *testing.T) {
 func TestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, engine := newStage(3), &oracle{stats: translator.Stats{Workers: 2, Slots: 64}}
+		s.lag["reviews/0002"] = 100
 		p := New(s.config(engine))
 		defer p.Close()
-		s.lag["reviews/0002"] = 100
 		for range 30 {
 			time.Sleep(time.Second)
 			s.set(func() {

@@ -203,7 +203,7 @@ func residentMemory() int64 {
 // sample is what the history keeps of a snapshot.
 func (s *snapshot) sample() sample {
 	return sample{
-		at: s.at, admitted: s.stats.Admitted, completed: s.stats.Completed, words: s.stats.CompletedWords,
+		at: s.at, completed: s.stats.Completed, words: s.stats.CompletedWords,
 		rows: s.engine.Rows, steps: s.engine.Steps, pieces: s.engine.Tokens, encodings: s.engine.MiniBatches, slots: int64(s.engine.Slots),
 		stages: [stageCount]time.Duration{s.stats.Read, s.stats.Wait, s.stats.Write, s.stats.Commit, s.engine.Encode, s.engine.Decode, s.engine.Idle},
 		lag:    max(0, s.lag), flight: s.flight, memory: s.memory, age: s.age, share: s.share,

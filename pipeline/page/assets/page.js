@@ -170,12 +170,12 @@ async function refresh() {
   const mine = ++asking;
   if (!document.hidden) {
     try {
-      if (!jobShown) {
-        showJob(await ask('api/job'));
+      const [state, job] = await Promise.all([ask(statePath()), jobShown ? null : ask('api/job')]);
+      if (mine !== asking) return;
+      if (job) {
+        showJob(job);
         jobShown = true;
       }
-      const state = await ask(statePath());
-      if (mine !== asking) return;
       lastAnswer = Date.now();
       $('token-form').hidden = true;
       status(state.ready ? `Running for ${duration((state.time - state.started) / 1000)}` : 'Ending', !state.ready);
