@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
-// kernelTests are the tests that run kernels. Under the thread sanitizer they are too slow to run all at once.
+// kernelTests are the tests that run kernels.
 const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|Embed|SSRU|MoveRows|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|Scores)$"
 
-// All kernels in every mode of the emulated device.
+// All kernels in the other modes of the emulated device.
 func TestModes(t *testing.T) {
 	if os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("runs in one mode already")

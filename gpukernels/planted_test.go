@@ -80,7 +80,7 @@ func TestPlantedBugs(t *testing.T) {
 	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("compiles kernels many times")
 	}
-	modes := map[string]emulated.Mode{}
+	modes := map[string]emulated.Mode{"forward": emulated.Plain()}
 	for _, mode := range emulated.Modes() {
 		modes[mode.Name] = mode
 	}

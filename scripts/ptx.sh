@@ -10,16 +10,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=12.2.140
+newer=13.5.37 # of ptxas, which knows newer devices
 cache=$PWD/.cache/cuda
 python=$cache/bin/python
 
 install() {
-	if [ "$(cat "$cache/version" 2>/dev/null)" = "$version" ]; then return; fi
+	if [ "$(cat "$cache/version" 2>/dev/null)" = "$version $newer" ]; then return; fi
 	rm -rf "$cache"
 	python3 -m venv "$cache" >&2
 	"$python" -m pip install -q --disable-pip-version-check "nvidia-cuda-nvrtc-cu12==$version" "nvidia-cuda-runtime-cu12==$version" \
-		"nvidia-cuda-nvcc-cu12==$version" >&2
-	echo "$version" >"$cache/version"
+		"nvidia-cuda-nvcc-cu12==$version" "nvidia-cuda-nvcc==$newer" >&2
+	echo "$version $newer" >"$cache/version"
 }
 
 compile() { # FOLDER
@@ -36,15 +37,23 @@ check() {
 }
 
 report() {
-	local ptxas architecture file spilled=0
-	ptxas=$("$python" -c 'import nvidia.cuda_nvcc as n; print(n.__path__[0])')/bin/ptxas
+	local packages spilled=0
+	packages=$("$python" -c 'import nvidia; print(nvidia.__path__[0])')
 	for architecture in 80 86 89 90; do
-		printf '%-28s %9s %7s %7s\n' "sm_$architecture" registers spilled shared
-		for file in gpukernels/ptx/*.ptx; do
-			"$ptxas" -v -arch="sm_$architecture" "$file" -o /dev/null 2>&1
-		done | "$python" gpukernels/tools/ptxas.py || spilled=1
+		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture" || spilled=1
+	done
+	for architecture in 80 90 100 120; do
+		assemble "$packages/cu13/bin/ptxas" "$architecture" || spilled=1
 	done
 	return $spilled
+}
+
+assemble() { # PTXAS ARCHITECTURE
+	local file
+	printf '%-28s %9s %7s %7s\n' "sm_$2, $("$1" --version | sed -n 's/.*\(release [0-9.]*\).*/\1/p')" registers spilled shared
+	for file in gpukernels/ptx/*.ptx; do
+		"$1" -v -arch="sm_$2" "$file" -o /dev/null 2>&1
+	done | "$python" gpukernels/tools/ptxas.py
 }
 
 install

@@ -442,7 +442,7 @@ func TestUnusable(t *testing.T) {
 		"SLUICE_EMULATED_CAPABILITY=75":    `^load kernels: .*CUDA_ERROR_NO_BINARY_FOR_GPU.*older than sm_80`,
 		"SLUICE_EMULATED_FAULT=cuInit:1:3": `^start .*CUDA_ERROR_NOT_INITIALIZED`,
 	} {
-		output, err := emulated.Rerun(t, emulated.Mode{Order: "forward"}, at, "^TestUnusable$", setting, "UNUSABLE="+want)
+		output, err := emulated.Rerun(t, emulated.Plain(), at, "^TestUnusable$", setting, "UNUSABLE="+want)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", setting, err, output)
 		}

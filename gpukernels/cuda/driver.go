@@ -72,16 +72,18 @@ func (d *Driver) Devices() (int, error) {
 
 // Properties are what a device says of itself.
 type Properties struct {
-	Name                  string
-	Major, Minor          int    // compute capability
-	Multiprocessors       int    //
-	Memory                uint64 // bytes
-	SharedMemory          int    // bytes that a block can be given, at most
-	SharedMemoryOfAll     int    // bytes of a multiprocessor
-	Registers             int    // of a multiprocessor
-	Threads               int    // of a multiprocessor
-	Clock, MemoryClock    int    // kHz
-	MemoryBus, LevelTwoKB int    // bits; KiB of second-level cache
+	Name              string
+	Major, Minor      int // compute capability
+	Multiprocessors   int
+	Memory            uint64 // bytes
+	SharedMemory      int    // bytes that a block can be given, at most
+	SharedMemoryOfAll int    // bytes of a multiprocessor
+	Registers         int    // of a multiprocessor
+	Threads           int    // of a multiprocessor
+	Clock             int    // kHz
+	MemoryClock       int    // kHz
+	MemoryBus         int    // bits
+	SecondLevelCache  int    // bytes
 }
 
 func (p Properties) String() string {
@@ -123,7 +125,7 @@ func (d *Driver) Properties(number int) (Properties, error) {
 		attributeMajor: &p.Major, attributeMinor: &p.Minor, attributeMultiprocessors: &p.Multiprocessors,
 		attributeShared: &p.SharedMemory, attributeSharedOfAll: &p.SharedMemoryOfAll, attributeRegisters: &p.Registers,
 		attributeThreads: &p.Threads, attributeClock: &p.Clock, attributeMemoryClock: &p.MemoryClock,
-		attributeMemoryBus: &p.MemoryBus, attributeLevelTwo: &p.LevelTwoKB,
+		attributeMemoryBus: &p.MemoryBus, attributeLevelTwo: &p.SecondLevelCache,
 	} {
 		var value int32
 		if err := d.check("cuDeviceGetAttribute", d.call.DeviceGetAttribute(&value, attribute, device)); err != nil {
@@ -131,7 +133,6 @@ func (d *Driver) Properties(number int) (Properties, error) {
 		}
 		*to = int(value)
 	}
-	p.LevelTwoKB /= 1024
 	return p, nil
 }
 

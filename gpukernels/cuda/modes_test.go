@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
-// The tests of the driver's interface in every mode of the emulated device.
+// The tests of the driver's interface in the other modes of the emulated device.
 func TestModes(t *testing.T) {
 	if os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("runs in one mode already")
@@ -38,7 +38,7 @@ func TestWrongKernels(t *testing.T) {
 	}
 	modes := map[string]emulated.Mode{}
 	libraries := map[string]string{}
-	for _, mode := range emulated.Modes() {
+	for _, mode := range append(emulated.Modes(), emulated.Plain()) {
 		modes[mode.Name], libraries[mode.Name] = mode, emulated.Library(t, mode.Sanitizer, "testdata/trial.cu")
 	}
 	for _, wrong := range []struct {

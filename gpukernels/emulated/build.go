@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-mt/sluice/internal/sharedtest"
 )
@@ -19,8 +20,8 @@ type Sanitizer string
 
 const (
 	Unwatched Sanitizer = ""
-	Address   Sanitizer = "address" // bounds, use after free, undefined behaviour; about 4 times slower
-	Thread    Sanitizer = "thread"  // races; about 20 times slower
+	Address   Sanitizer = "address" // bounds, use after free, undefined behaviour
+	Thread    Sanitizer = "thread"  // races; slow
 )
 
 // flags returns the compiler's flags for kernels, for the device itself, and for linking.
@@ -86,7 +87,22 @@ func newBuilder(t testing.TB, s Sanitizer) *builder {
 	if err := os.MkdirAll(b.cache, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	b.prune()
 	return b
+}
+
+// keep is how long a result stays that nobody uses: every change of a kernel leaves some behind.
+const keep = 48 * time.Hour
+
+// prune removes results that have not been used for long.
+func (b *builder) prune() {
+	files, _ := os.ReadDir(b.cache)
+	for _, file := range files {
+		info, err := file.Info()
+		if err == nil && !file.IsDir() && time.Since(info.ModTime()) > keep {
+			os.Remove(filepath.Join(b.cache, file.Name()))
+		}
+	}
 }
 
 // device compiles the device itself: all of its files as one, which is faster.
@@ -130,7 +146,7 @@ func (b *builder) make(suffix string, folders []string, input string, arguments 
 		digestFolder(b.t, digest, folder)
 	}
 	result := filepath.Join(b.cache, fmt.Sprintf("%x%s", digest.Sum(nil)[:16], suffix))
-	if _, err := os.Stat(result); err == nil {
+	if err := os.Chtimes(result, time.Time{}, time.Now()); err == nil { // it is there, and in use
 		return result
 	}
 	unfinished, err := os.MkdirTemp(b.cache, "unfinished")

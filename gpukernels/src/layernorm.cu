@@ -2,7 +2,7 @@
 
 // With v = x + residual, result = (v - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, the variance being divided
 // by n. Everything in float32; residual and bias may be null, n is a multiple of 8. result may be x or residual.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     layer_norm(const __half* x, const __half* residual, const float* scale, const float* bias, __half* result, int rows, int n, float epsilon) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;

@@ -100,7 +100,7 @@ __device__ void weights(const __half* queries, const __half* keys, const int* st
 // queries, result: rows of heads x DIM elements. The sentence of row r has lengths[r] positions from starts[r] on; the keys and values of
 // a position lie `stride` elements behind those of the one before. No positions give zeros. The grid is (rows by 4, heads).
 #define LOOKUP(name, DIM)                                                                                                  \
-  extern "C" __global__ void __launch_bounds__(32 * WARPS)                                                                 \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)                                                                 \
       name(const __half* queries, const __half* keys, const __half* values, const int* starts, const int* lengths,         \
            __half* result, int rows, int heads, int stride, float scale) {                                                 \
     lookup<DIM>(queries, keys, values, starts, lengths, result, rows, heads, stride, scale);                               \
@@ -113,7 +113,7 @@ LOOKUP(lookup_64, 64);
 // The weights that the first head of each row gives to the positions of its sentence, `most` places for each row. width is that of a row
 // of queries.
 #define WEIGHTS(name, DIM)                                                                                                              \
-  extern "C" __global__ void __launch_bounds__(32 * WARPS)                                                                              \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)                                                                              \
       name(const __half* queries, const __half* keys, const int* starts, const int* lengths, float* result, int rows, int width,        \
            int stride, int most, float scale) {                                                                                         \
     weights<DIM>(queries, keys, starts, lengths, result, rows, width, stride, most, scale);                                             \

@@ -122,7 +122,7 @@ __device__ void output(const __half* x, const __half* table, const float* bias, 
 // x: rows of `length` elements; table: one for each token; bias: of each token. best: for each row and tile of 64 columns `count` choices;
 // sums: for each row and tile two numbers. The other parameters are those of Tokens. The grid is (tiles of columns, tiles of rows).
 #define OUTPUT(name, ...)                                                                                                                 \
-  extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS)                                                              \
+  extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                                                              \
       name(const __half* x, const __half* table, const float* bias, const int* columns_, const unsigned* candidates,                      \
            const int* set_of_row, const int* forbidden_starts, const int* forbidden, Choice* best, float2* sums, int rows, int columns,   \
            int length, int words, int count) {                                                                                            \
@@ -135,7 +135,7 @@ OUTPUT(output_64, 64, 64, 32, 32, 3);
 OUTPUT(output_16, 16, 64, 16, 16, 4);
 
 // result[r][token] = the score of every token, in float32: for those who want all of them. x, table and bias are those above.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
     output_scores(const __half* x, const __half* table, const float* bias, float* result, int rows, int columns, int length) {
   using T = Tiling<16, 64, 16, 16, 4>;
   DYNAMIC_SHARED(__half, shared);
@@ -156,7 +156,7 @@ KERNEL(output_scores);
 
 // Finds the `count` best of all tiles, best first, for each row. If normalised, log-probabilities take the place of scores. A row with a
 // score that is not finite gets NaNs; where there are no more tokens, the choice is {-∞, -1}.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     output_merge(const Choice* best, const float2* sums, Choice* result, int rows, int tiles, int count, int normalised) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;

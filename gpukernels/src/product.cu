@@ -33,7 +33,7 @@ __device__ void product(const __half* a, const __half* b, const float* bias, con
 }
 
 #define PRODUCT(name, ...)                                                                                                          \
-  extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS)                                                        \
+  extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                                                        \
       name(const __half* a, const __half* b, const float* bias, const __half* residual, __half* result, int m, int n, int k,        \
            int a_stride, int residual_stride, int result_stride, int rectified) {                                                   \
     product<Tiling<__VA_ARGS__>>(a, b, bias, residual, result, m, n, k, a_stride, residual_stride, result_stride, rectified);       \

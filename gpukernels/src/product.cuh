@@ -16,6 +16,7 @@ template <int TILE_M_, int TILE_N_, int WARP_M, int WARP_N, int STAGES_> struct 
   static constexpr int ROWS = WARP_M / 16, COLUMNS = WARP_N / 8;  // of tensor instructions in a warp
   static constexpr int WARPS_N = TILE_N / WARP_N;
   static constexpr int THREADS = TILE_M / WARP_M * WARPS_N * 32;
+  static constexpr int BLOCKS = 512 / THREADS;  // on a multiprocessor: without being told, ptxas keeps room for more and spills registers
   static constexpr int STAGE = (TILE_M + TILE_N) * STRIDE;  // elements of shared memory
 
   // Where in the tile this thread's element e of the instruction in row i and column j is.

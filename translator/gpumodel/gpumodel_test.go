@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
@@ -284,6 +287,102 @@ func scoresOf(s *Stepper, sources []search.Source) [][]search.Scored {
 	return all
 }
 
+// Several workers share the weights, and each gives what one alone does.
+func TestWorkers(t *testing.T) {
+	d := openDevice(t)
+	w, err := d.Load(randomModel(t, small("")), Options{})
+	must(t, err)
+	sources := randomSources(6, 20, 3, 11)
+	var all sync.WaitGroup
+	results := make([][][]search.Scored, 4)
+	for i := range results {
+		s, err := w.NewStepper(len(sources))
+		must(t, err)
+		all.Go(func() {
+			for range 3 {
+				results[i] = scoresOf(s, sources)
+			}
+			if err := errors.Join(s.Err(), s.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for i, result := range results {
+		if !slices.EqualFunc(result, results[0], slices.Equal) {
+			t.Errorf("worker %d differs", i)
+		}
+	}
+	must(t, w.Close())
+}
+
+// Closing gives all memory back, after contexts and slots have made it grow.
+func TestCloseFreesEverything(t *testing.T) {
+	d := openDevice(t)
+	free := func() (n uint64) {
+		must(t, d.bound(func() (err error) {
+			n, _, err = d.context.Memory()
+			return err
+		}))
+		return n
+	}
+	before := free()
+	w, err := d.Load(randomModel(t, small("")), Options{})
+	must(t, err)
+	s, err := w.NewStepper(30)
+	must(t, err)
+	sources := randomSources(slices.Repeat([]int{90}, 30)...)
+	for i := range sources {
+		sources[i].Candidates = []search.Token{0, 4, search.Token(5 + i)}
+	}
+	scoresOf(s, sources[:2])
+	scoresOf(s, sources)
+	must(t, errors.Join(s.Err(), s.Close(), w.Close()))
+	if after := free(); after != before {
+		t.Errorf("%d bytes are lost", before-after)
+	}
+}
+
+// The pool lends every row once, however runs come and go.
+func TestPool(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := pool{rows: 200, free: []run{{0, 200}}}
+		owner := make([]bool, p.rows)
+		var lent []run
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			n := rapid.IntRange(1, 30).Draw(t, "rows")
+			if i := n % (len(lent) + 1); i < len(lent) && rapid.Bool().Draw(t, "give") {
+				p.give(lent[i])
+				for row := range lent[i].count {
+					owner[lent[i].first+row] = false
+				}
+				lent = slices.Delete(lent, i, i+1)
+				continue
+			}
+			if !slices.ContainsFunc(p.free, func(f run) bool { return f.count >= n }) {
+				continue // it would have to grow
+			}
+			first, err := p.take(nil, nil, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for row := range n {
+				if owner[first+row] {
+					t.Fatalf("row %d is lent twice", first+row)
+				}
+				owner[first+row] = true
+			}
+			lent = append(lent, run{first, n})
+		}
+		for _, r := range lent {
+			p.give(r)
+		}
+		if !slices.Equal(p.free, []run{{0, 200}}) {
+			t.Errorf("when all is given back, %v is free", p.free)
+		}
+	})
+}
+
 // The demonstration model, with its shortlist, translates as on the processor.
 func TestDemoModel(t *testing.T) {
 	if testing.Short() {
@@ -363,7 +462,7 @@ func TestFailures(t *testing.T) {
 	for fault, setting := range map[string]string{
 		"memory": "SLUICE_EMULATED_MEMORY=600K", "lost": "SLUICE_EMULATED_FAULT=cuLaunchKernel:9:719",
 	} {
-		output, err := emulated.Rerun(t, emulated.Mode{Order: "forward"}, at, "^TestFailures$", "FAULT="+fault, setting)
+		output, err := emulated.Rerun(t, emulated.Plain(), at, "^TestFailures$", "FAULT="+fault, setting)
 		if err != nil {
 			t.Errorf("%s: %v\n%s", fault, err, output)
 		}
@@ -402,7 +501,7 @@ func TestModes(t *testing.T) {
 			continue // the kernels' own tests run with it; a model is too slow
 		}
 		t.Run(mode.Name, func(t *testing.T) {
-			output, err := emulated.Rerun(t, mode, library(t, mode.Sanitizer), "^Test(SmallModels|Scores|Beam)$")
+			output, err := emulated.Rerun(t, mode, library(t, mode.Sanitizer), "^Test(SmallModels|Scores|Beam|Workers)$")
 			if err != nil {
 				t.Errorf("%v\n%s", err, output)
 			}
