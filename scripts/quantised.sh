@@ -11,8 +11,8 @@ shared=$(realpath ../shared) sluice=$PWD/bin/sluice
 student=$shared/models/ende-tiny
 cd "$work"
 
-# 60,000 sentences of the training set, and what the student itself says to them: there is nothing new to learn from that, so
-# that any difference is one of the bits.
+# 60,000 sentences of the training set, and what the student itself says to them: there is little new to learn from that, so
+# that a difference is mostly one of the bits.
 tar -xOf "$shared/data/train.tar.xz" train.en | python3 -c '
 import random, sys
 random.seed(6)

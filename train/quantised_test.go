@@ -135,6 +135,9 @@ func TestFinetuning(t *testing.T) {
 		"8 bits, one scale": func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "matrix" },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "4 bits, logarithmic" {
+				t.Skip("one of them is enough")
+			}
 			c := base
 			set(&c)
 			c.Model = filepath.Join(t.TempDir(), "rounded.npz")
