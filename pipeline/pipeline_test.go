@@ -41,6 +41,9 @@ func checkPrefix(t failer, sink *memorySink) (total int) {
 			if got := output.Result.Text(); got != want && output.Result.Err == nil {
 				t.Fatalf("%s: record %d has the result %q, not %q", lane, i, got, want)
 			}
+			if failed := output.Result.Err != nil; failed != (len(output.Result.Hypotheses) == 0) {
+				t.Fatalf("%s: record %d has %d hypotheses, and the error %v", lane, i, len(output.Result.Hypotheses), output.Result.Err)
+			}
 		}
 		total += len(outputs)
 	}

@@ -369,7 +369,7 @@ func (p *Pipeline) admit(ctx context.Context, record *job.Record, fetched *Span,
 	case record.Err != nil:
 		w.complete(slot, job.Result{Flags: job.Unreadable, Err: record.Err})
 	case record.Text == "":
-		w.complete(slot, job.Result{})
+		w.complete(slot, job.Result{Hypotheses: make([]job.Hypothesis, 1)}) // none at all is what a failure has
 	default:
 		slot.translated, slot.words = true, countWords(record.Text)
 		p.translator.Submit(job.Segment{Text: record.Text, Prefix: record.Prefix, Done: func(result job.Result) { w.complete(slot, result) }})
