@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // validName is what topics, object keys and transactional ids all take.
@@ -51,13 +52,20 @@ func (k checker) check(j *Job) {
 	if j.Observe.TraceShare > 0 && j.Observe.Traces == "" {
 		k.at("observe.trace-share", "only means something with traces")
 	}
-	if j.Sink.Kafka != nil {
+	if kafka := j.Sink.Kafka; kafka != nil {
 		k.checkTopic("dead-letters", j.DeadLetters)
+		if j.CommitEvery > mostTransaction && kafka.Guarantee != "at-least-once" {
+			k.at("commit-every", "%v: into a topic at most %v, for brokers end a transaction that has been open for a minute", j.CommitEvery, mostTransaction)
+		}
 	}
 	if j.DeadLetters != "" && j.Sink.S3 != nil && !isObjectName(j.DeadLetters) {
 		k.at("dead-letters", "%q: expected a prefix such as s3://bucket/failed/", j.DeadLetters)
 	}
 }
+
+// mostTransaction is the longest time between two commits of a transaction: half of what brokers are told to let one be
+// open. One that a broker has ended is begun again, to be ended again.
+const mostTransaction = 30 * time.Second
 
 // LeastToken is the least number of characters of a token. Who may ask ten times a second guesses none of that length.
 const LeastToken = 16

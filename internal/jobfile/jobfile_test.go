@@ -95,6 +95,7 @@ func TestProblems(t *testing.T) {
 		{"reads its letters", "dead-letters: reviews.failed", "dead-letters: reviews.en", `18:15: dead-letters: "reviews.en" is source.kafka.topics as well`},
 		{"letters among outputs", "dead-letters: reviews.failed", "dead-letters: reviews.de", `18:15: dead-letters: "reviews.de" is sink.kafka.topic as well`},
 		{"markers among outputs", "topic: reviews.de", "topic: reviews.de\n    markers: reviews.de", `12:14: sink.kafka.markers: "reviews.de" is sink.kafka.topic as well`},
+		{"transactions that brokers end", "500ms", "75s", `21:15: commit-every: 1m15s: into a topic at most 30s`},
 		{"syntax", "name: reviews", "name: [reviews", "did not find expected"},
 	}
 	for _, test := range tests {
