@@ -64,7 +64,7 @@ step "fuzz targets, briefly"
 scripts/fuzz.sh "${FUZZTIME:-2s}"
 
 [ -d ../shared ] || missing+=("tests against recorded translations and corpora (no ../shared beside the checkout)")
-for program in spm_encode spm_decode spm_train sacrebleu bzip2 xz zstd java mvn versitygw promtool; do
+for program in spm_encode spm_decode spm_train sacrebleu bzip2 xz zstd java mvn versitygw promtool chromium g++; do
 	command -v "$program" >/dev/null || missing+=("comparisons with $program (not installed)")
 done
 printf '\n'
