@@ -43,12 +43,3 @@ func Halves(x []float32) []Half {
 	}
 	return h
 }
-
-// Floats returns all numbers as float32.
-func Floats(h []Half) []float32 {
-	x := make([]float32, len(h))
-	for i, v := range h {
-		x[i] = v.Float32()
-	}
-	return x
-}

@@ -55,11 +55,6 @@ func (c *Context) Bind() (release func(), err error) {
 	}, nil
 }
 
-// Synchronize waits until everything that was asked of the device is done.
-func (c *Context) Synchronize() error {
-	return c.driver.check("cuCtxSynchronize", c.driver.call.CtxSynchronize())
-}
-
 // Memory returns how many bytes of the device are free, and how many it has.
 func (c *Context) Memory() (free, total uint64, err error) {
 	err = c.driver.check("cuMemGetInfo", c.driver.call.MemGetInfo(&free, &total))

@@ -60,9 +60,6 @@ func (d *Driver) start() error {
 // Version returns the version of CUDA that the driver is for.
 func (d *Driver) Version() Version { return d.version }
 
-// Library returns what was opened.
-func (d *Driver) Library() string { return d.library }
-
 // Devices returns how many devices the driver shows to this process.
 func (d *Driver) Devices() (int, error) {
 	var n int32

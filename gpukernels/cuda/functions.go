@@ -45,8 +45,6 @@ type functions struct {
 	DevicePrimaryCtxRelease func(device deviceHandle) status `symbol:"cuDevicePrimaryCtxRelease_v2"`
 	// CUresult cuCtxSetCurrent(CUcontext ctx)
 	CtxSetCurrent func(context contextHandle) status
-	// CUresult cuCtxSynchronize(void)
-	CtxSynchronize func() status
 
 	// CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options, void **optionValues)
 	ModuleLoadDataEx func(module *moduleHandle, image unsafe.Pointer, count uint32, options *int32, values *uintptr) status

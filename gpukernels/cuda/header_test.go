@@ -49,9 +49,6 @@ var prototype = regexp.MustCompile(`^CUresult (cu\w+)\((.*)\)$`)
 
 // parameters returns the types of a C parameter list, without names.
 func parameters(list string) []string {
-	if list == "void" {
-		return nil
-	}
 	var all []string
 	for p := range strings.SplitSeq(list, ",") {
 		p = strings.TrimSpace(p)

@@ -12,7 +12,6 @@
 
 #define __global__
 #define __device__
-#define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
@@ -34,12 +33,7 @@
 #define CALLER emulated::Place place = emulated::Place::current()
 
 struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(8) int2 { int x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
-inline int2 make_int2(int x, int y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 // ---- Threads that work together
 
@@ -97,12 +91,9 @@ inline int atomicMax(int* p, int v) {
 // ---- Numbers
 
 template <class T> T min(T a, T b) { return b < a ? b : a; }
-template <class T> T max(T a, T b) { return a < b ? b : a; }
 inline float __expf(float x) { return expf(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-inline float __fdividef(float a, float b) { return a / b; }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
-inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 
 // The half types hold bits and have no operators. On the device's side operators and conversions are switched off, so that both

@@ -167,12 +167,6 @@ API(cuDevicePrimaryCtxRetain, void** c, int device) {
 }
 API(cuDevicePrimaryCtxRelease_v2, int) { ENTER(false); return SUCCESS; }
 API(cuCtxSetCurrent, void* c) { ENTER(false); return context = static_cast<Device*>(c), SUCCESS; }
-API(cuCtxSynchronize) {
-  ENTER(true);
-  REQUIRE(!capturing(), STREAM_CAPTURE_UNSUPPORTED);
-  drain_all();
-  return broken;
-}
 
 API(cuModuleLoadDataEx, void** m, const char* image, unsigned count, int* options, void** values) {
   ENTER(true);
