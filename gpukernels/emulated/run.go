@@ -36,7 +36,11 @@ func Rerun(t testing.TB, m Mode, library, tests string, environment ...string) (
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, os.Args[0], "-test.run="+tests, "-test.short", "-test.v", "-test.count=1")
+	arguments := []string{os.Args[0], "-test.run=" + tests, "-test.short", "-test.v", "-test.count=1"}
+	if m.Sanitizer == Thread {
+		arguments = append(fixedAddresses(), arguments...)
+	}
+	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
 	command.Env = append(os.Environ(), LibraryVariable+"="+library, "SLUICE_EMULATED_ORDER="+m.Order)
 	switch m.Sanitizer {
 	case Address:
@@ -47,6 +51,15 @@ func Rerun(t testing.TB, m Mode, library, tests string, environment ...string) (
 	command.Env = append(command.Env, environment...)
 	output, err := command.CombinedOutput()
 	return string(output), err
+}
+
+// fixedAddresses is what to put before a command so that its addresses are not random, where that is allowed: the thread sanitizer of
+// older compilers does not know all places that a kernel may choose.
+func fixedAddresses() []string {
+	if exec.Command("setarch", "-R", "true").Run() != nil {
+		return nil
+	}
+	return []string{"setarch", "-R"}
 }
 
 // runtimeOf returns where the compiler keeps a library of its own.
