@@ -124,6 +124,7 @@ type Source struct {
 	ready    []*lane                         // of them, those that Next has not given yet
 	returned []*lane                         // of them, those to be given again once it is certain that they are still ours
 	ends     map[kafkaclient.Partition]int64 // where partitions of others end, for a source that stops there
+	waiting  waiting                         // for a partition of another member, when everything else is done
 	divided  bool                            // the group has been divided at least once
 	failure  error
 	changed  chan struct{} // closed and replaced whenever something above changes
