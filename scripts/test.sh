@@ -25,7 +25,7 @@ go test -timeout 30m ./... 2>&1 | grep -v 'no test files' | tee "$log"
 step "race detector on what is concurrent"
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 	go test -race -short -timeout 20m ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel \
-		./consumer/... ./producer/... ./train ./train/network ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
+		./consumer/... ./producer/... ./train ./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 else
 	missing+=("the race detector (it needs a C compiler)")
 fi
@@ -41,6 +41,15 @@ if command -v qemu-aarch64 >/dev/null; then
 else
 	missing+=("the assembly for arm64 (no qemu-aarch64; it is in the package qemu-user)")
 fi
+
+step "CUDA kernels: PTX as the sources give it, no spills"
+if scripts/ptx.sh python >/dev/null; then
+	scripts/ptx.sh check
+	scripts/ptx.sh report
+else
+	missing+=("the CUDA compiler (it comes from PyPI)")
+fi
+go vet -tags nogpu ./gpukernels/... ./translator/gpumodel
 
 step "manifests, charts, compose, releases, with the types of those who read them"
 go vet -C infra/validate ./...
