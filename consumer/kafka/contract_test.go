@@ -34,7 +34,7 @@ type process struct {
 
 func newProcess(t testing.TB, brokers []string, lanes int, config Config) *process {
 	t.Helper()
-	client, err := kafkaclient.New(kafkaclient.Config{Brokers: brokers, RequestTimeout: 5 * time.Second, TopicPatience: 3 * time.Second})
+	client, err := kafkaclient.New(kafkaclient.Config{Brokers: brokers, Topics: config.Topics, RequestTimeout: 5 * time.Second, TopicPatience: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -250,17 +251,23 @@ func TestLargeRecordsAreRead(t *testing.T) {
 	}
 }
 
+// addPartitions makes a topic have so many partitions.
+func addPartitions(t testing.TB, cluster *kafkatest.Cluster, topic string, count int32) {
+	t.Helper()
+	request := kmsg.NewPtrCreatePartitionsRequest()
+	wanted := kmsg.NewCreatePartitionsRequestTopic()
+	wanted.Topic, wanted.Count = topic, count
+	request.Topics, request.TimeoutMillis = append(request.Topics, wanted), 5000
+	cluster.Request(t, request)
+}
+
 func TestAddedPartitionsBecomeLanes(t *testing.T) {
 	cluster := kafkatest.StartFake(t)
 	topic := newName("in")
 	cluster.CreateTopic(t, topic, 1)
 	p := opened(t, cluster, Config{Topics: []string{topic}, Session: 2 * time.Second, Recheck: 100 * time.Millisecond})
 	first := p.next(t, job.Position{})
-	request := kmsg.NewPtrCreatePartitionsRequest()
-	wanted := kmsg.NewCreatePartitionsRequestTopic()
-	wanted.Topic, wanted.Count = topic, 3
-	request.Topics, request.TimeoutMillis = append(request.Topics, wanted), 5000
-	cluster.Request(t, request)
+	addPartitions(t, cluster, topic, 3)
 	names := []string{p.next(t, job.Position{}).Name(), p.next(t, job.Position{}).Name()}
 	slices.Sort(names)
 	if !slices.Equal(names, []string{topic + "/1", topic + "/2"}) {
@@ -269,6 +276,28 @@ func TestAddedPartitionsBecomeLanes(t *testing.T) {
 	cluster.Write(t, kafkatest.Texts(topic, 0, "still here")...)
 	if got := texts(readSome(t, first, 1)); got[0] != "still here" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Whichever member divides the group, those who read other topics than it does get theirs, and the partitions that are added.
+func TestMembersReadDifferentTopics(t *testing.T) {
+	cluster := kafkatest.StartFake(t)
+	group := newName("group")
+	topics := []string{newName("a"), newName("b")}
+	members := make([]*process, len(topics))
+	for i, topic := range topics {
+		cluster.CreateTopic(t, topic, 1)
+		members[i] = opened(t, cluster, Config{Topics: []string{topic}, Group: group, Session: 2 * time.Second, Recheck: 100 * time.Millisecond})
+	}
+	for partition := range 2 {
+		for i, topic := range topics {
+			if partition > 0 {
+				addPartitions(t, cluster, topic, int32(partition)+1)
+			}
+			if name, want := members[i].next(t, job.Position{}).Name(), fmt.Sprintf("%s/%d", topic, partition); name != want {
+				t.Errorf("got %s, not %s", name, want)
+			}
+		}
 	}
 }
 

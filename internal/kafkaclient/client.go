@@ -13,6 +13,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -139,10 +140,21 @@ func (c *Client) partitions(ctx context.Context, topic string) (int, error) {
 	return len(response.Topics[0].Partitions), nil
 }
 
-// KnownPartitions returns how many partitions a topic has as far as is known without waiting, 0 if it is not known.
+// KnownPartitions returns how many partitions a topic has as far as is known without waiting, 0 if it is not known. The topic
+// may be one that is not among Config.Topics: other members of a group may read others.
 func (c *Client) KnownPartitions(ctx context.Context, topic string) int {
 	ctx, cancel := context.WithTimeout(ctx, c.config.RequestTimeout)
 	defer cancel()
+	if len(c.config.Topics) > 0 && !slices.Contains(c.config.Topics, topic) {
+		config := c.config
+		config.Topics = []string{topic}
+		other, err := New(config) // this one's picture of the cluster will never have the topic
+		if err != nil {
+			return 0
+		}
+		defer other.Close()
+		c = other
+	}
 	count, err := c.partitions(ctx, topic)
 	if err != nil {
 		return 0
