@@ -115,7 +115,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return outputError{err}
 	}
-	err = writeCompressed(temporary, compress.BySuffix(path), write)
+	err = compress.WriteWhole(temporary, compress.BySuffix(path), func(w *bufio.Writer) error { return write(w) })
 	if err == nil {
 		err = temporary.Sync()
 	}
@@ -127,31 +127,4 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return outputError{errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(temporary.Name()))}
 	}
 	return nil
-}
-
-func writeCompressed(file io.Writer, format compress.Format, write func(io.Writer) error) error {
-	frames, err := compress.NewWriter(file, format)
-	if err != nil {
-		return err
-	}
-	buffered := bufio.NewWriterSize(cutting{frames}, 1<<16)
-	if err := write(buffered); err != nil {
-		return err
-	}
-	if err := buffered.Flush(); err != nil {
-		return err
-	}
-	return frames.Finish(true)
-}
-
-// cutting ends a frame whenever it is large enough: the file is written at once, so any place will do.
-type cutting struct{ frames *compress.Writer }
-
-func (c cutting) Write(p []byte) (int, error) {
-	n, err := c.frames.Write(p)
-	if err != nil {
-		return n, err
-	}
-	_, err = c.frames.Cut()
-	return n, err
 }

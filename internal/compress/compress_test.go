@@ -1,6 +1,7 @@
 package compress
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -328,4 +329,33 @@ func FuzzRoundTrip(f *testing.F) {
 			t.Errorf("%s: error %v", format, err)
 		}
 	})
+}
+
+// What is written at one go is in frames, too, and comes back whole, in every format.
+func TestWriteWhole(t *testing.T) {
+	for _, size := range []int{0, 1, 3 * FrameSize} {
+		data := bytes.Repeat([]byte("a line of text\n"), size/15+size%15)
+		for _, format := range []Format{Plain, Gzip, Zstd, Bzip2, XZ} {
+			var out bytes.Buffer
+			err := WriteWhole(&out, format, func(w *bufio.Writer) error {
+				_, err := w.Write(data)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := NewReader(&out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%s: %d bytes of %d came back, %v", format, len(got), len(data), err)
+			}
+		}
+		failed := errors.New("failed")
+		if err := WriteWhole(io.Discard, Zstd, func(*bufio.Writer) error { return failed }); !errors.Is(err, failed) {
+			t.Errorf("%v", err)
+		}
+	}
 }

@@ -134,29 +134,7 @@ var fieldBreaks = strings.NewReplacer("\t", " ", "\n", " ", "\r", " ")
 
 // write makes a text, compressed as its name says, that appears under its name when it is complete.
 func write(path string, text func(*bufio.Writer) error) error {
-	return replace(path, func(f io.Writer) error {
-		frames, err := compress.NewWriter(f, compress.BySuffix(path))
-		if err != nil {
-			return err
-		}
-		out := bufio.NewWriterSize(cutting{frames}, 1<<16)
-		if err := errors.Join(text(out), out.Flush()); err != nil {
-			return err
-		}
-		return frames.Finish(true)
-	})
-}
-
-// cutting ends a frame whenever it is large enough: the file is written at once, so any place will do.
-type cutting struct{ frames *compress.Writer }
-
-func (c cutting) Write(p []byte) (int, error) {
-	n, err := c.frames.Write(p)
-	if err != nil {
-		return n, err
-	}
-	_, err = c.frames.Cut()
-	return n, err
+	return replace(path, func(f io.Writer) error { return compress.WriteWhole(f, compress.BySuffix(path), text) })
 }
 
 // writeSides divides corpora, one after another, into two texts; inverse puts their targets into the first.
