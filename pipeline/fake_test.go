@@ -117,6 +117,7 @@ func (l *memoryLane) Close() error {
 type memorySink struct {
 	failWrite, failCommit int64 // at this record; 0 never
 	slow                  time.Duration
+	putOff                time.Duration       // commits are put off for so long after the first output
 	stall                 map[string]struct{} // lanes whose Write does not return before its context ends
 	fenced                map[string]struct{} // lanes whose Write says that somebody else writes them
 
@@ -145,6 +146,7 @@ type memoryWriter struct {
 	sink    *memorySink
 	lane    string
 	written []job.Output
+	began   time.Time // when the first of them was written
 }
 
 func (w *memoryWriter) Write(ctx context.Context, run []job.Output) error {
@@ -160,14 +162,24 @@ func (w *memoryWriter) Write(ctx context.Context, run []job.Output) error {
 		if w.sink.failWrite > 0 && output.Record.Seq == w.sink.failWrite {
 			return errPlanned
 		}
+		if len(w.written) == 0 {
+			w.began = time.Now()
+		}
 		w.written = append(w.written, output)
 	}
 	return nil
 }
 
 func (w *memoryWriter) Commit(context.Context) (job.Position, error) {
+	return w.commit(w.sink.putOff)
+}
+
+func (w *memoryWriter) commit(putOff time.Duration) (job.Position, error) {
 	w.sink.mutex.Lock()
 	defer w.sink.mutex.Unlock()
+	if time.Since(w.began) < putOff {
+		return job.Position{Record: int64(len(w.sink.durable[w.lane]))}, nil
+	}
 	if n := len(w.written); w.sink.failCommit > 0 && n > 0 && w.written[n-1].Record.Seq >= w.sink.failCommit {
 		return job.Position{}, errPlanned
 	}
@@ -176,8 +188,8 @@ func (w *memoryWriter) Commit(context.Context) (job.Position, error) {
 	return job.Position{Record: int64(len(w.sink.durable[w.lane]))}, nil
 }
 
-func (w *memoryWriter) Finish(ctx context.Context) error {
-	if _, err := w.Commit(ctx); err != nil {
+func (w *memoryWriter) Finish(context.Context) error {
+	if _, err := w.commit(0); err != nil {
 		return err
 	}
 	w.sink.mutex.Lock()

@@ -215,6 +215,42 @@ func TestSlowSourceIsFlushed(t *testing.T) {
 }
 
 // A lane that is lost is dropped without writing what was not committed.
+// What a sink puts off becomes durable when its time has come, without another record. Until then it counts as committed for
+// nobody.
+func TestWhatIsPutOffIsCommittedLater(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		source := &memorySource{lanes: 1, records: 3, pause: time.Minute}
+		sink := newMemorySink()
+		sink.putOff = 10 * time.Second
+		var log traceLog
+		p := New(Config{CommitEvery: time.Second, Trace: log.tell}, source, sink, newShuffler(1))
+		expect := func(want int) {
+			sink.mutex.Lock()
+			durable := len(sink.durable["lane1"])
+			sink.mutex.Unlock()
+			source.mutex.Lock()
+			told := int(source.committed["lane1"])
+			source.mutex.Unlock()
+			log.mutex.Lock()
+			traced := len(log.traces["lane1"])
+			log.mutex.Unlock()
+			if durable != want || told != want || traced != want {
+				t.Errorf("%d records are durable, the source was told of %d, and %d runs are traced, not %d", durable, told, traced, want)
+			}
+		}
+		go func() {
+			time.Sleep(time.Minute + sink.putOff - time.Second/2)
+			expect(0)
+			time.Sleep(2 * time.Second)
+			expect(1)
+		}()
+		if err := p.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect(3)
+	})
+}
+
 func TestLostLane(t *testing.T) {
 	source := &lostSource{memorySource{lanes: 1, records: 100, batch: 10}}
 	sink := newMemorySink()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -310,7 +311,7 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 	output := newLaneWriter(p, lane, writer, w, position)
 	p.register(output, true)
 	err = output.run(working)
-	output.traces.settled(Span{}, err) // of runs that nothing was committed of
+	output.traces.settled(math.MaxInt64, Span{}, err) // of runs that nothing was committed of
 	p.register(output, false)
 	stop()
 	reader.Wait()

@@ -53,15 +53,20 @@ func (t *laneTraces) written(lane string, run []*slot, begin time.Time, err erro
 	t.pending = append(t.pending, trace)
 }
 
-// settled tells of all runs that were waiting for a commit.
-func (t *laneTraces) settled(committed Span, err error) {
+// settled tells of the runs that a commit has made durable: those before a record. When it has failed they all are told of.
+func (t *laneTraces) settled(before int64, committed Span, err error) {
+	waiting := t.pending[:0]
 	for i := range t.pending {
-		trace := &t.pending[i]
+		trace := t.pending[i]
+		if err == nil && trace.To > before {
+			waiting = append(waiting, trace)
+			continue
+		}
 		trace.Committed = committed
 		if trace.Err == nil {
 			trace.Err = err
 		}
-		t.tell(trace)
+		t.tell(&trace)
 	}
-	t.pending = t.pending[:0]
+	t.pending = waiting
 }

@@ -26,8 +26,8 @@ type laneWriter struct {
 	taken       []*slot
 	outputs     []job.Output
 	position    job.Position // after what was written
-	uncommitted bool
-	committed   time.Time // when the last commit was
+	uncommitted bool         // something was written that is not durable
+	committed   time.Time    // when the last commit was asked for
 	traces      laneTraces
 
 	progress atomic.Pointer[progress]
@@ -36,7 +36,7 @@ type laneWriter struct {
 // progress is what others may know of a laneWriter.
 type progress struct {
 	position job.Position // committed
-	since    time.Time    // the oldest record that is written and not committed has been in flight since then
+	since    time.Time    // the oldest record that was written after the last commit has been in flight since then
 }
 
 func newLaneWriter(p *Pipeline, lane consumer.Lane, writer producer.Writer, w *window, position job.Position) *laneWriter {
@@ -100,9 +100,9 @@ func (l *laneWriter) wait(ctx context.Context, timer *time.Timer) (stopped bool,
 // write hands a run to the sink.
 func (l *laneWriter) write(ctx context.Context) error {
 	start := time.Now()
-	if !l.uncommitted {
-		l.uncommitted = true
-		l.progress.Store(&progress{position: l.progress.Load().position, since: l.taken[0].admitted})
+	l.uncommitted = true
+	if done := l.progress.Load(); done.since.IsZero() {
+		l.progress.Store(&progress{position: done.position, since: l.taken[0].admitted})
 	}
 	l.outputs = l.outputs[:0]
 	for _, s := range l.taken {
@@ -176,16 +176,19 @@ func (s *Stats) add(done *slot) {
 	}
 }
 
-// commit makes what was written durable and tells the source.
+// commit makes what was written durable and tells the source. What the sink puts off is asked for again when the next
+// commit is due, whether or not there is something new: a piece of a chain is created when it is old enough.
 func (l *laneWriter) commit(ctx context.Context) error {
 	start := time.Now()
 	position, err := l.writer.Commit(ctx)
-	l.traces.settled(Span{start, time.Now()}, err)
+	l.traces.settled(position.Record, Span{start, time.Now()}, err)
 	if err != nil {
 		return l.failed("commit", err)
 	}
-	if err := l.lane.Commit(ctx, position); err != nil {
-		return l.failed("commit", err)
+	if position != l.progress.Load().position {
+		if err := l.lane.Commit(ctx, position); err != nil {
+			return l.failed("commit", err)
+		}
 	}
 	l.settled(position)
 	l.pipeline.count(func(s *Stats) { s.Commit += time.Since(start) })
@@ -194,7 +197,7 @@ func (l *laneWriter) commit(ctx context.Context) error {
 
 // settled notes that everything before a position is durable.
 func (l *laneWriter) settled(position job.Position) {
-	l.uncommitted, l.committed = false, time.Now()
+	l.uncommitted, l.committed = position != l.position, time.Now()
 	l.progress.Store(&progress{position: position})
 }
 
@@ -203,7 +206,7 @@ func (l *laneWriter) finish(ctx context.Context, reason error) error {
 	if reason == nil {
 		start := time.Now()
 		err := l.writer.Finish(ctx)
-		l.traces.settled(Span{start, time.Now()}, err)
+		l.traces.settled(l.position.Record, Span{start, time.Now()}, err)
 		if err != nil {
 			return l.failed("commit", err)
 		}
