@@ -284,6 +284,31 @@ func TestReadingGoesOnAfterEveryFault(t *testing.T) {
 	}
 }
 
+// An answer that is cut in its middle is asked for again, whatever it is the answer to.
+func TestAnswersThatAreCut(t *testing.T) {
+	store := s3test.Fake(t)
+	bucket := store.Bucket(t)
+	for i := range 20 {
+		store.Put(t, bucket, fmt.Sprint("key", i), []byte("x"))
+	}
+	proxy, client := proxied(t, store)
+	var cut atomic.Int64
+	proxy.Plan(func(*http.Request) faultproxy.Fault {
+		if cut.Add(1)%3 != 0 {
+			return faultproxy.Fault{CutAfter: 100}
+		}
+		return faultproxy.Fault{}
+	})
+	found := 0
+	err := client.List(withTimeout(t), bucket, "key", "", func(*s3client.Info) (bool, error) { found++; return true, nil })
+	if err != nil || found != 20 {
+		t.Errorf("%d objects of 20 were listed, %v", found, err)
+	}
+	if _, err := client.BeginUpload(withTimeout(t), bucket, "large", nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func checkRandomReads(t *testing.T, r *s3client.ReaderAt, data []byte) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))

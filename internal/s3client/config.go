@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 )
 
 // Config says where the store is and how it is spoken to. The zero value is Amazon S3 with whatever the environment,
@@ -219,7 +221,7 @@ func (c Config) Load(ctx context.Context) (aws.Config, error) {
 	return shared, nil
 }
 
-// newRetryer tries again what can be tried again: cut connections, time-outs, 500, 503 SlowDown, and the conflict of
+// newRetryer tries again what can be tried again: cut connections and answers, time-outs, 500, 503 SlowDown, and the conflict of
 // two conditional writes. Without a token bucket: how much is asked for is bounded by the number of lanes.
 func newRetryer(c *Config) aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
@@ -227,7 +229,8 @@ func newRetryer(c *Config) aws.Retryer {
 		o.MaxBackoff = c.MaxBackoff
 		o.RateLimiter = unlimited{}
 		o.Retryables = append(o.Retryables, retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
-			if isCode(err, "ConditionalRequestConflict") {
+			var cut *smithy.DeserializationError // the answer of a request that was carried out cannot be read to its end
+			if isCode(err, "ConditionalRequestConflict") || errors.As(err, &cut) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return aws.TrueTernary
 			}
 			return aws.UnknownTernary
