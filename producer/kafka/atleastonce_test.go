@@ -164,6 +164,16 @@ func zombie(t *testing.T, change func(*setup)) (s *setup, cluster *kafkatest.Clu
 	if !s.awaitOffsets(t, cluster, 1, 100, 20*time.Second) {
 		t.Fatal("the second worker does not take over")
 	}
+	if s.sink.Delivery == producerkafka.AtLeastOnce { // no broker stops the first one: its own clock has to
+		for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			if _, _, has := old.source.Member(s.in() + "/0"); !has {
+				break
+			}
+			if time.Since(begin) > 20*time.Second {
+				t.Fatal("the first worker does not notice that its session has ended")
+			}
+		}
+	}
 	gate.release()
 	time.Sleep(500 * time.Millisecond)
 	old.sourceNet.stalled.Store(false)
