@@ -218,7 +218,7 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 		"ready after", time.Since(j.start).Round(time.Millisecond))
 	err = p.Run(ctx)
 	stats := p.Stats()
-	j.summarise(stats)
+	j.summarise(stats, err)
 	return stats.LanesLost, j.explain(err, source.endless)
 }
 
@@ -247,7 +247,7 @@ func (j *streamingJob) endTraces() {
 	}
 }
 
-func (j *streamingJob) summarise(stats pipeline.Stats) {
+func (j *streamingJob) summarise(stats pipeline.Stats, err error) {
 	elapsed := time.Since(j.start).Seconds()
 	attributes := append([]any{"job", j.job.Name}, throughput(stats.Records, stats.SourceWords, elapsed)...)
 	attributes = append(attributes, "lanes", stats.Lanes)
@@ -261,7 +261,7 @@ func (j *streamingJob) summarise(stats pipeline.Stats) {
 		attributes = append(attributes, "flags", flagCounts(stats.Flags))
 	}
 	j.logger.Info("ended", attributes...)
-	if stats.Lanes+stats.LanesAlreadyDone+stats.LanesLost+stats.Admitted == 0 {
+	if err == nil && stats.Lanes+stats.LanesAlreadyDone+stats.LanesLost+stats.Admitted == 0 {
 		j.logger.Warn("nothing was found to translate: is the source what was meant?")
 	}
 }

@@ -94,7 +94,11 @@ func TestSignals(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			output := filepath.Join(folder, c.name+".de")
-			said, code := signalled(t, output, arguments(output, "--grace-period", c.grace), c.signals...)
+			more := []string{"--grace-period", c.grace}
+			if len(c.signals) > 1 { // so much is in flight that it is not finished before the second one comes
+				more = append(more, "--memory", "64")
+			}
+			said, code := signalled(t, output, arguments(output, more...), c.signals...)
 			if code != exitInterrupted {
 				t.Errorf("exit code %d, want %d: %s", code, exitInterrupted, said)
 			}
