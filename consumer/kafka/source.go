@@ -114,20 +114,20 @@ func (c *Config) check() error {
 type Source struct {
 	config    Config
 	group     *group
-	stopGroup context.CancelFunc
-	groupDone chan struct{}
 	stopAtEnd atomic.Bool
 
-	mutex    sync.Mutex
-	member   kafkaclient.Member
-	lanes    map[string]*lane                // those that the group has given to this member
-	ready    []*lane                         // of them, those that Next has not given yet
-	returned []*lane                         // of them, those to be given again once it is certain that they are still ours
-	ends     map[kafkaclient.Partition]int64 // where partitions of others end, for a source that stops there
-	waiting  waiting                         // for a partition of another member, when everything else is done
-	divided  bool                            // the group has been divided at least once
-	failure  error
-	changed  chan struct{} // closed and replaced whenever something above changes
+	mutex     sync.Mutex
+	stopGroup context.CancelFunc // nil before the source is connected
+	groupDone chan struct{}
+	member    kafkaclient.Member
+	lanes     map[string]*lane                // those that the group has given to this member
+	ready     []*lane                         // of them, those that Next has not given yet
+	returned  []*lane                         // of them, those to be given again once it is certain that they are still ours
+	ends      map[kafkaclient.Partition]int64 // where partitions of others end, for a source that stops there
+	waiting   waiting                         // for a partition of another member, when everything else is done
+	divided   bool                            // the group has been divided at least once
+	failure   error
+	changed   chan struct{} // closed and replaced whenever something above changes
 }
 
 // New returns a Source. Connect checks the configuration.
@@ -149,9 +149,12 @@ func (s *Source) Connect(ctx context.Context) error {
 	}
 	s.group = newGroup(s)
 	groupCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stopGroup, s.groupDone = stop, make(chan struct{})
+	done := make(chan struct{})
+	s.mutex.Lock()
+	s.stopGroup, s.groupDone = stop, done
+	s.mutex.Unlock()
 	go func() {
-		defer close(s.groupDone)
+		defer close(done)
 		s.group.run(groupCtx)
 	}()
 	return nil
@@ -223,12 +226,15 @@ func (s *Source) Close(ctx context.Context) error {
 // Leave leaves the group, and every lane is lost. A watchdog calls it when nothing moves, so that others take over.
 // It returns when the group knows, or ctx ends.
 func (s *Source) Leave(ctx context.Context) {
-	if s.stopGroup == nil {
-		return
+	s.mutex.Lock()
+	stop, done := s.stopGroup, s.groupDone
+	s.mutex.Unlock()
+	if stop == nil {
+		return // it has not joined
 	}
-	s.stopGroup()
+	stop()
 	select {
-	case <-s.groupDone:
+	case <-done:
 	case <-ctx.Done():
 		s.config.Logger.Warn("kafka: the group could not be told that this member leaves", "group", s.config.Group)
 	}

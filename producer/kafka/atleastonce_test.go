@@ -73,6 +73,7 @@ func writtenTwice(t *testing.T, partitioning producerkafka.Partitioning, change 
 	atLeastOnce(s)
 	s.sink.Partitioning = partitioning
 	s.pipeline.Grace = 100 * time.Millisecond
+	s.pipeline.CommitEvery = time.Second // the first commit does not end, so everything has to be there by then
 	s.source.Session = time.Second
 	for p := range 2 {
 		records := kafkatest.Numbers(s.in(), p, 0, 1000)

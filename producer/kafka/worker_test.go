@@ -147,11 +147,12 @@ func (s *setup) start(t testing.TB) *worker {
 	w.source = consumerkafka.New(source)
 	sink.Membership = w.source
 	made := producerkafka.New(sink)
-	if s.step != nil {
-		made.OnStep(func(name string) { s.step(w, name) })
+	if step := s.step; step != nil { // the setup may change while the worker runs
+		made.OnStep(func(name string) { step(w, name) })
 	}
+	running := pipeline.New(s.pipeline, w.source, made, s.translator)
 	go func() {
-		w.done <- pipeline.New(s.pipeline, w.source, made, s.translator).Run(ctx)
+		w.done <- running.Run(ctx)
 		source.Client.Close()
 		sink.Client.Close()
 	}()
