@@ -43,8 +43,13 @@ const (
 // Parse reads a line.
 func Parse(line string) (Entry, error) {
 	fields := strings.Split(line, separator)
-	for i := range fields {
-		fields[i] = strings.TrimSuffix(strings.TrimPrefix(fields[i], " "), " ") // a text may have spaces of its own
+	for i := range fields { // a separator has a space on each side; a text may have spaces of its own
+		if i > 0 {
+			fields[i] = strings.TrimPrefix(fields[i], " ")
+		}
+		if i < len(fields)-1 {
+			fields[i] = strings.TrimSuffix(fields[i], " ")
+		}
 	}
 	if len(fields) < 2 {
 		return Entry{}, fmt.Errorf("%w: it holds no %q, as in 0 ||| text ||| F0= -1.5 ||| -0.5", ErrFormat, separator)
