@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-mt/sluice/internal/obs"
 	"github.com/sluice-mt/sluice/train/align"
 	"github.com/sluice-mt/sluice/train/corpus"
 	"github.com/sluice-mt/sluice/translator/shortlist"
@@ -102,12 +101,8 @@ func (a *alignment) check(stderr io.Writer) error {
 	if err := a.input.check("align"); err != nil {
 		return err
 	}
-	level := "info"
-	if a.quiet {
-		level = "warn"
-	}
 	var err error
-	if a.logger, err = obs.NewLogger(stderr, "text", level); err != nil {
+	if a.logger, err = newLogger(stderr, "text", "info", a.quiet); err != nil {
 		return err
 	}
 	if a.method, err = align.ParseMethod(a.symmetrization); err != nil {

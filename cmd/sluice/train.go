@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-mt/sluice/internal/obs"
 	"github.com/sluice-mt/sluice/train"
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/translator/marian"
@@ -58,13 +56,9 @@ func (t *training) run(command *cobra.Command) error {
 	if t.config == "" {
 		return usageErrorf("train needs --config FILE (see sluice train --help)")
 	}
-	level := t.level
-	if t.quiet && !strings.EqualFold(level, "error") {
-		level = "warn"
-	}
-	logger, err := obs.NewLogger(command.ErrOrStderr(), t.logFormat, level)
+	logger, err := newLogger(command.ErrOrStderr(), t.logFormat, t.level, t.quiet)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	config, err := train.ReadConfig(t.config)
 	if err != nil {

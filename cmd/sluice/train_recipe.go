@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-mt/sluice/internal/obs"
 	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
 )
 
@@ -53,13 +52,9 @@ func newRunRecipeCommand() *cobra.Command {
 }
 
 func (r *recipeRun) run(command *cobra.Command, path string) error {
-	level := r.level
-	if r.quiet && !strings.EqualFold(level, "error") {
-		level = "warn"
-	}
-	logger, err := obs.NewLogger(command.ErrOrStderr(), r.logFormat, level)
+	logger, err := newLogger(command.ErrOrStderr(), r.logFormat, r.level, r.quiet)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	parsed, err := readTrainRecipe(path)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-mt/sluice/internal/obs"
 	"github.com/sluice-mt/sluice/train/pieces"
 	"github.com/sluice-mt/sluice/translator/vocab"
 )
@@ -144,12 +143,8 @@ func (v *vocabTraining) check(stderr io.Writer) error {
 		v.options.Workers = runtime.GOMAXPROCS(0)
 	}
 	v.options.Spec.SoftVocabLimit = !v.hardLimit
-	level := "info"
-	if v.quiet {
-		level = "warn"
-	}
 	var err error
-	if v.logger, err = obs.NewLogger(stderr, "text", level); err != nil {
+	if v.logger, err = newLogger(stderr, "text", "info", v.quiet); err != nil {
 		return err
 	}
 	if err := v.readRules(); err != nil {
