@@ -87,6 +87,9 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if precision != Float32 && precision != Int8 {
 		return nil, fmt.Errorf("%w: %v", ErrPrecision, precision)
 	}
+	if m.Recurrence != nil && m.Recurrence.Devlin != nil {
+		return nil, &model.UnsupportedError{What: "running type: " + m.Type, Remedy: "this version only reads such models"}
+	}
 	w := &Weights{
 		precision: precision, dim: m.Dim, vocabulary: m.TargetVocabulary, hasEncoder: m.HasEncoder(),
 		alignment: m.AlignmentLayer, autoreg: m.Autoregression,

@@ -13,7 +13,7 @@ import (
 // An Architecture is what a model's embedded description says of its structure. Depths and dimensions are those in effect:
 // what the description leaves to a default is filled in.
 type Architecture struct {
-	Type    string // "transformer", "lm-transformer", "multi-transformer", "shared-multi-transformer", or one of the recurrent "s2s", "nematus", "amun", "lm", "multi-s2s" and "shared-multi-s2s"
+	Type    string // "transformer", "lm-transformer", "multi-transformer", "shared-multi-transformer", or one of the recurrent "s2s", "nematus", "amun", "lm", "multi-s2s", "shared-multi-s2s" and "devlin"
 	Version string // of the Marian that wrote the model; may be empty
 
 	SourceVocabulary int // 0 if the model has no encoder

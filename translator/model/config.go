@@ -20,6 +20,7 @@ const (
 	typeRecurrentLM = "lm"
 	typeMultiS2S    = "multi-s2s"
 	typeSharedS2S   = "shared-multi-s2s"
+	typeDevlin      = "devlin"
 )
 
 // Limits of what a description may claim, far above any model there is: they keep products of dimensions from overflowing.
@@ -76,6 +77,7 @@ type config struct {
 	LemmaDependency     string `yaml:"lemma-dependency"`
 
 	recurrentConfig `yaml:",inline"`
+	devlinConfig    `yaml:",inline"`
 }
 
 func defaultConfig() config {
@@ -85,7 +87,7 @@ func defaultConfig() config {
 		DimAAN: 2048, AANDepth: 2, AANActivation: "swish",
 		Autoregression: "self-attention", AlignmentLayer: "last",
 		Postprocess: "dan", PostprocessEmb: "d", AttentionMask: "default",
-		recurrentConfig: defaultRecurrentConfig(),
+		recurrentConfig: defaultRecurrentConfig(), devlinConfig: defaultDevlinConfig(),
 	}
 }
 

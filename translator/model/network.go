@@ -11,6 +11,9 @@ type RecurrentNetwork struct {
 	RecurrentEncoder                    // of the first source; empty without an encoder
 	Further          []RecurrentEncoder // of the second source and those after it
 
+	// Devlin is the decoder of a model of type devlin, which has nothing of what follows.
+	Devlin *DevlinDecoder
+
 	// Base is the decoder's first layer. Its first cell reads the embedding, its second what the attention of each encoder found
 	// with the state after the first, side by side; the others read nothing.
 	Base []Cell
@@ -67,6 +70,10 @@ func (b *binder) network(m *Model) *RecurrentNetwork {
 		}
 		e.Embedding = b.table(m.embeddingOf(i), &m.FurtherVocabularies[i-1], m.Dim)
 		n.Further = append(n.Further, e)
+	}
+	if r.Devlin != nil {
+		n.Devlin = b.devlinDecoder(m, n.found())
+		return n
 	}
 	b.recurrentDecoder(m, n)
 	inputs := []int{m.Dim, r.Dim}

@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// A Recurrence is what the description of a recurrent model says: one of type s2s, nematus, amun, lm, multi-s2s or shared-multi-s2s.
+// A Recurrence is what the description of a recurrent model says: one of type s2s, nematus, amun, lm, multi-s2s,
+// shared-multi-s2s or devlin.
 type Recurrence struct {
 	Dim         int // of states
 	Encoder     EncoderType
@@ -19,6 +20,8 @@ type Recurrence struct {
 	LayerNorm bool
 	Skip      bool // layers from the second on add their input to what they give
 	Nematus   bool // layer norms outside of cells are those of Nematus
+
+	Devlin *DevlinStack // of type devlin, nil for the others
 }
 
 // EncoderType is the order in which the layers of a recurrent encoder read a sentence.
@@ -75,7 +78,7 @@ func defaultRecurrentConfig() recurrentConfig {
 // isRecurrent says whether a type's models are recurrent ones.
 func isRecurrent(name string) bool {
 	switch name {
-	case typeS2S, typeNematus, typeAmun, typeRecurrentLM, typeMultiS2S, typeSharedS2S:
+	case typeS2S, typeNematus, typeAmun, typeRecurrentLM, typeMultiS2S, typeSharedS2S, typeDevlin:
 		return true
 	}
 	return false
@@ -107,6 +110,11 @@ func (c *config) recurrent() (*Architecture, error) {
 		return nil, err
 	}
 	a.Recurrence = r
+	if c.Type == typeDevlin {
+		if err := c.devlin(r); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.vocabularies(a); err != nil {
 		return nil, err
 	}

@@ -182,6 +182,11 @@ func (a *Architecture) recurrentFacts(facts *factList) {
 		facts.number("enc-cell-depth", r.EncoderCells)
 	}
 	facts.add("dec-cell", r.DecoderCell.String())
+	if r.Devlin != nil {
+		r.Devlin.facts(facts)
+		facts.flag("skip", r.Skip)
+		return
+	}
 	facts.number("dec-depth", a.DecoderStack.Depth)
 	facts.number("dec-cell-base-depth", r.BaseCells)
 	facts.number("dec-cell-high-depth", r.HighCells)
