@@ -51,8 +51,12 @@ type Config struct {
 	Weights []float32 // of the models in an ensemble; nil is 1 each
 	// Precise, if not nil, gives models in float32 for the rare sentence whose arithmetic overflows in Models'.
 	Precise func() (Models, error)
-	Text    Text
-	Search  search.Options
+	// Devices, if there are any, translate in place of Models. Once all of them have failed, Precise's models take over.
+	Devices []Device
+	// OnFailure, if not nil, is told of every failure of a device, by the worker that it concerns.
+	OnFailure func(Failure)
+	Text      Text
+	Search    search.Options
 	// KeepRepetition leaves translations that repeat themselves endlessly as they are instead of searching again without
 	// repetition. They are flagged either way.
 	KeepRepetition bool
@@ -95,7 +99,7 @@ func positiveOr(value, otherwise int) int {
 // check refuses settings that contradict each other.
 func (c *Config) check() error {
 	switch {
-	case c.Models == nil:
+	case c.Models == nil && len(c.Devices) == 0:
 		return fmt.Errorf("%w: no model", ErrConfig)
 	case c.Text.Source == nil || c.Text.Target == nil:
 		return fmt.Errorf("%w: source and target vocabulary are needed", ErrConfig)

@@ -8,6 +8,7 @@ package translator
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,17 +26,21 @@ type Engine struct {
 	config Config
 
 	// mutex guards the pool and what follows. Workers wait on changed for something to do.
-	mutex   sync.Mutex
-	changed sync.Cond
-	pool    *batch.Pool[*unit]
-	urgent  []*unit     // somebody waits for them: they go before the pool
-	timer   *time.Timer // wakes a worker when the oldest unit has waited long enough
-	closed  bool
-	closing atomic.Bool // the same, for workers that are in the middle of a sentence
+	mutex    sync.Mutex
+	changed  sync.Cond
+	pool     *batch.Pool[*unit]
+	urgent   []*unit     // somebody waits for them: they go before the pool
+	returned []*unit     // by workers whose device failed: they go before all others
+	timer    *time.Timer // wakes a worker when the oldest unit has waited long enough
+	closed   bool
+	closing  atomic.Bool // the same, for workers that are in the middle of a sentence
 
-	workers  sync.WaitGroup
-	precise  precise
-	counters counters
+	miniBatch  int // source pieces that mini-batches are cut to
+	leastSlots int // that a worker must have
+	workers    sync.WaitGroup
+	live       atomic.Int32 // workers whose device has not failed
+	precise    precise
+	counters   counters
 }
 
 // New starts an engine. Close ends it.
@@ -44,20 +49,17 @@ func New(config Config) (*Engine, error) {
 		return nil, err
 	}
 	config.Batching = config.Batching.Automatic(1)
-	needed := (&search.Sentence{Source: search.Source{Tokens: make([]search.Token, 2)}, Options: config.Search}).Slots()
-	config.Batching.Slots = max(config.Batching.Slots, needed)
-
-	e := &Engine{config: config}
+	e := &Engine{config: config, miniBatch: config.miniBatch()}
+	e.leastSlots = (&search.Sentence{Source: search.Source{Tokens: make([]search.Token, 2)}, Options: config.Search}).Slots()
+	e.config.Batching.Slots = max(config.Batching.Slots, e.leastSlots)
 	e.changed.L = &e.mutex
 	var err error
-	if e.pool, err = newPool(config.Batching); err != nil {
+	if e.pool, err = newPool(config.Batching, e.miniBatch); err != nil {
 		return nil, err
 	}
-	workers := make([]*worker, config.Batching.Workers)
-	for i := range workers {
-		if workers[i], err = newWorker(e, config.Models); err != nil {
-			return nil, err
-		}
+	workers, err := e.openWorkers()
+	if err != nil {
+		return nil, err
 	}
 	e.timer = time.AfterFunc(time.Hour, e.wake)
 	e.timer.Stop()
@@ -67,9 +69,37 @@ func New(config Config) (*Engine, error) {
 	return e, nil
 }
 
-func newPool(b Batching) (*batch.Pool[*unit], error) {
+// openWorkers makes the workers of all devices. A device that has no memory for all of its workers has fewer.
+func (e *Engine) openWorkers() ([]*worker, error) {
+	var workers []*worker
+	devices := e.config.devices()
+	for i := range devices {
+		for n := range max(devices[i].Workers, 1) {
+			w := e.newWorker(&devices[i])
+			err := w.open()
+			if err != nil && n > 0 && w.device.Fits != nil && w.device.Fits(err) {
+				break
+			}
+			if err != nil {
+				for _, opened := range workers {
+					opened.close()
+				}
+				return nil, err
+			}
+			workers = append(workers, w)
+		}
+	}
+	e.live.Store(int32(len(workers)))
+	return workers, nil
+}
+
+func newPool(b Batching, tokens int) (*batch.Pool[*unit], error) {
+	lines := b.MiniBatchLines
+	if lines == b.MiniBatchTokens { // as chosen by Automatic
+		lines = tokens
+	}
 	return batch.NewPool[*unit](batch.Config{
-		Tokens: b.MiniBatchTokens, Sentences: b.MiniBatchLines, Full: b.MaxiBatch,
+		Tokens: tokens, Sentences: lines, Full: b.MaxiBatch,
 		Linger: b.Latency, MaxOvertaken: b.MaxiBatch,
 	})
 }
@@ -144,11 +174,15 @@ func (e *Engine) wake() {
 	e.changed.Broadcast()
 }
 
-// take appends a mini-batch to dst. With wait it blocks until there is one. It reports false once the engine is closed.
-func (e *Engine) take(dst []*unit, wait bool) ([]*unit, bool) {
+// take appends a mini-batch of about that many source pieces at most to dst. With wait it blocks until there is one. It reports
+// false once the engine is closed.
+func (e *Engine) take(dst []*unit, tokens int, wait bool) ([]*unit, bool) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	for !e.closed {
+		if len(e.returned) > 0 {
+			return e.takeReturned(dst, tokens), true
+		}
 		if len(e.urgent) > 0 {
 			dst = append(dst, e.urgent...)
 			clear(e.urgent)
@@ -157,7 +191,11 @@ func (e *Engine) take(dst []*unit, wait bool) ([]*unit, bool) {
 		}
 		now := time.Now()
 		if e.pool.Ready(now) {
-			return e.pool.Cut(dst, now), true
+			if tokens >= e.miniBatch {
+				return e.pool.Cut(dst, now), true
+			}
+			e.returned = e.pool.Cut(e.returned, now)
+			continue
 		}
 		if !wait {
 			return dst, true
@@ -168,6 +206,20 @@ func (e *Engine) take(dst []*unit, wait bool) ([]*unit, bool) {
 	return dst, false
 }
 
+// takeReturned takes the first of the returned units, up to a number of pieces, and one in any case.
+func (e *Engine) takeReturned(dst []*unit, tokens int) []*unit {
+	count := 0
+	for _, u := range e.returned {
+		if tokens -= len(u.tokens); tokens < 0 && count > 0 {
+			break
+		}
+		count++
+	}
+	dst = append(dst, e.returned[:count]...)
+	e.returned = slices.Delete(e.returned, 0, count)
+	return dst
+}
+
 // Close ends the workers without finishing what is queued or being translated: those segments get ErrClosed. It returns when
 // no goroutine of the engine is left, which takes a step of the decoder or a mini-batch of the encoder at most.
 func (e *Engine) Close() {
@@ -175,8 +227,8 @@ func (e *Engine) Close() {
 	e.mutex.Lock()
 	e.closed = true
 	e.timer.Stop()
-	rest := e.urgent
-	e.urgent = nil
+	rest := append(e.urgent, e.returned...)
+	e.urgent, e.returned = nil, nil
 	for e.pool.Len() > 0 {
 		rest = e.pool.Cut(rest, time.Now())
 	}

@@ -16,6 +16,7 @@ type Stats struct {
 	Rows           int64 // hypotheses that were advanced; divided by Steps and Slots it tells how full the decoders are
 	Redone         int64 // sentences searched again without repetition
 	Precise        int64 // sentences searched again in float32
+	Returned       int64 // sentences that are translated again since a device failed
 
 	Encode, Decode time.Duration // of workers
 	Idle           time.Duration // that workers waited for sentences
@@ -23,20 +24,20 @@ type Stats struct {
 
 // counters are what Stats are made of. They are touched once for a mini-batch or a step.
 type counters struct {
-	sentences, tokens, miniBatches, steps, rows, redone, precise atomic.Int64
-	encode, decode, idle                                         atomic.Int64 // nanoseconds
+	sentences, tokens, miniBatches, steps, rows, redone, precise, returned atomic.Int64
+	encode, decode, idle                                                   atomic.Int64 // nanoseconds
 }
 
 // Stats returns the counts so far.
 func (e *Engine) Stats() Stats {
 	e.mutex.Lock()
-	waiting := e.pool.Len() + len(e.urgent)
+	waiting := e.pool.Len() + len(e.urgent) + len(e.returned)
 	e.mutex.Unlock()
 	c := &e.counters
 	return Stats{
 		Workers: e.config.Batching.Workers, Slots: e.config.Batching.Slots, Waiting: waiting,
 		Sentences: c.sentences.Load(), Tokens: c.tokens.Load(), MiniBatches: c.miniBatches.Load(),
-		Steps: c.steps.Load(), Rows: c.rows.Load(), Redone: c.redone.Load(), Precise: c.precise.Load(),
+		Steps: c.steps.Load(), Rows: c.rows.Load(), Redone: c.redone.Load(), Precise: c.precise.Load(), Returned: c.returned.Load(),
 		Encode: time.Duration(c.encode.Load()), Decode: time.Duration(c.decode.Load()), Idle: time.Duration(c.idle.Load()),
 	}
 }

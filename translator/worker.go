@@ -21,43 +21,67 @@ type worker struct {
 	queue   *batch.TopUp[*unit]
 	scratch *shortlist.Scratch // nil without a shortlist
 
+	device   *Device
+	budget   budget
+	steppers []search.Stepper
+
 	redo      []*unit // to be searched again with other options
 	taken     []*unit
 	sentences []*search.Sentence
 }
 
-func newWorker(e *Engine, models Models) (*worker, error) {
-	b := e.config.Batching
-	decoder, err := search.NewDecoder(models.NewSteppers(b.Slots), e.config.Weights, e.config.Text.Target.EOS())
-	if err != nil {
-		return nil, err
-	}
-	queue, err := batch.NewTopUp[*unit](decoder.Slots(), b.TopUp)
-	if err != nil {
-		return nil, err
-	}
-	w := &worker{engine: e, decoder: decoder, queue: queue}
+// newWorker returns a worker of a device that has yet to be opened.
+func (e *Engine) newWorker(d *Device) *worker {
+	w := &worker{engine: e, device: d, budget: d.budget(e.config.Batching)}
+	w.budget.slots = max(w.budget.slots, e.leastSlots)
 	if e.config.Text.Shortlist != nil {
 		w.scratch = e.config.Text.Shortlist.NewScratch()
 	}
-	return w, nil
+	return w
 }
 
-// run works until the engine is closed, and then fails what is left.
+// connect makes a decoder of the steppers.
+func (w *worker) connect() (err error) {
+	c := &w.engine.config
+	if w.decoder, err = search.NewDecoder(w.steppers, c.Weights, c.Text.Target.EOS()); err != nil {
+		return err
+	}
+	w.queue, err = batch.NewTopUp[*unit](w.decoder.Slots(), c.Batching.TopUp)
+	return err
+}
+
+// run works until the engine is closed, and then fails what is left, or until the worker's device fails for good.
 func (w *worker) run() {
-	for !w.engine.closing.Load() && w.refill() {
-		for _, result := range w.step() {
+	for !w.engine.closing.Load() {
+		open := w.refill()
+		var results []search.Result
+		if open && w.failure() == nil {
+			results = w.step()
+		}
+		if err := w.failure(); err != nil && open {
+			w.reclaim(results)
+			if !w.recover(err) {
+				return
+			}
+			continue
+		}
+		if !open {
+			break
+		}
+		for _, result := range results {
 			w.finish(result)
 		}
 	}
-	for _, u := range w.redo {
+	for _, u := range w.unfinished() {
 		u.fail(ErrClosed)
 	}
-	for u, ok := w.queue.Next(w.decoder.Slots()); ok; u, ok = w.queue.Next(w.decoder.Slots()) {
-		u.fail(ErrClosed)
-	}
-	for _, s := range w.decoder.Abandon() {
-		s.Tag.(*unit).fail(ErrClosed)
+	w.close()
+}
+
+// reclaim takes sentences back whose results are not to be trusted, since the device failed meanwhile.
+func (w *worker) reclaim(results []search.Result) {
+	for _, result := range results {
+		w.redo = append(w.redo, result.Sentence.Tag.(*unit))
 	}
 }
 
@@ -75,7 +99,7 @@ func (w *worker) refill() bool {
 	if !w.queue.Due(w.decoder.Free()) {
 		return true
 	}
-	for w.queue.Hungry(w.decoder.Free()) {
+	for w.queue.Hungry(w.decoder.Free()) && w.failure() == nil {
 		idle := w.decoder.Active() == 0 && w.queue.Len() == 0 && len(w.redo) == 0
 		units, open := w.next(idle)
 		if !open {
@@ -106,7 +130,7 @@ func (w *worker) next(wait bool) ([]*unit, bool) {
 		defer since(time.Now(), &w.engine.counters.idle)
 	}
 	var open bool
-	w.taken, open = w.engine.take(w.taken[:0], wait)
+	w.taken, open = w.engine.take(w.taken[:0], w.budget.tokens, wait)
 	return w.taken, open
 }
 
@@ -191,8 +215,9 @@ var errNonFinite = errors.New("the model's arithmetic gives no numbers for this 
 // precise searches the rare sentences that overflow, one at a time, with models in float32.
 type precise struct {
 	mutex   sync.Mutex
-	decoder *search.Decoder
+	models  Models
 	err     error
+	decoder *search.Decoder
 }
 
 // searchPrecisely searches for a unit again in float32 and delivers what comes out.
@@ -224,14 +249,32 @@ func (e *Engine) searchPrecisely(u *unit) {
 
 // preciseDecoder loads the float32 models the first time they are needed.
 func (e *Engine) preciseDecoder() (*search.Decoder, error) {
-	if e.precise.decoder != nil || e.precise.err != nil {
-		return e.precise.decoder, e.precise.err
+	p := &e.precise
+	if p.decoder != nil {
+		return p.decoder, nil
 	}
-	models, err := e.config.Precise()
-	if err == nil {
-		slots := e.config.Batching.Slots
-		e.precise.decoder, err = search.NewDecoder(models.NewSteppers(slots), e.config.Weights, e.config.Text.Target.EOS())
+	models, err := p.load(e.config.Precise)
+	if err != nil {
+		return nil, err
 	}
-	e.precise.err = err
-	return e.precise.decoder, err
+	p.decoder, err = search.NewDecoder(models.NewSteppers(e.config.Batching.Slots), e.config.Weights, e.config.Text.Target.EOS())
+	return p.decoder, err
+}
+
+// preciseModels are those models for other workers.
+func (e *Engine) preciseModels() (Models, error) {
+	if e.config.Precise == nil {
+		return nil, errors.New("there is no model in float32")
+	}
+	e.precise.mutex.Lock()
+	defer e.precise.mutex.Unlock()
+	return e.precise.load(e.config.Precise)
+}
+
+// load gets the models once.
+func (p *precise) load(get func() (Models, error)) (Models, error) {
+	if p.models == nil && p.err == nil {
+		p.models, p.err = get()
+	}
+	return p.models, p.err
 }
