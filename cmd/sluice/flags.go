@@ -40,6 +40,14 @@ func writeUsage(w io.Writer, command *cobra.Command, groups []flagGroup) error {
 	if command.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", command.Example)
 	}
+	if command.HasAvailableSubCommands() {
+		b.WriteString("\nAvailable Commands:\n")
+		for _, below := range command.Commands() {
+			if below.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-*s %s\n", below.NamePadding(), below.Name(), below.Short)
+			}
+		}
+	}
 	for _, group := range groups {
 		fmt.Fprintf(&b, "\n%s:\n%s", group.title, group.flags.FlagUsagesWrapped(helpWidth()))
 	}

@@ -107,6 +107,7 @@ const table = `
 	infra/healthcheck:
 	scripts/image:
 	scripts/streams:
+	scripts/reference: train
 `
 
 // vague are package names that say nothing about what is inside.
