@@ -17,7 +17,7 @@ type subject struct {
 	sources []search.Source
 }
 
-// subjects are all kinds of decoders in both precisions, with and without candidates.
+// subjects are all kinds of decoders in all precisions, with and without candidates.
 func subjects(t *testing.T, sentences int) []subject {
 	var all []subject
 	for i, kind := range syntheticKinds {
@@ -31,7 +31,7 @@ func subjects(t *testing.T, sentences int) []subject {
 			}
 			list = append(list, source)
 		}
-		for _, precision := range []Precision{Float32, Int8} {
+		for _, precision := range []Precision{Float32, Int8, Int16} {
 			name := fmt.Sprintf("%s %v", kind.name, precision)
 			all = append(all, subject{name, pack(t, m, precision, Options{Suppress: []search.Token{1, 7}}), list})
 		}
@@ -70,7 +70,7 @@ func TestInvariance(t *testing.T) {
 	if testing.Short() {
 		lines = 8
 	}
-	all = append(all, student(t, "model.npz", Float32, lines), student(t, "model.npz", Int8, lines), student(t, "model.intgemm.alphas.bin", Int8, lines))
+	all = append(all, student(t, "model.npz", Float32, lines), student(t, "model.npz", Int8, lines), student(t, "model.npz", Int16, lines), student(t, "model.intgemm.alphas.bin", Int8, lines))
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(4, 4))

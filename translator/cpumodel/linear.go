@@ -18,8 +18,9 @@ type part struct {
 	bias  []float32
 
 	float *kernels.Float32Matrix
-	// Quantised matrices, which have no float:
+	// Quantised matrices, which have no float, are one of these:
 	int8       *kernels.Int8Matrix
+	int16      *kernels.Int16Matrix
 	multiplier float32 // of the activations; 0 if each row has its own
 }
 
@@ -44,11 +45,15 @@ type operand struct {
 	multiplier float32 // that it was quantised with; 0 if each row has its own
 	bytes      []uint8
 	scales     []float32
+
+	limit      int // of the form in 16 bits; 0 if there is none
+	words      []int16
+	wordScales []float32
 }
 
 // set makes rows of k elements the operand. They must not change until the last product with them.
 func (o *operand) set(x []float32, rows, k int) {
-	o.x, o.rows, o.k, o.quantised = x[:rows*k], rows, k, false
+	o.x, o.rows, o.k, o.quantised, o.limit = x[:rows*k], rows, k, false, 0
 }
 
 // quantise makes the quantised form for a fixed multiplier, or with one for each row if that is 0.
@@ -85,12 +90,16 @@ func (s *Stepper) mul(y []float32, stride int, l *linear, act kernels.Activation
 		if s.observe != nil {
 			s.observed(p.names, o.x)
 		}
-		if p.float != nil {
+		switch {
+		case p.float != nil:
 			kernels.MulFloat32(y[p.first:], stride, o.x, o.k, o.rows, p.float, p.bias, act)
-			continue
+		case p.int16 != nil:
+			o.quantise16(p.int16.Limit)
+			kernels.MulInt16(y[p.first:], stride, o.words, o.wordScales, o.rows, p.int16, p.bias, act)
+		default:
+			o.quantise(p.multiplier)
+			kernels.MulInt8(y[p.first:], stride, o.bytes, o.scales, o.rows, p.int8, p.bias, act)
 		}
-		o.quantise(p.multiplier)
-		kernels.MulInt8(y[p.first:], stride, o.bytes, o.scales, o.rows, p.int8, p.bias, act)
 	}
 	s.stats.MACs += int64(o.rows) * int64(l.k) * int64(l.n)
 }

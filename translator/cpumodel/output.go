@@ -22,6 +22,7 @@ type output struct {
 
 	float *floatTable
 	int8  *int8Table
+	int16 func() *kernels.Int16Matrix // beside float, for the whole vocabulary in 16 bits
 }
 
 type floatTable struct {
@@ -46,8 +47,11 @@ func (w *Weights) outputLayer(p *packer, m *model.Model) {
 		o.multiplier = p.multiplier(m.Output.W.Name)
 	}
 	p.jobs = append(p.jobs, func() error {
-		if w.precision == Float32 {
+		switch w.precision {
+		case Float32:
 			return o.packFloat32(&m.Output)
+		case Int16:
+			return o.packInt16(&m.Output)
 		}
 		return o.packInt8(&m.Output, p.saturation)
 	})
@@ -178,6 +182,10 @@ func (s *Stepper) fillBlock(first, end int) {
 	c.block = grow(c.block, n*o.n)
 	c.first, c.end, c.normalised = first, end, [blockRows]bool{}
 	s.stats.MACs += int64(n) * int64(dim) * int64(o.n)
+	if o.int16 != nil {
+		s.fillBlockInt16(first, n)
+		return
+	}
 	if o.float != nil {
 		kernels.MulFloat32(c.block, o.n, s.top[first*dim:], dim, n, o.float.packed(), o.bias, kernels.None)
 		return

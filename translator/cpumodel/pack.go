@@ -121,9 +121,12 @@ func (p *packer) packPart(l *linear, i int, pieces []model.Affine) {
 	p.jobs = append(p.jobs, func() error {
 		var err error
 		part := &l.parts[i]
-		if p.precision == Float32 {
+		switch p.precision {
+		case Float32:
 			part.float, err = packFloat32(l.k, pieces)
-		} else {
+		case Int16:
+			part.int16, err = packInt16(l.k, pieces)
+		default:
 			part.int8, err = p.packInt8(l.k, pieces)
 		}
 		return err

@@ -19,6 +19,7 @@ type Precision uint8
 const (
 	Float32 Precision = iota + 1
 	Int8              // 8-bit weights and activations, exact sums
+	Int16             // up to 16 bits, as many as leave the sums exact
 )
 
 // String returns the name of the precision.
@@ -28,6 +29,8 @@ func (p Precision) String() string {
 		return "float32"
 	case Int8:
 		return "int8"
+	case Int16:
+		return "int16"
 	}
 	return "precision " + strconv.Itoa(int(p))
 }
@@ -84,7 +87,7 @@ const encoderSide, decoderSide = 0, 1
 
 // Load packs the parameters of a model, copying them: the file may be closed afterwards.
 func Load(m *model.Model, precision Precision, options Options) (*Weights, error) {
-	if precision != Float32 && precision != Int8 {
+	if precision < Float32 || precision > Int16 {
 		return nil, fmt.Errorf("%w: %v", ErrPrecision, precision)
 	}
 	if m.Recurrence != nil && m.Recurrence.Devlin != nil {

@@ -110,14 +110,19 @@ func (t *Tensor) dequantize(values []float32) error {
 		}
 		return nil
 	}
-	stored := make([]int16, len(values))
-	for i := range stored {
-		stored[i] = int16(binary.LittleEndian.Uint16(t.Data[2*i:]))
-	}
-	for i, q := range logical(t, stored) {
+	for i, q := range logical(t, t.storedInt16()) {
 		values[i] = float32(q) * inverse
 	}
 	return nil
+}
+
+// storedInt16 returns the elements of an Intgemm16 tensor as they are stored.
+func (t *Tensor) storedInt16() []int16 {
+	stored := make([]int16, t.Elements())
+	for i := range stored {
+		stored[i] = int16(binary.LittleEndian.Uint16(t.Data[2*i:]))
+	}
+	return stored
 }
 
 // logical brings stored elements into logical row-major order: the slice itself if they are in it, else a copy.
@@ -175,6 +180,18 @@ func (t *Tensor) StoredInt8() (values []int8, multiplier float32, err error) {
 		return nil, 0, err
 	}
 	return bytesAsInt8(t.Data[:t.Elements()]), multiplier, nil
+}
+
+// Int16 returns the elements of an Intgemm16 tensor in logical row-major order, with the multiplier that made them: the weight is
+// value/multiplier.
+func (t *Tensor) Int16() (values []int16, multiplier float32, err error) {
+	if t.Type != Intgemm16 {
+		return nil, 0, problemf(t.Name, nowhere, "", "is %s, not intgemm16", t.Type)
+	}
+	if multiplier, err = t.Multiplier(); err != nil {
+		return nil, 0, err
+	}
+	return logical(t, t.storedInt16()), multiplier, nil
 }
 
 // Multiplier returns the factor that an Intgemm8 or Intgemm16 tensor was multiplied by before rounding.
