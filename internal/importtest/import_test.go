@@ -34,6 +34,7 @@ const table = `
 	internal/jobfile:
 	internal/deadletter: internal/job
 	internal/kafkaclient: internal/job
+	internal/m2:
 	internal/mert:
 	internal/modelcheck:
 	internal/nbest: internal/job
