@@ -1,5 +1,7 @@
 package kernels
 
+import "github.com/sluice-mt/sluice/internal/hugepage"
+
 // Training multiplies float32 matrices that change from call to call, also transposed, and adds the products up. With the
 // packed operand refilled by Pack or PackTransposed, and y cleared first where nothing is to be added to:
 //
@@ -73,7 +75,7 @@ func (w *Float32Matrix) resize(k, n int) {
 	w.K, w.N = k, n
 	size := roundUp(n, float32Panel) * k
 	if cap(w.panels) < size {
-		w.panels = alignedFloat32(size)
+		w.panels = hugepage.Make[float32](size)
 	}
 	w.panels = w.panels[:size]
 }

@@ -1,6 +1,10 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
+)
 
 // Int8Rows is a table of n rows of k int8 weights, with a scale for each row: the output layer, of which a decoder step
 // needs only the rows on its shortlist.
@@ -22,7 +26,7 @@ func PackInt8Rows(n, k int, weights []int8, scales []float32) *Int8Rows {
 	need(len(scales), n, "scales of int8 rows")
 	t := &Int8Rows{
 		N: n, K: k, stride: Int8Stride(k),
-		rows:        alignedInt8(n * Int8Stride(k)),
+		rows:        hugepage.Make[int8](n * Int8Stride(k)),
 		corrections: make([]int32, n),
 		scales:      append([]float32(nil), scales[:n]...),
 	}

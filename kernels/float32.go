@@ -2,7 +2,8 @@ package kernels
 
 import (
 	"fmt"
-	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
 )
 
 const float32Panel = 32 // columns of a panel of Float32Matrix
@@ -21,20 +22,13 @@ func PackFloat32(k, n int, w []float32) *Float32Matrix {
 		panic(fmt.Sprintf("kernels: a float32 matrix of %d×%d", k, n))
 	}
 	need(len(w), k*n, "weights of a float32 matrix")
-	m := &Float32Matrix{K: k, N: n, panels: alignedFloat32(roundUp(n, float32Panel) * k)}
+	m := &Float32Matrix{K: k, N: n, panels: hugepage.Make[float32](roundUp(n, float32Panel) * k)}
 	for i := range k {
 		for j, v := range w[i*n : (i+1)*n] {
 			m.panels[(j/float32Panel*k+i)*float32Panel+j%float32Panel] = v
 		}
 	}
 	return m
-}
-
-// alignedFloat32 returns n zeros that start at a multiple of 64 bytes.
-func alignedFloat32(n int) []float32 {
-	f := make([]float32, n+15)
-	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(f))) & 63 / 4
-	return f[skip : int(skip)+n : int(skip)+n]
 }
 
 // MulFloat32 computes y = act(x·w + bias).

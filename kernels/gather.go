@@ -1,6 +1,10 @@
 package kernels
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
+)
 
 // Matrix packs chosen rows of the table as the columns of a matrix, for when many rows of activations are multiplied with the
 // same choice: MulInt8 with it has the bits of DotRowsInt8 with ids. w is overwritten, and its memory used again; it may be
@@ -10,7 +14,7 @@ func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
 	columns := roundUp(len(ids), int8Panel)
 	w.K, w.N, w.steps = t.K, len(ids), roundUp(t.K, 16)/4
 	if size := columns * w.steps * 4; cap(w.panels) < size {
-		w.panels = alignedInt8(size + size/4)[:size]
+		w.panels = hugepage.Make[int8](size + size/4)[:size]
 	} else {
 		w.panels = w.panels[:size]
 	}

@@ -3,7 +3,8 @@ package kernels
 import (
 	"fmt"
 	"math"
-	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
 )
 
 const (
@@ -42,7 +43,7 @@ func PackInt16(k, n int, weights []int16, scales []float32) *Int16Matrix {
 	need(len(scales), n, "scales of an int16 matrix")
 	columns := roundUp(n, int16Panel)
 	w := &Int16Matrix{K: k, N: n, steps: roundUp(k, 8) / 2, scales: make([]float32, columns)}
-	w.panels = alignedInt16(columns * w.steps * 2)
+	w.panels = hugepage.Make[int16](columns * w.steps * 2)
 	copy(w.scales, scales[:n])
 	magnitudes := make([]int64, columns)
 	for i := range k {
@@ -60,13 +61,6 @@ func PackInt16(k, n int, weights []int16, scales []float32) *Int16Matrix {
 	}
 	w.Limit = int(min(math.MaxInt16, math.MaxInt32/heaviest))
 	return w
-}
-
-// alignedInt16 returns n zeros that start at a multiple of 64 bytes.
-func alignedInt16(n int) []int16 {
-	b := make([]int16, n+31)
-	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63 / 2
-	return b[skip : int(skip)+n : int(skip)+n]
 }
 
 // QuantizeRowsInt16 quantises rows of k activations, each with its own scale = max|x|/limit, to

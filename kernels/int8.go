@@ -2,7 +2,8 @@ package kernels
 
 import (
 	"fmt"
-	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
 )
 
 // Activation is the function that a product applies to its result.
@@ -50,7 +51,7 @@ func PackInt8(k, n int, weights []int8, scales []float32) *Int8Matrix {
 	steps, columns := roundUp(k, 16)/4, roundUp(n, int8Panel)
 	w := &Int8Matrix{
 		K: k, N: n, steps: steps,
-		panels:      alignedInt8(columns * steps * 4),
+		panels:      hugepage.Make[int8](columns * steps * 4),
 		corrections: make([]int32, columns),
 		scales:      make([]float32, columns),
 	}
@@ -67,13 +68,6 @@ func PackInt8(k, n int, weights []int8, scales []float32) *Int8Matrix {
 // at returns the place of the weight in row i and column j.
 func (w *Int8Matrix) at(i, j int) int {
 	return ((j/int8Panel*w.steps+i/4)*int8Panel+j%int8Panel)*4 + i%4
-}
-
-// alignedInt8 returns n zeros that start at a multiple of 64 bytes. (Go does not move heap objects.)
-func alignedInt8(n int) []int8 {
-	b := make([]int8, n+63)
-	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63
-	return b[skip : int(skip)+n : int(skip)+n]
 }
 
 // MulInt8 computes y = act((a-128)·w·aScale·wScale + bias) for rows of quantised activations.

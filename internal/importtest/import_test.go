@@ -29,6 +29,7 @@ const table = `
 	internal/cpu:
 	internal/cputime:
 	internal/cpu/cputest: internal/cpu
+	internal/hugepage:
 	internal/importtest:
 	internal/job:
 	internal/jobfile:
@@ -49,7 +50,7 @@ const table = `
 	internal/kafkatest: internal/kafkaclient internal/sharedtest
 	internal/s3test: internal/s3client internal/sharedtest
 
-	kernels: internal/cpu
+	kernels: internal/cpu internal/hugepage
 
 	gpukernels/cuda:
 	gpukernels/emulated: internal/sharedtest
@@ -64,7 +65,7 @@ const table = `
 	translator/shortlist: internal/binread internal/compress
 	translator/split:
 	translator/vocab:
-	translator/cpumodel: kernels translator/marian translator/model translator/search
+	translator/cpumodel: internal/hugepage kernels translator/marian translator/model translator/search
 	translator/rescore: translator/batch translator/search translator/vocab
 	translator/gpumodel: gpukernels gpukernels/cuda translator/marian translator/model translator/search
 	translator: internal/job translator/batch translator/search translator/shortlist translator/split translator/vocab

@@ -3,6 +3,7 @@ package cpumodel
 import (
 	"math"
 
+	"github.com/sluice-mt/sluice/internal/hugepage"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
@@ -37,7 +38,7 @@ func (p *packer) embedding(t *marian.Tensor, dim int) *embedding {
 			if err != nil {
 				return err
 			}
-			e.int8, e.factor = append([]int8(nil), q...), 1/multiplier
+			e.int8, e.factor = copied(q), 1/multiplier
 			return nil
 		}
 		values, err := t.Float32()
@@ -53,9 +54,16 @@ func (p *packer) embedding(t *marian.Tensor, dim int) *embedding {
 // ownedFloat32 returns the values of a tensor in memory that outlives the file.
 func ownedFloat32(t *marian.Tensor, values []float32) []float32 {
 	if t.Type == marian.Float32 {
-		return append([]float32(nil), values...)
+		return copied(values)
 	}
 	return values
+}
+
+// copied returns a copy in memory for what is read all the time.
+func copied[T int8 | float32](values []T) []T {
+	own := hugepage.Make[T](len(values))
+	copy(own, values)
+	return own
 }
 
 // positions are the sinusoids added to embeddings, and the factor that goes with them.

@@ -1,6 +1,10 @@
 package cpumodel
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
+)
 
 // A pool lends runs of contiguous rows of float32 and takes them back, in any order. It keeps its memory.
 type pool struct {
@@ -39,7 +43,7 @@ func (p *pool) take(rows int) loan {
 		total += len(s.data) / p.width
 	}
 	size := max(rows, total/2, minSegment)
-	p.segments = append(p.segments, segment{data: make([]float32, size*p.width), free: []run{{0, size}}})
+	p.segments = append(p.segments, segment{data: hugepage.Make[float32](size * p.width), free: []run{{0, size}}})
 	return p.take(rows)
 }
 

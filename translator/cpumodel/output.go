@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-mt/sluice/internal/hugepage"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
@@ -110,9 +111,9 @@ func (o *output) packInt8(from *model.Output, saturation float64) error {
 }
 
 // transpose returns the columns of a rows×columns matrix as rows.
-func transpose[T any](from []T, rows, columns int) []T {
+func transpose[T int8 | int16 | float32](from []T, rows, columns int) []T {
 	const tile = 32
-	to := make([]T, len(from))
+	to := hugepage.Make[T](len(from))
 	for top := 0; top < rows; top += tile {
 		for left := 0; left < columns; left += tile {
 			for i := top; i < min(top+tile, rows); i++ {

@@ -19,6 +19,7 @@ type packer struct {
 	saturation float64
 	alphas     map[string]*marian.Tensor // nil if activations are not to use them
 	jobs       []func() error
+	linears    []*linear // that the jobs pack
 	err        error
 }
 
@@ -32,7 +33,11 @@ func (p *packer) run() error {
 	for _, job := range p.jobs {
 		group.Go(job)
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	p.place()
+	return nil
 }
 
 func (p *packer) fail(err error) {
@@ -80,6 +85,7 @@ func (p *packer) multiplier(names ...string) float32 {
 // linear packs matrices that read the same input, side by side.
 func (p *packer) linear(pieces ...model.Affine) *linear {
 	l := &linear{k: pieces[0].In}
+	p.linears = append(p.linears, l)
 	for len(pieces) > 0 {
 		multiplier := p.multiplier(pieces[0].W.Name)
 		count := 1

@@ -1,0 +1,49 @@
+package kernels
+
+import (
+	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
+)
+
+// A Matrix is a packed matrix of weights: *Int8Matrix, *Int16Matrix or *Float32Matrix.
+type Matrix interface {
+	// bytes is what the weights take, move puts them into memory of that length.
+	bytes() int
+	move(memory []uint8)
+}
+
+// Together moves the weights of matrices into one block of memory, side by side in the order given, where large pages hold them if
+// the system has any. Nobody may use the matrices meanwhile.
+func Together(matrices ...Matrix) {
+	total := 0
+	for _, m := range matrices {
+		total += roundUp(m.bytes(), cacheLine)
+	}
+	block := hugepage.Make[uint8](total)
+	for _, m := range matrices {
+		n := m.bytes()
+		m.move(block[:n:n])
+		block = block[roundUp(n, cacheLine):]
+	}
+}
+
+const cacheLine = 64
+
+func (w *Int8Matrix) bytes() int    { return len(w.panels) }
+func (w *Int16Matrix) bytes() int   { return 2 * len(w.panels) }
+func (w *Float32Matrix) bytes() int { return 4 * len(w.panels) }
+
+func (w *Int8Matrix) move(memory []uint8)    { w.panels = moved(w.panels, memory) }
+func (w *Int16Matrix) move(memory []uint8)   { w.panels = moved(w.panels, memory) }
+func (w *Float32Matrix) move(memory []uint8) { w.panels = moved(w.panels, memory) }
+
+// moved returns a copy of weights in the given memory.
+func moved[T int8 | int16 | float32](weights []T, memory []uint8) []T {
+	if len(weights) == 0 {
+		return nil
+	}
+	to := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), len(weights))
+	copy(to, weights)
+	return to
+}
