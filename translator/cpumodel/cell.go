@@ -89,11 +89,13 @@ type cell struct {
 	input  *product // nil if the cell has no input
 	state  *product // nil for SRU and SSRU
 	bias   []float32
+	known  *known   // what input makes of embeddings, if it reads them
+	plain  bool     // without VectorGates
 	factor *product // of multiplicative cells, from the state; the one from the input is the last columns of input
 }
 
 func (p *packer) cell(from *model.Cell) *cell {
-	c := &cell{kind: from.Kind, dim: from.Dim}
+	c := &cell{kind: from.Kind, dim: from.Dim, plain: p.plain}
 	if from.Input != nil {
 		c.input = p.product(from.Input)
 	}
@@ -138,6 +140,7 @@ type cellRows struct {
 	x        []float32 // what the cell's product of the input gave
 	input    []float32 // the input itself
 	at       []int32   // which row of x and input belongs to each row
+	shared   bool      // whether the rows are those of a step, with the states before it
 }
 
 // run advances the rows by the cell. x and input are not looked at if the cell has no input.
@@ -151,8 +154,7 @@ func (s *Stepper) run(c *cell, r *cellRows) {
 	width := 0
 	if c.state != nil {
 		width = c.state.linear.n
-		b.fromState = grow(b.fromState, r.count*width)
-		s.product(b.fromState, c.state, r.outputs[:r.count*dim], r.count)
+		s.fromStates(c, r)
 	}
 	for i := range r.count {
 		x, input := c.bias, []float32(nil)
@@ -205,23 +207,27 @@ func (c *cell) advance(out, memory, x, u, input, zeros []float32) {
 		}
 		copy(out, u)
 	default:
-		advanceGRU(out, x, u, zeros[:dim])
+		advanceGRU(out, x, u, zeros[:dim], c.plain)
 	}
 }
 
 // advanceGRU computes r, z = σ(x + u), h = tanh(x + r·u), s = z·s + (1-z)·h.
-func advanceGRU(s, x, u, zeros []float32) {
+func advanceGRU(s, x, u, zeros []float32, plain bool) {
+	highway, tanh := kernels.Highway, kernels.Tanh
+	if plain {
+		highway, tanh = kernels.HighwayOneByOne, kernels.TanhOneByOne
+	}
 	dim := len(s)
 	reset, update, h := u[:dim], u[dim:2*dim], u[2*dim:3*dim]
 	if x != nil {
 		kernels.Add(u[:2*dim], u[:2*dim], x)
 	}
-	kernels.Highway(h, reset, h, zeros)
+	highway(h, reset, h, zeros)
 	if x != nil {
 		kernels.Add(h, h, x[2*dim:])
 	}
-	kernels.Tanh(h)
-	kernels.Highway(s, update, s, h)
+	tanh(h)
+	highway(s, update, s, h)
 }
 
 // advanceLSTM computes f, i, c, o of x + u, m = σ(f)·m + σ(i)·tanh(c), s = σ(o)·tanh(m).
@@ -241,6 +247,7 @@ func advanceLSTM(s, m, x, u, zeros []float32) {
 // cellBuffers are buffers of recurrent cells, valid during a call.
 type cellBuffers struct {
 	fromState, factors []float32
+	states, fromStates []float32 // different states, and what becomes of them
 	zeros              []float32
 	outputs, memories  []float32
 	fromInput          []float32
@@ -262,7 +269,7 @@ func (s *Stepper) cellSublayer(c *cell, input []float32, slots []search.Slot, la
 	s.gather(slots, layer, c.dim)
 	b.fromInput = grow(b.fromInput, n*c.input.linear.n)
 	s.product(b.fromInput, c.input, input, n)
-	s.run(c, &cellRows{count: n, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(n)})
+	s.run(c, &cellRows{count: n, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(n), shared: true})
 	s.scatter(slots, layer, c.dim)
 	copy(s.attended, b.outputs[:n*c.dim])
 }

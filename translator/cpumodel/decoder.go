@@ -20,6 +20,7 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 		s.rows = append(s.rows, row{context: s.slots[slot].context, broken: s.slots[slot].broken})
 	}
 	s.scores.forget()
+	s.share(slots)
 	switch {
 	case len(slots) == 0:
 	case s.w.network != nil:
@@ -29,7 +30,7 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 	}
 	for i, slot := range slots {
 		s.slots[slot].position++
-		s.slots[slot].broken = s.rows[i].broken
+		s.slots[slot].broken, s.slots[slot].state = s.rows[i].broken, s.sharing.next()
 	}
 	s.stats.StepTime += time.Since(begin)
 }

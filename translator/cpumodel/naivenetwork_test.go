@@ -174,6 +174,9 @@ func (n *naive) startNetwork(encoded []vec, states []naiveState) {
 	for l := range states {
 		states[l] = naiveState{output: start, memory: append(vec(nil), start...)}
 	}
+	if n.m.Recurrence.Devlin != nil { // whose cell on top begins with zeros
+		states[1] = naiveState{output: make(vec, n.m.Dim)}
+	}
 }
 
 // encoders are those of all sources.
@@ -197,6 +200,9 @@ func (n *naive) stepNetwork(encoded []vec, states []naiveState, token search.Tok
 	network, embedded := n.m.Recurrent, n.embed(n.m.TargetEmbedding, token, position)
 	if position == 0 {
 		n.startNetwork(encoded, states)
+	}
+	if network.Devlin != nil {
+		return n.stepDevlin(network, encoded, states, embedded)
 	}
 	inputs := []vec{embedded}
 	n.advance(&network.Base[0], &states[0], embedded)
@@ -229,6 +235,42 @@ func (n *naive) stepNetwork(encoded []vec, states []naiveState, token search.Tok
 		hidden = added(hidden, n.product(&network.Hidden[i], inputs[i]))
 	}
 	return n.output(tanhs(hidden)), weights
+}
+
+// stepDevlin is stepNetwork for a model of type devlin.
+func (n *naive) stepDevlin(network *model.RecurrentNetwork, encoded []vec, states []naiveState, embedded vec) (logits, weights vec) {
+	d := network.Devlin
+	found, weights := n.look(network.Attention, states[0].output, encoded)
+	gates := added(n.product(d.Bottom.Input, embedded), n.product(&d.Context, found))
+	states[0].output = n.gru(&d.Bottom, gates, states[0].output)
+	history := []vec{states[0].output}
+	for i := range d.Layers {
+		h := n.affine(history[i], &d.Layers[i])
+		if number := i + 1; number%2 == 1 && number > 1 {
+			h = added(h, history[number-2])
+		}
+		for j := range h {
+			h[j] = max(0, h[j])
+		}
+		history = append(history, h)
+	}
+	h := history[len(history)-1]
+	if d.Top != nil {
+		return n.output(tanhs(n.affine(h, d.Top))), weights
+	}
+	states[1].output = n.gru(d.TopCell, n.product(d.TopCell.Input, h), states[1].output)
+	return n.output(states[1].output), weights
+}
+
+// gru is a step of a GRU to which its input is given multiplied.
+func (n *naive) gru(c *model.Cell, x, before vec) vec {
+	u, b, out := n.product(c.State, before), n.join(c.Bias), make(vec, c.Dim)
+	for i := range out {
+		r, z := sigma(x[i]+u[i]+b[i]), sigma(x[c.Dim+i]+u[c.Dim+i]+b[c.Dim+i])
+		k := 2*c.Dim + i
+		out[i] = (1-z)*math.Tanh(x[k]+r*u[k]+b[k]) + z*before[i]
+	}
+	return out
 }
 
 // look is additive attention.
@@ -278,4 +320,8 @@ var recurrentKinds = []syntheticKind{
 	{name: "transformer lstm", lines: "transformer-decoder-autoreg: rnn\ndec-cell: lstm\ntransformer-rnn-projection: true\nlayer-normalization: true"},
 	{name: "transformer ssru norms", lines: "transformer-decoder-autoreg: rnn\ndec-cell: ssru\nlayer-normalization: true\ntransformer-tied-layers: [1, 1]"},
 	{name: "transformer sru norms", lines: "transformer-decoder-autoreg: rnn\ndec-cell: sru\nlayer-normalization: true"},
+	{name: "devlin", lines: "type: devlin\ndim-rnn: 10\ndim-fc: 14\nenc-depth: 1"},
+	{name: "devlin deep", lines: "type: devlin\ndim-rnn: 10\ndec-fc-depth: 7\nenc-cell-depth: 2\nskip: true\nenc-type: bi-unidirectional\nenc-depth: 3\ntied-embeddings: true"},
+	{name: "devlin with a GRU on top", lines: "type: devlin\ndim-rnn: 10\ndim-fc: 9\ndec-fc-depth: 3\ndec-top: gru\nenc-cell: lstm\ndim-vocabs: [23, 23]\ntied-embeddings-all: true"},
+	{name: "devlin without layers", lines: "type: devlin\ndim-rnn: 10\ndec-fc-depth: 0\nenc-depth: 1"},
 }

@@ -3,6 +3,7 @@ package cpumodel
 import (
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // A network is a packed recurrent model, all but embeddings and output layer, or the encoder of a further source.
@@ -15,6 +16,7 @@ type network struct {
 	attention         *additive // nil without an encoder
 	high              []cellLayer
 	hidden            []*product
+	devlin            *devlin // in the place of base, high and hidden
 }
 
 // A cellLayer is a packed model.RecurrentLayer.
@@ -36,6 +38,9 @@ type additive struct {
 func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 	from, r := m.Recurrent, m.Recurrence
 	n := p.recurrentEncoder(&from.RecurrentEncoder, r.Dim)
+	if from.Devlin != nil {
+		n.devlin = p.devlin(from.Devlin)
+	}
 	n.high = p.cellLayers(from.High)
 	for i := range from.Base {
 		n.base = append(n.base, p.cell(&from.Base[i]))
@@ -45,6 +50,9 @@ func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 	}
 	w.network, w.layerState = n, stateWidth(r.DecoderCell, r.Dim)
 	w.stateWidth = (1 + len(n.high)) * w.layerState
+	if n.devlin != nil && n.devlin.topCell != nil {
+		w.stateWidth += n.devlin.topCell.dim
+	}
 	w.positions = newPositions(m.Dim, false)
 	for i := range from.Further {
 		w.further = append(w.further, w.furtherReader(p, m, &from.Further[i]))
@@ -54,7 +62,7 @@ func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 // furtherReader packs the encoder of a source from the second on.
 func (w *Weights) furtherReader(p *packer, m *model.Model, from *model.RecurrentEncoder) *Weights {
 	return &Weights{
-		precision: w.precision, dim: w.dim, hasEncoder: true, positions: w.positions,
+		precision: w.precision, without: w.without, dim: w.dim, hasEncoder: true, positions: w.positions,
 		source: w.furtherEmbedding(p, m, from.Embedding), network: p.recurrentEncoder(from, m.Recurrence.Dim),
 	}
 }
@@ -107,4 +115,11 @@ type networkBuffers struct {
 	found         []float32 // rows × dim of a context: what attention found
 	summand       []float32
 	layerInput    []float32
+
+	tokens         []search.Token // whose embeddings are the rows of a product
+	unknown        []int32        // rows of those that are not known
+	rare, fromRare []float32      // their embeddings, and what becomes of them
+	states         []float32      // different ones × dim
+	gates          []float32      // of different states, or of tokens, × width of the gates
+	weights        []float32      // of attention
 }

@@ -10,6 +10,10 @@ import (
 // begin puts the decoder's first state into a slot: what the sentence makes all layers and memories of a recurrent decoder begin
 // with, or zeros.
 func (s *Stepper) begin(slot search.Slot, c *context) {
+	if s.w.network != nil && s.w.network.devlin != nil {
+		s.beginDevlin(slot, c)
+		return
+	}
 	states, start := s.slotStates(s.states, int(slot)), s.starts.rows(c.start)
 	if len(start) == 0 {
 		clear(states)
@@ -27,13 +31,18 @@ func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, alig
 	for i, slot := range slots {
 		s.embed(b.embedded[i*w.dim:(i+1)*w.dim], w.target, tokens[i], s.slots[slot].position)
 	}
+	b.tokens = append(b.tokens[:0], tokens...)
+	if n.devlin != nil {
+		s.decodeDevlin(slots, align)
+		return
+	}
 	s.gather(slots, 0, n.dim)
-	s.decoderCell(n.base[0], b.embedded, rows)
+	s.decoderCell(n.base[0], b.embedded, rows, true)
 	if n.attention != nil {
 		s.attend(rows, align)
 	}
 	for _, cell := range n.base[1:] {
-		s.decoderCell(cell, b.found, rows)
+		s.decoderCell(cell, b.found, rows, false)
 	}
 	s.scatter(slots, 0, n.dim)
 	for i := range n.high {
@@ -43,14 +52,17 @@ func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, alig
 	s.finish(rows)
 }
 
-// decoderCell advances the gathered states by a cell, which reads input if it has any.
-func (s *Stepper) decoderCell(c *cell, input []float32, rows int) {
+// decoderCell advances the gathered states by a cell, which reads input if it has any. first says that the states are still
+// those before the step.
+func (s *Stepper) decoderCell(c *cell, input []float32, rows int, first bool) {
 	b := &s.cells
 	if c.input != nil {
 		b.fromInput = grow(b.fromInput, rows*c.input.linear.n)
-		s.product(b.fromInput, c.input, input, rows)
+		s.fromEmbeddings(b.fromInput, c, input, rows)
 	}
-	s.run(c, &cellRows{count: rows, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(rows)})
+	s.run(c, &cellRows{
+		count: rows, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(rows), shared: first,
+	})
 }
 
 // highLayer runs a layer over the results of the one before, which are in the buffer of outputs.
@@ -58,8 +70,8 @@ func (s *Stepper) highLayer(l *cellLayer, slots []search.Slot, layer int) {
 	rows, dim, b := len(slots), s.w.network.dim, &s.network
 	b.layerInput = append(b.layerInput[:0], s.cells.outputs[:rows*dim]...)
 	s.gather(slots, layer, dim)
-	for _, cell := range l.cells {
-		s.decoderCell(cell, b.layerInput, rows)
+	for i, cell := range l.cells {
+		s.decoderCell(cell, b.layerInput, rows, i == 0)
 	}
 	s.scatter(slots, layer, dim)
 	if l.skip {
@@ -98,28 +110,44 @@ func (s *Stepper) attendTo(source int, results []float32, stride, rows int, alig
 		if source > 0 {
 			c = &encoder.contexts[c.further[source-1]]
 		}
-		found := results[i*stride : i*stride+dim]
-		if c.length == 0 {
-			clear(found)
-			continue
-		}
-		kept, size := encoder.memory.rows(c.memory), c.length*dim
-		b.tanhs = grow(b.tanhs, size)
-		for first := 0; first < size; first += dim { // one by one, so that a row is still near
-			row := b.tanhs[first : first+dim]
-			kernels.Add(row, kept[first:], b.query[i*dim:])
-			kernels.Tanh(row)
-		}
-		s.scratch = grow(s.scratch, a.kernel.ScratchLen(c.length))
-		a.kernel.RunRows(found, a.score, b.tanhs, kept[size:], s.cells.counting(c.length), s.scratch)
-		if align {
-			first := len(s.attentions)
-			s.attentions = slices.Grow(s.attentions, c.length)[:first+c.length]
-			a.kernel.Weights(s.attentions[first:], a.score, b.tanhs, c.length, 0)
-			s.rows[i].attention = run{first, c.length}
+		s.look(results[i*stride:i*stride+dim], encoder, c, b.query[i*dim:(i+1)*dim])
+		if align && c.length > 0 {
+			s.alignAdditive(i, a, c.length)
 		}
 	}
 	return dim
+}
+
+// look computes what the attention to a context of an encoder finds with a query.
+func (s *Stepper) look(found []float32, encoder *Stepper, c *context, query []float32) {
+	a, b := encoder.w.network.attention, &s.network
+	if c.length == 0 {
+		clear(found)
+		return
+	}
+	s.similarities(encoder, c, query)
+	s.scratch = grow(s.scratch, a.kernel.ScratchLen(c.length))
+	a.kernel.RunRows(found, a.score, b.tanhs, encoder.memory.rows(c.memory)[c.length*a.dim:], s.cells.counting(c.length), s.scratch)
+}
+
+// similarities computes the hyperbolic tangents that the scores of attention are products of.
+func (s *Stepper) similarities(encoder *Stepper, c *context, query []float32) {
+	b, dim := &s.network, len(query)
+	kept, size := encoder.memory.rows(c.memory), c.length*dim
+	b.tanhs = grow(b.tanhs, size)
+	for first := 0; first < size; first += dim { // one by one, so that a row is still near
+		row := b.tanhs[first : first+dim]
+		kernels.Add(row, kept[first:], query)
+		s.w.tanh(row)
+	}
+}
+
+// alignAdditive keeps the weights of the last attention, to a context of that length, for row i.
+func (s *Stepper) alignAdditive(i int, a *additive, length int) {
+	first := len(s.attentions)
+	s.attentions = slices.Grow(s.attentions, length)[:first+length]
+	a.kernel.Weights(s.attentions[first:], a.score, s.network.tanhs, length, 0)
+	s.rows[i].attention = run{first, length}
 }
 
 // deepOutput computes what the output layer multiplies from embeddings, results and what attention found.
@@ -135,5 +163,5 @@ func (s *Stepper) deepOutput(rows int) {
 		s.product(b.summand, p, inputs[i], rows)
 		kernels.Add(s.top[:rows*dim], s.top, b.summand)
 	}
-	kernels.Tanh(s.top[:rows*dim])
+	s.w.tanh(s.top[:rows*dim])
 }

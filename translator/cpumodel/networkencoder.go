@@ -24,6 +24,10 @@ func (s *Stepper) encodeRecurrent(sources []search.Source, contexts []search.Con
 	n, b := s.w.network, &s.network
 	s.x = grow(s.x, tokens*s.w.dim)
 	s.embedSources(sources)
+	b.tokens = b.tokens[:0]
+	for i := range sources {
+		b.tokens = append(b.tokens, sources[i].Tokens...)
+	}
 	s.arrange(sources)
 	dim := n.dim
 	b.contexts = grow(b.contexts, tokens*2*dim)
@@ -74,7 +78,7 @@ func (s *Stepper) layer(l *cellLayer, result, input []float32, sources []search.
 	dim, b, c := s.w.network.dim, &s.network, &s.cells
 	first := l.cells[0]
 	c.fromInput = grow(c.fromInput, tokens*first.input.linear.n)
-	s.product(c.fromInput, first.input, input, tokens)
+	s.fromEmbeddings(c.fromInput, first, input, tokens)
 	c.outputs, c.memories = grow(c.outputs, len(sources)*dim), grow(c.memories, len(sources)*dim)
 	clear(c.outputs)
 	clear(c.memories)
@@ -120,7 +124,11 @@ func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, to
 		c.broken = !finite(kernels.AbsMax(rows))
 		kept := s.memory.rows(c.memory)
 		copy(kept, b.mapped[first*dim:(first+c.length)*dim])
-		copy(kept[c.length*dim:], rows)
+		if n.devlin != nil && s.w.uses(KeptContexts) {
+			s.keepGates(c, rows)
+		} else {
+			copy(kept[c.length*dim:], rows)
+		}
 		mean := b.means[i*dim : (i+1)*dim]
 		for t := range c.length {
 			kernels.Add(mean, mean, rows[t*dim:(t+1)*dim])
@@ -140,7 +148,7 @@ func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, to
 // finishStart makes the decoder's first state of what the encoders of all sources have for it. Those of further sources, which
 // have no decoder, leave that to the first.
 func (s *Stepper) finishStart(c *context) {
-	if len(s.w.network.base) == 0 {
+	if len(s.w.network.base) == 0 && s.w.network.devlin == nil {
 		return
 	}
 	start := s.starts.rows(c.start)
@@ -150,5 +158,5 @@ func (s *Stepper) finishStart(c *context) {
 		kernels.Add(start, start, encoder.starts.rows(other.start))
 		c.broken = c.broken || other.broken
 	}
-	kernels.Tanh(start)
+	s.w.tanh(start)
 }

@@ -17,6 +17,7 @@ import (
 type packer struct {
 	precision  Precision
 	saturation float64
+	plain      bool                      // without VectorGates
 	alphas     map[string]*marian.Tensor // nil if activations are not to use them
 	jobs       []func() error
 	linears    []*linear // that the jobs pack

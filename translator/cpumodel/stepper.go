@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -43,6 +44,7 @@ type Stepper struct {
 	starting     []int32   // rows at position 0
 	cells        cellBuffers
 	network      networkBuffers
+	sharing      sharing
 
 	// Results of the last Step.
 	rows       []row
@@ -57,9 +59,10 @@ type Stepper struct {
 // A context is an encoded sentence.
 type context struct {
 	length     int
-	memory     loan             // length rows of keys and values
-	further    []search.Context // in the Steppers of further sources
-	start      loan             // of the decoder's first state, for recurrent models
+	memory     loan                  // length rows of keys and values
+	further    []search.Context      // in the Steppers of further sources
+	start      loan                  // of the decoder's first state, for recurrent models
+	gates      kernels.Float32Matrix // of models of type devlin, with KeptContexts: length rows of what the decoder's cell reads
 	candidates []search.Token
 	suppressed []int32 // places of the suppressed tokens among the candidates
 	choice     choice
@@ -72,6 +75,7 @@ type slot struct {
 	position int            // of the next token
 	broken   bool           // a NaN or an infinity is in the sentence or in the history
 	words    []int32        // rows of the cache, one for each position
+	state    uint64         // number of the state of a recurrent decoder; slots with the same one hold the same
 }
 
 const noContext search.Context = -1
@@ -161,7 +165,7 @@ func (s *Stepper) slotStates(states []float32, slot int) []float32 {
 // Begin puts the decoder's initial state for the sentence into the slot.
 func (s *Stepper) Begin(slot search.Slot, c search.Context) {
 	s.leave(&s.slots[slot])
-	s.slots[slot].context, s.slots[slot].broken = c, s.contexts[c].broken
+	s.slots[slot].context, s.slots[slot].broken, s.slots[slot].state = c, s.contexts[c].broken, s.sharing.next()
 	if s.states != nil {
 		s.begin(slot, &s.contexts[c])
 	}
@@ -199,7 +203,8 @@ func (s *Stepper) Reorder(dst, src []search.Slot) {
 			continue
 		}
 		taken, given := &m.slots[i], &s.slots[from]
-		taken.context, taken.position, taken.broken = given.context, given.position, given.broken
+		taken.context, taken.position, taken.broken, taken.state = given.context, given.position, given.broken, given.state
+		s.sharing.copied = true
 		taken.words = append(taken.words[:0], given.words...)
 		s.cache.share(given.words)
 		if s.states != nil {

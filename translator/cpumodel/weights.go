@@ -47,6 +47,12 @@ type Options struct {
 
 	// IgnoreAlphas quantises activations with a scale for each row even if the model has fixed multipliers.
 	IgnoreAlphas bool
+
+	// Without names speedups of recurrent models that are not to be used.
+	Without Speedups
+
+	// KnownPieces is how many pieces of each vocabulary KnownEmbeddings is for. 0 means DefaultKnownPieces, a negative number none.
+	KnownPieces int
 }
 
 // ErrPrecision is wrapped by the error of Load for a precision that it does not know.
@@ -55,6 +61,7 @@ var ErrPrecision = errors.New("unknown precision")
 // Weights is a model packed for one precision. It is read-only and shared by all workers.
 type Weights struct {
 	precision  Precision
+	without    Speedups
 	dim        int
 	vocabulary int
 	hasEncoder bool
@@ -90,17 +97,14 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if precision < Float32 || precision > Int16 {
 		return nil, fmt.Errorf("%w: %v", ErrPrecision, precision)
 	}
-	if m.Recurrence != nil && m.Recurrence.Devlin != nil {
-		return nil, &model.UnsupportedError{What: "running type: " + m.Type, Remedy: "this version only reads such models"}
-	}
 	w := &Weights{
 		precision: precision, dim: m.Dim, vocabulary: m.TargetVocabulary, hasEncoder: m.HasEncoder(),
-		alignment: m.AlignmentLayer, autoreg: m.Autoregression,
+		alignment: m.AlignmentLayer, autoreg: m.Autoregression, without: options.Without,
 	}
 	if err := w.suppress(options.Suppress); err != nil {
 		return nil, err
 	}
-	p := &packer{precision: precision, saturation: saturation(options.Saturation)}
+	p := &packer{precision: precision, saturation: saturation(options.Saturation), plain: !w.uses(VectorGates)}
 	if !options.IgnoreAlphas {
 		p.alphas = m.Alphas
 	}
@@ -114,7 +118,15 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if err := p.run(); err != nil {
 		return nil, err
 	}
+	w.knowEmbeddings(knownPieces(options.KnownPieces))
 	return w, nil
+}
+
+func knownPieces(option int) int {
+	if option == 0 {
+		return DefaultKnownPieces
+	}
+	return option
 }
 
 func saturation(option float64) float64 {
@@ -235,9 +247,12 @@ func (w *Weights) layers(p *packer, m *model.Model) {
 }
 
 // contextWidth is the number of elements that a source token takes in memory as keys and values, or, for additive attention, as the
-// encoder's result and what becomes of it.
+// encoder's result and what becomes of it (that alone if the result is kept in another form).
 func (w *Weights) contextWidth() int {
 	if w.network != nil && w.network.attention != nil {
+		if w.network.devlin != nil && w.uses(KeptContexts) {
+			return w.network.attention.dim
+		}
 		return 2 * w.network.attention.dim
 	}
 	if w.contextKV == nil {

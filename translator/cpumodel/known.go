@@ -1,0 +1,101 @@
+package cpumodel
+
+import "github.com/sluice-mt/sluice/translator/search"
+
+// DefaultKnownPieces is of how many pieces of a vocabulary the products with the first cells are kept.
+const DefaultKnownPieces = 1024
+
+// A known holds what the product of a cell makes of the embeddings of the first pieces of a vocabulary, computed at load by the same
+// product that computes the others, so that it has the same bits.
+type known struct {
+	embedding *embedding
+	pieces    int
+	width     int
+	values    []float32 // pieces × width, and a row for the zeros before the first word
+}
+
+// row returns what is known of a token, nil if it is not.
+func (k *known) row(token search.Token) []float32 {
+	at := int(token)
+	if token == search.NoToken {
+		at = k.pieces
+	} else if at >= k.pieces {
+		return nil
+	}
+	return k.values[at*k.width : (at+1)*k.width]
+}
+
+// knowEmbeddings computes what first cells make of the embeddings of so many pieces of each vocabulary.
+func (w *Weights) knowEmbeddings(pieces int) {
+	if w.network == nil || pieces <= 0 || !w.uses(KnownEmbeddings) {
+		return
+	}
+	s := w.NewStepper(0)
+	n := w.network
+	for _, stack := range [][]cellLayer{n.forward, n.backward} {
+		if len(stack) > 0 {
+			s.know(stack[0].cells[0], w.source, pieces)
+		}
+	}
+	if n.devlin != nil {
+		s.know(n.devlin.bottom, w.target, pieces)
+	} else if len(n.base) > 0 {
+		s.know(n.base[0], w.target, pieces)
+	}
+	for _, further := range w.further {
+		further.knowEmbeddings(pieces)
+	}
+}
+
+// know computes what a cell makes of the first embeddings of a table.
+func (s *Stepper) know(c *cell, e *embedding, pieces int) {
+	const block = 64
+	pieces = min(pieces, e.pieces())
+	width, dim := c.input.linear.n, e.dim
+	k := &known{embedding: e, pieces: pieces, width: width, values: make([]float32, (pieces+1)*width)}
+	x := make([]float32, block*dim)
+	for first := 0; first <= pieces; first += block {
+		rows := min(block, pieces+1-first)
+		for i := range rows {
+			token := search.Token(first + i)
+			if first+i == pieces {
+				token = search.NoToken
+			}
+			s.embed(x[i*dim:(i+1)*dim], e, token, 0)
+		}
+		s.product(k.values[first*width:], c.input, x, rows)
+	}
+	c.known = k
+}
+
+// fromEmbeddings computes into y what a cell makes of embeddings, whose tokens are in the buffer of tokens.
+func (s *Stepper) fromEmbeddings(y []float32, c *cell, x []float32, rows int) {
+	if c.known == nil || s.observe != nil {
+		s.product(y, c.input, x, rows)
+		return
+	}
+	b, width, dim := &s.network, c.input.linear.n, c.input.linear.k
+	b.unknown = b.unknown[:0]
+	for i, token := range b.tokens[:rows] {
+		if row := c.known.row(token); row != nil {
+			copy(y[i*width:(i+1)*width], row)
+		} else {
+			b.unknown = append(b.unknown, int32(i))
+		}
+	}
+	n := len(b.unknown)
+	if n == 0 {
+		return
+	}
+	b.rare, b.fromRare = grow(b.rare, n*dim), grow(b.fromRare, n*width)
+	for j, i := range b.unknown {
+		copy(b.rare[j*dim:(j+1)*dim], x[int(i)*dim:])
+	}
+	s.product(b.fromRare, c.input, b.rare, n)
+	for j, i := range b.unknown {
+		copy(y[int(i)*width:(int(i)+1)*width], b.fromRare[j*width:])
+	}
+}
+
+// pieces is the number of tokens that have an embedding.
+func (e *embedding) pieces() int { return max(len(e.float), len(e.int8)) / e.dim }
