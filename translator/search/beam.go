@@ -126,7 +126,28 @@ func (d *Decoder) place(b *beam, chosen []expansion) {
 		}
 		b.moved = append(b.moved, hypothesis{slot: parent.slot, node: id, attention: -1, number: parent.number})
 	}
+	if b.decided() {
+		b.moved = b.moved[:0]
+	}
 	d.assignSlots(b)
+}
+
+// decided says whether the search may end because all open hypotheses, which are in moved, are far below the best that has ended.
+func (b *beam) decided() bool {
+	o := b.options
+	if o.StopBelow == 0 || b.trellis.models == 0 || len(b.moved) == 0 || len(b.final) == 0 || o.Sampling.independent() {
+		return false
+	}
+	best := negativeInfinity
+	for _, f := range b.final {
+		best = max(best, o.penalised(b.trellis.rank(f.node), f.length))
+	}
+	for _, h := range b.moved {
+		if !(o.penalised(b.trellis.rank(h.node), b.length) < best-o.StopBelow) {
+			return false
+		}
+	}
+	return true
 }
 
 // finish ends a hypothesis.

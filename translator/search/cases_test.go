@@ -304,6 +304,7 @@ func TestValidate(t *testing.T) {
 		"penalty":     func(o *Options) { o.WordPenalty = nan },
 		"factor":      func(o *Options) { o.MaxLengthFactor = 0 },
 		"no repeat":   func(o *Options) { o.NoRepeat = -1 },
+		"stop below":  func(o *Options) { o.StopBelow = -1 },
 		"method":      func(o *Options) { o.Sampling.Method = Gumbel + 1 },
 		"temperature": func(o *Options) { o.Sampling = Sampling{Method: Full, Temperature: -1} },
 		"k":           func(o *Options) { o.Sampling = Sampling{Method: TopK} },

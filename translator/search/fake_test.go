@@ -104,6 +104,7 @@ type fakeStepper struct {
 	aligned  bool
 	encodes  int // calls
 	steps    int
+	stepped  int // rows of all steps
 	bests    int
 }
 
@@ -153,6 +154,7 @@ func (f *fakeStepper) Reorder(dst, src []Slot) {
 
 func (f *fakeStepper) Step(slots []Slot, tokens []Token, align bool) {
 	f.steps++
+	f.stepped += len(slots)
 	f.rows = append(f.rows[:0], slots...)
 	f.aligned = align
 	for i, slot := range slots {

@@ -187,6 +187,19 @@ func (n *naive) search() []Hypothesis {
 		if length > len(n.prefix) {
 			width = len(beam)
 		}
+		if stop := n.options.StopBelow; stop > 0 && len(final) > 0 && len(beam) > 0 {
+			penalised := func(h naiveHypothesis) float32 { return h.noisy - n.options.WordPenalty*float32(len(h.tokens)) }
+			best, open := negativeInfinity, negativeInfinity
+			for _, h := range final {
+				best = max(best, penalised(h.naiveHypothesis))
+			}
+			for _, h := range beam {
+				open = max(open, penalised(h))
+			}
+			if open < best-stop {
+				break
+			}
+		}
 	}
 	slices.SortStableFunc(final, func(a, b ended) int {
 		return descending(n.total(a.noisy, len(a.tokens)), n.total(b.noisy, len(b.tokens)))

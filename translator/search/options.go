@@ -37,6 +37,12 @@ type Options struct {
 	// 0 forbids nothing.
 	NoRepeat int
 
+	// StopBelow ends a beam search when its best open hypothesis scores this much less than the best ended one, both before the
+	// division by their lengths (Devlin, arXiv 1705.01991, who takes 3). 0 searches until all hypotheses have ended. With no
+	// normalisation and no negative word penalty the best translation is always the same, since scores only fall; with them,
+	// nearly always. There may be fewer hypotheses than NBest.
+	StopBelow float32
+
 	Sampling Sampling
 	// Seed is the seed of the whole job; Sentence.Seed is added to it.
 	Seed uint64
@@ -92,6 +98,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: the word penalty is %v, but must be a number", ErrOptions, o.WordPenalty)
 	case !finite(o.MaxLengthFactor) || o.MaxLengthFactor <= 0:
 		return fmt.Errorf("%w: the maximal length factor is %v, but must be greater than 0", ErrOptions, o.MaxLengthFactor)
+	case !finite(o.StopBelow) || o.StopBelow < 0:
+		return fmt.Errorf("%w: a search that stops at scores %v below the best, but it must be at least 0", ErrOptions, o.StopBelow)
 	case o.NoRepeat < 0:
 		return fmt.Errorf("%w: the size of n-grams not to be repeated is %d, but must not be negative", ErrOptions, o.NoRepeat)
 	}
@@ -150,11 +158,16 @@ func (o *Options) lengthCap(source, prefix int) int {
 
 // total is the score of a hypothesis of that length, the end of sentence included.
 func (o *Options) total(sum float32, length int) float32 {
-	penalised := sum - float32(o.WordPenalty*float32(length))
+	penalised := o.penalised(sum, length)
 	if o.Normalize == 0 {
 		return penalised
 	}
 	return penalised / float32(math.Pow(float64(length), float64(o.Normalize)))
+}
+
+// penalised is the score of a hypothesis before it is divided by its length.
+func (o *Options) penalised(sum float32, length int) float32 {
+	return sum - float32(o.WordPenalty*float32(length))
 }
 
 func finite(x float32) bool { return !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0) }

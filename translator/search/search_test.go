@@ -14,6 +14,7 @@ type trial struct {
 	models    []*fakeModel
 	weights   []float32
 	sentences []*Sentence
+	stepped   int // rows of the last decode
 }
 
 func drawTrial(t *rapid.T) trial {
@@ -52,6 +53,7 @@ func drawSentence(t *rapid.T, vocabulary int) *Sentence {
 			Scores:          rapid.Bool().Draw(t, "scores"),
 			WordScores:      rapid.Bool().Draw(t, "word scores"),
 			Align:           rapid.Bool().Draw(t, "align"),
+			StopBelow:       rapid.SampledFrom([]float32{0, 0, 0.3, 1, 3}).Draw(t, "stop below"),
 			NoRepeat:        rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "no repeat"),
 			Seed:            7,
 		},
@@ -114,6 +116,7 @@ func (tr *trial) decode(t failer, sentences []*Sentence, slots, miniBatch, refil
 			t.Fatalf("%d contexts were not released", len(f.contexts))
 		}
 	}
+	tr.stepped = fakes[0].stepped
 	return results
 }
 
@@ -169,6 +172,33 @@ func compare(t *rapid.T, s *Sentence, got Result, want []Hypothesis) {
 	}
 	if unfinished := got.Flags&Unfinished != 0; unfinished == got.Hypotheses[0].Finished {
 		t.Fatalf("flags %v for a best hypothesis that is finished: %v", got.Flags, got.Hypotheses[0].Finished)
+	}
+}
+
+// A search that stops early finds the same best translation, as long as scores can only fall.
+func TestStoppingEarly(t *testing.T) {
+	rows := map[bool]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		tr := drawTrial(t)
+		for _, s := range tr.sentences {
+			s.Options.Normalize, s.Options.WordPenalty = 0, max(s.Options.WordPenalty, 0)
+			s.Options.NBest, s.Options.MaxLengthFactor, s.Options.StopBelow = 1, 3, 0
+		}
+		want := tr.decode(t, tr.sentences, 40, 3, 3)
+		all := tr.stepped
+		for _, s := range tr.sentences {
+			s.Options.StopBelow = rapid.SampledFrom([]float32{0.01, 0.5, 3}).Draw(t, "stop below")
+		}
+		got := tr.decode(t, tr.sentences, 40, 3, 3)
+		for i, s := range tr.sentences {
+			if !reflect.DeepEqual(got[s], want[s]) {
+				t.Fatalf("sentence %d gives\n%v\nand when the search stops early\n%v", i, want[s], got[s])
+			}
+		}
+		rows[false], rows[true] = rows[false]+all, rows[true]+tr.stepped
+	})
+	if rows[true] >= rows[false] {
+		t.Errorf("%d rows with early stops, %d without", rows[true], rows[false])
 	}
 }
 
