@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
 // ErrConfig is wrapped by the errors about settings that make no sense.
@@ -20,7 +21,7 @@ var ErrConfig = errors.New("training settings")
 
 // Config is what a run is made of. Keys are those of Marian's training, where Marian has them, and so are their meanings.
 type Config struct {
-	Architecture `yaml:",inline"`
+	model.Description `yaml:",inline"` // of the model; package model says what is supported. dim-vocabs are those of the vocabularies
 
 	Model           string `yaml:"model"`            // the file to write
 	PretrainedModel string `yaml:"pretrained-model"` // float32 model to start from; "" for random values
@@ -57,6 +58,7 @@ type Config struct {
 	DropoutFFN       float64   `yaml:"transformer-dropout-ffn"`
 	DropoutSrc       float64   `yaml:"dropout-src"`
 	DropoutTrg       float64   `yaml:"dropout-trg"`
+	DropoutRNN       float64   `yaml:"dropout-rnn"`           // the same elements in all steps and sentences of a mini-batch, as in Marian
 	OptimizerParams  []float64 `yaml:"optimizer-params,flow"` // Adam's β₁, β₂ and ε
 	LearnRate        float64   `yaml:"learn-rate"`
 	LRWarmup         int       `yaml:"lr-warmup"`
@@ -91,8 +93,8 @@ type Config struct {
 // DefaultConfig returns the settings that hold if nothing is said.
 func DefaultConfig() Config {
 	return Config{
-		Architecture: defaultArchitecture(),
-		Seed:         1, CPUThreads: runtime.GOMAXPROCS(0),
+		Description: defaultArchitecture(),
+		Seed:        1, CPUThreads: runtime.GOMAXPROCS(0),
 		MaxLength: 100, Shuffle: "data", ShuffleMemory: 1024, DataWeightingType: "sentence",
 		GuidedAlignment: "none", GuidedAlignmentCost: "ce", GuidedAlignmentWeight: 0.1,
 		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1,
@@ -119,6 +121,9 @@ func ReadConfig(path string) (Config, error) {
 
 func parseConfig(data []byte) (Config, error) {
 	c := DefaultConfig()
+	if err := yaml.Unmarshal(data, &struct{ Type *string }{&c.Type}); err == nil && c.Recurrent() {
+		c.EncDepth, c.DecDepth = 1, 1 // as in Marian
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&c); err != nil && err != io.EOF {
@@ -128,7 +133,7 @@ func parseConfig(data []byte) (Config, error) {
 }
 
 // languageModel says whether there is a target side only.
-func (c *Config) languageModel() bool { return c.Type == "lm-transformer" }
+func (c *Config) languageModel() bool { return !c.HasEncoder() }
 
 // Validate returns an error that names the first setting that makes no sense. What the architecture allows is checked when
 // the model is made.
@@ -166,6 +171,8 @@ func (c *Config) validateFiles() error {
 		return fmt.Errorf("%w: valid-sets has %d files, but must have %d", ErrConfig, len(c.ValidSets), sides)
 	case len(c.Vocabs) < 1 || len(c.Vocabs) > 2:
 		return fmt.Errorf("%w: vocabs has %d files, but must have the source's and the target's, or one for both", ErrConfig, len(c.Vocabs))
+	case strings.Contains(c.Type, "multi"):
+		return fmt.Errorf("%w: type: %s: models of several sources are not trained yet", ErrConfig, c.Type)
 	case c.languageModel() && c.TSV:
 		return fmt.Errorf("%w: tsv: a language model has no source side", ErrConfig)
 	}
@@ -212,6 +219,7 @@ func (c *Config) validateRanges() error {
 	}{
 		{"label-smoothing", c.LabelSmoothing}, {"transformer-dropout", c.Dropout}, {"transformer-dropout-attention", c.DropoutAttention},
 		{"transformer-dropout-ffn", c.DropoutFFN}, {"dropout-src", c.DropoutSrc}, {"dropout-trg", c.DropoutTrg},
+		{"dropout-rnn", c.DropoutRNN},
 	} {
 		if !(share.value >= 0 && share.value < 1) {
 			return fmt.Errorf("%w: %s is %v, but must be at least 0 and below 1", ErrConfig, share.key, share.value)

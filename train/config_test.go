@@ -86,8 +86,10 @@ func TestUnsupportedArchitecture(t *testing.T) {
 	toy(t, folder, 10)
 	for key, change := range map[string]func(*Config){
 		"transformer-heads": func(c *Config) { c.Heads = 5 },
-		"dec-cell":          func(c *Config) { c.DecCell = "gru" },
-		"s2s":               func(c *Config) { c.Type = "s2s" },
+		"dec-cell":          func(c *Config) { c.Type, c.DecCell = "devlin", "lstm" },
+		"several sources":   func(c *Config) { c.Type = "multi-s2s" },
+		"nematus":           func(c *Config) { c.Type = "nematus" },
+		"factored":          func(c *Config) { c.FactorsDimEmb = 8 },
 	} {
 		c := toyConfig(folder)
 		change(&c)

@@ -62,15 +62,15 @@ func TestJAX(t *testing.T) {
 	student.FFNActivation, student.Autoregression, student.DecCell, student.TiedEmbeddingsAll = "relu", "rnn", "ssru", true
 	teacher := student
 	teacher.Autoregression, teacher.EncDepth, teacher.DecDepth, teacher.FFNActivation = "self-attention", 3, 3, "swish"
-	for name, a := range map[string]Architecture{"student": student, "teacher": teacher} {
+	for name, a := range map[string]model.Description{"student": student, "teacher": teacher} {
 		t.Run(name, func(t *testing.T) { compareWithJAX(t, program, a) })
 	}
 }
 
-func compareWithJAX(t *testing.T, program string, a Architecture) {
+func compareWithJAX(t *testing.T, program string, a model.Description) {
 	folder := t.TempDir()
 	const vocabulary, steps = 300, 50
-	description, err := a.description([]int{vocabulary, vocabulary})
+	description, err := describe(a, []int{vocabulary, vocabulary})
 	if err != nil {
 		t.Fatal(err)
 	}

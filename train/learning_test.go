@@ -173,7 +173,7 @@ func newLearner(t *testing.T, corpus *learningCorpus, seed uint64) *learner {
 		Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, LearnRate: 3e-3, WarmUp: 60, InvSqrt: 90, ClipNorm: 1,
 	}}
 	var err error
-	if l.description, err = a.description([]int{len(corpus.words), len(corpus.words)}); err != nil {
+	if l.description, err = describe(a, []int{len(corpus.words), len(corpus.words)}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := model.New(l.description)

@@ -45,7 +45,7 @@ func differenceFromEngine(t *testing.T, scales string, seed uint64) float64 {
 	c.QuantizeBits, c.QuantizeScales, c.CPUThreads = 8, scales, 1
 	r := &run{config: c}
 	var err error
-	if r.description, err = c.description([]int{20, 20}); err != nil {
+	if r.description, err = describe(c.Description, []int{20, 20}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := model.New(r.description)

@@ -128,7 +128,7 @@ func (r *run) vocabularySizes() []int {
 
 func (r *run) makeNetwork() error {
 	var err error
-	if r.description, err = r.config.description(r.vocabularySizes()); err != nil {
+	if r.description, err = describe(r.config.Description, r.vocabularySizes()); err != nil {
 		return err
 	}
 	m, err := model.New(r.description)
@@ -211,7 +211,7 @@ func (r *run) makeReplicas() error {
 	r.prepareRounding()
 	r.options = network.Options{
 		LabelSmoothing: c.LabelSmoothing, Dropout: c.Dropout, DropoutAttention: c.DropoutAttention, DropoutFFN: c.DropoutFFN,
-		DropoutSource: c.DropoutSrc, DropoutTarget: c.DropoutTrg,
+		DropoutSource: c.DropoutSrc, DropoutTarget: c.DropoutTrg, DropoutRNN: c.DropoutRNN,
 	}
 	if c.guided() {
 		r.options.AlignmentWeight = c.GuidedAlignmentWeight

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"go.yaml.in/yaml/v3"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/optimiser"
 	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
 // state is what a run knows beside its vectors. It is saved in checkpoints, so its fields only grow.
@@ -118,7 +120,7 @@ func (r *run) reopen() {
 }
 
 func (r *run) checkSame(from *state) error {
-	if from.Description != r.state.Description {
+	if !sameArchitecture(from.Description, r.state.Description) {
 		return fmt.Errorf("%w: in %s, the architecture is different; choose another model file, or remove the folder to start anew",
 			ErrOtherRun, r.folder())
 	}
@@ -129,6 +131,17 @@ func (r *run) checkSame(from *state) error {
 		}
 	}
 	return nil
+}
+
+// sameArchitecture says whether two descriptions are of the same model, though one may have been written by an older version, with
+// fewer keys.
+func sameArchitecture(a, b string) bool {
+	x, err := model.Describe([]byte(a))
+	if err != nil {
+		return false
+	}
+	y, err := model.Describe([]byte(b))
+	return err == nil && reflect.DeepEqual(x, y)
 }
 
 // checkpoint writes what is needed to continue.

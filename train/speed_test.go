@@ -23,7 +23,7 @@ func BenchmarkAgainstJAX(b *testing.B) {
 	a.DimEmb, a.Heads, a.EncDepth, a.DecDepth, a.DimFFN = 256, 8, 6, 2, 1536
 	a.FFNActivation, a.Autoregression, a.DecCell, a.TiedEmbeddingsAll = "relu", "rnn", "ssru", true
 	const vocabulary = 32000
-	description, err := a.description([]int{vocabulary, vocabulary})
+	description, err := describe(a, []int{vocabulary, vocabulary})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func gradientCases() []gradientCase {
 	for f := Identity; f <= Tanh; f++ {
 		cases = append(cases, unary(fmt.Sprint("function ", f), func(t *tape, x *matrix) *matrix { return t.Apply(x, f) }))
 	}
-	return append(cases, attentionCases()...)
+	return append(cases, append(attentionCases(), stepCases()...)...)
 }
 
 func attentionCases() []gradientCase {

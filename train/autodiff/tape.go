@@ -58,6 +58,24 @@ type Tape[T Float] struct {
 	highways    slab[highway[T]]
 	roundings   slab[rounding[T]]
 
+	gatherings      slab[gathering[T]]
+	besides         slab[besides[T]]
+	sentenceMeans   slab[sentenceMean[T]]
+	shifts          slab[shift[T]]
+	maskings        slab[masking[T]]
+	elementProducts slab[elementProduct[T]]
+	joints          slab[Joint[T]]
+	jointRows       slab[jointRows[T]]
+	grus            slab[gru[T]]
+	lstms           slab[lstm[T]]
+	simpleSteps     slab[simpleStep[T]]
+	plainCells      slab[plainCell[T]]
+	additives       slab[Additive[T]]
+	looks           slab[look[T]]
+
+	integers      []int
+	integersTaken int
+
 	scores, dropping []T // weights of one head, during a call
 	tile             []T // logits of some rows, during a call
 	columnMean       []T // of the output matrix, during a call
@@ -88,6 +106,26 @@ func (t *Tape[T]) Reset(recording bool, seed uint64) {
 	t.gates.reset()
 	t.highways.reset()
 	t.roundings.reset()
+	t.resetSteps()
+}
+
+// resetSteps takes back the records of operations on parts of matrices.
+func (t *Tape[T]) resetSteps() {
+	t.gatherings.reset()
+	t.besides.reset()
+	t.sentenceMeans.reset()
+	t.shifts.reset()
+	t.maskings.reset()
+	t.elementProducts.reset()
+	t.joints.reset()
+	t.jointRows.reset()
+	t.grus.reset()
+	t.lstms.reset()
+	t.simpleSteps.reset()
+	t.plainCells.reset()
+	t.additives.reset()
+	t.looks.reset()
+	t.integersTaken = 0
 }
 
 // Used returns how many numbers of the arena are in use.

@@ -5,6 +5,7 @@ import "github.com/sluice-mt/sluice/train/autodiff"
 // A Batch is sentence pairs, ragged: one sentence after another.
 type Batch struct {
 	Source, Target Side
+	Further        []Side                    // the second source and those after it, of models that have several
 	Weights        []float32                 // of the target tokens' losses; nil is 1 each
 	Alignment      []autodiff.AlignmentPoint // in the order of sentences and target tokens; nil without
 
@@ -26,10 +27,21 @@ func (s *Side) Add(tokens []int32) {
 	s.Sentences = append(s.Sentences, len(s.Tokens))
 }
 
+// source returns a source, numbered from 0.
+func (b *Batch) source(i int) *Side {
+	if i == 0 {
+		return &b.Source
+	}
+	return &b.Further[i-1]
+}
+
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
 	b.Source.Tokens, b.Source.Sentences = b.Source.Tokens[:0], b.Source.Sentences[:0]
 	b.Target.Tokens, b.Target.Sentences = b.Target.Tokens[:0], b.Target.Sentences[:0]
+	for i := range b.Further {
+		b.Further[i].Tokens, b.Further[i].Sentences = b.Further[i].Tokens[:0], b.Further[i].Sentences[:0]
+	}
 	b.Weights, b.Alignment = b.Weights[:0], b.Alignment[:0]
 }
 

@@ -7,31 +7,42 @@ import (
 
 // forward returns what the output layer multiplies, and the attention that serves as alignment, if the model has one.
 func (r *Replica[T]) forward(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
-	var context *autodiff.Matrix[T]
-	if r.network.Model.HasEncoder() {
-		context = r.encode(&b.Source)
+	if r.network.Model.Recurrent != nil {
+		return r.forwardRecurrent(b)
 	}
-	return r.decode(b, context)
+	m := r.network.Model
+	r.contexts = r.contexts[:0]
+	if m.HasEncoder() {
+		first := model.FurtherEncoder{Embedding: m.SourceEmbedding, Emb: m.EncoderEmb, Layers: m.Encoder, Top: m.EncoderTop}
+		r.contexts = append(r.contexts, r.encode(&first, &b.Source))
+	}
+	for i := range m.Further {
+		r.contexts = append(r.contexts, r.encode(&m.Further[i], b.source(i+1)))
+	}
+	return r.decode(b)
 }
 
-func (r *Replica[T]) encode(s *Side) *autodiff.Matrix[T] {
+func (r *Replica[T]) encode(e *model.FurtherEncoder, s *Side) *autodiff.Matrix[T] {
 	m := r.network.Model
-	bottom := r.embed(m.SourceEmbedding, s.Tokens, s.Sentences, s.longest())
+	bottom := r.embed(e.Embedding, s.Tokens, s.Sentences, s.longest())
 	r.tape.DropoutRows(bottom, r.options.DropoutSource)
-	x := r.before(m.PostprocessEmb, m.EncoderEmb, bottom)
-	for i := range m.Encoder {
-		l := &m.Encoder[i]
+	x := r.before(m.PostprocessEmb, e.Emb, bottom)
+	for i := range e.Layers {
+		l := &e.Layers[i]
 		x = r.selfAttention(&l.Self, x, s.Sentences, false)
 		x = r.feedForward(&l.FFN, m.EncoderStack.Activation, x)
 	}
-	return r.after(m.PostprocessTop, m.EncoderTop, x, bottom)
+	return r.after(m.PostprocessTop, e.Top, x, bottom)
 }
 
-func (r *Replica[T]) decode(b *Batch, context *autodiff.Matrix[T]) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
+func (r *Replica[T]) decode(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
 	m, sentences := r.network.Model, b.Target.Sentences
 	bottom := r.embed(m.TargetEmbedding, b.shifted(), sentences, b.Target.longest())
 	r.tape.DropoutRows(bottom, r.options.DropoutTarget)
 	x := r.before(m.PostprocessEmb, m.DecoderEmb, bottom)
+	if m.Autoregression == model.RecurrentCell {
+		r.targetSchedule.set(sentences)
+	}
 	var alignment *autodiff.Attention[T]
 	for i, l := range m.Decoder {
 		switch {
@@ -44,15 +55,23 @@ func (r *Replica[T]) decode(b *Batch, context *autodiff.Matrix[T]) (*autodiff.Ma
 		}
 		if l.Context != nil {
 			var attention *autodiff.Attention[T]
-			query := r.before(m.Preprocess, l.Context.Pre, x)
-			x, attention = r.attention(l.Context, x, query, context, sentences, b.Source.Sentences, false)
+			x, attention = r.contextAttention(l.Context, b, 0, x)
 			if i == m.AlignmentLayer {
 				alignment = attention
 			}
 		}
+		for j := range l.Further {
+			x, _ = r.contextAttention(&l.Further[j], b, j+1, x)
+		}
 		x = r.feedForward(&l.FFN, m.DecoderStack.Activation, x)
 	}
 	return r.after(m.PostprocessTop, m.DecoderTop, x, bottom), alignment
+}
+
+// contextAttention runs a sublayer that attends to a source, numbered from 0.
+func (r *Replica[T]) contextAttention(a *model.Attention, b *Batch, source int, x *autodiff.Matrix[T]) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
+	query := r.before(r.network.Model.Preprocess, a.Pre, x)
+	return r.attention(a, x, query, r.contexts[source], b.Target.Sentences, b.source(source).Sentences, false)
 }
 
 func (r *Replica[T]) affine(a *model.Affine, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
@@ -167,12 +186,16 @@ func (r *Replica[T]) averageAttention(a *model.Average, x *autodiff.Matrix[T], s
 
 func (r *Replica[T]) recurrent(l *model.Recurrent, x *autodiff.Matrix[T], sentences autodiff.Segments) *autodiff.Matrix[T] {
 	input := r.before(r.network.Model.Preprocess, l.Pre, x)
-	projected, forget := r.affine(&l.Input, input), r.affine(&l.Forget, input)
+	if l.Cell != nil {
+		return r.post(l.O, l.Post, r.cellSublayer(l.Cell, input), x)
+	}
+	dropped := r.masked(input)
+	projected, forget := r.affine(&l.Input, dropped), r.affine(&l.Forget, dropped)
 	var y *autodiff.Matrix[T]
 	if l.Reset == nil {
 		y = r.tape.SSRU(forget, projected, sentences)
 	} else {
-		y = r.tape.SRU(forget, r.affine(l.Reset, input), projected, input, sentences)
+		y = r.tape.SRU(forget, r.affine(l.Reset, dropped), projected, input, sentences)
 	}
 	return r.post(l.O, l.Post, y, x)
 }

@@ -87,8 +87,10 @@ func randomValues(n *Network) []float64 {
 
 func smallBatch() *Batch {
 	b := new(Batch)
+	b.Further = make([]Side, 1)
 	for _, pair := range [][2][]int32{{{3, 5, 0}, {4, 2, 2, 0}}, {{2, 0}, {0}}, {{1, 4, 4, 5, 0}, {6, 0}}} {
 		b.Source.Add(pair[0])
+		b.Further[0].Add(pair[0][1:])
 		b.Target.Add(pair[1])
 	}
 	return b
@@ -99,9 +101,9 @@ func smallBatch() *Batch {
 func TestGradients(t *testing.T) {
 	options := Options{
 		LabelSmoothing: 0.1, Dropout: 0.2, DropoutAttention: 0.2, DropoutFFN: 0.2, DropoutSource: 0.2, DropoutTarget: 0.2,
-		AlignmentWeight: 0.3,
+		DropoutRNN: 0.2, AlignmentWeight: 0.3,
 	}
-	for i, lines := range architectures {
+	for i, lines := range slices.Concat(architectures, recurrentArchitectures) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			n := newNetwork(t, describe(lines))
 			values := randomValues(n)
@@ -153,25 +155,29 @@ func compareDifferences(t *testing.T, p *Parameter, values, gradient []float64, 
 // every kernel is used.
 func TestSinglePrecision(t *testing.T) {
 	for _, lines := range architectures[:9] {
-		description := describe(lines + "\ndim-vocabs: [500, 500]\ndim-emb: 64\ntransformer-heads: 4\ntransformer-dim-ffn: 96\ntransformer-dim-aan: 96")
-		n := newNetwork(t, description)
-		single, double := make([]float32, n.Size()), make([]float64, n.Size())
-		n.Initialise(single, 1)
-		for i, v := range single {
-			double[i] = float64(v)
-		}
-		batch := randomBatch(6, 500)
-		exact := NewReplica(n, autodiff.Device[float64](autodiff.Plain[float64]{}), double)
-		fast := NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), single)
-		want, got := exact.Train(batch, Options{LabelSmoothing: 0.1}, 1), fast.Train(batch, Options{LabelSmoothing: 0.1}, 1)
-		if math.Abs(got.Total()-want.Total()) > 1e-5*want.Total() {
-			t.Errorf("%q: loss %v, want %v", lines, got, want)
-		}
-		for i := range n.Parameters {
-			p := &n.Parameters[i]
-			if e := relativeError(Values(p, fast.Gradient), Values(p, exact.Gradient)); e > 1e-4 && !strings.HasSuffix(p.Name, "_bk") {
-				t.Errorf("%q: gradient of %s differs by %v", lines, p.Name, e)
-			}
+		compareSinglePrecision(t, lines+"\ndim-vocabs: [500, 500]\ndim-emb: 64\ntransformer-heads: 4\ntransformer-dim-ffn: 96\ntransformer-dim-aan: 96", 6)
+	}
+}
+
+func compareSinglePrecision(t *testing.T, lines string, sentences int) {
+	t.Helper()
+	n := newNetwork(t, describe(lines))
+	single, double := make([]float32, n.Size()), make([]float64, n.Size())
+	n.Initialise(single, 1)
+	for i, v := range single {
+		double[i] = float64(v)
+	}
+	batch := randomBatch(sentences, 500)
+	exact := NewReplica(n, autodiff.Device[float64](autodiff.Plain[float64]{}), double)
+	fast := NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), single)
+	want, got := exact.Train(batch, Options{LabelSmoothing: 0.1}, 1), fast.Train(batch, Options{LabelSmoothing: 0.1}, 1)
+	if math.Abs(got.Total()-want.Total()) > 1e-5*want.Total() {
+		t.Errorf("%q: loss %v, want %v", lines, got, want)
+	}
+	for i := range n.Parameters {
+		p := &n.Parameters[i]
+		if e := relativeError(Values(p, fast.Gradient), Values(p, exact.Gradient)); e > 1e-4 && !strings.HasSuffix(p.Name, "_bk") {
+			t.Errorf("%q: gradient of %s differs by %v", lines, p.Name, e)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Initialise fills the vector with the values from which Marian's transformers start: matrices are uniform within
+// Initialise fills the vector with the values from which Marian's models start: matrices are uniform within
 // ±√(6/(rows+columns)) (Glorot and Bengio 2010), embeddings and the output matrix within ±√(3/columns), biases are zero and
 // scales one. With depth scaling, the matrices of layer l are divided by √l (Zhang et al. 2019). What a parameter starts from
 // depends on the seed and its name alone.
@@ -19,7 +19,7 @@ func (n *Network) Initialise(vector []float32, seed uint64) {
 		p := &n.Parameters[i]
 		values := Values(p, vector)
 		switch {
-		case strings.Contains(p.Name, "_scale"):
+		case isScale(p.Name):
 			for j := range values {
 				values[j] = 1
 			}
@@ -34,6 +34,11 @@ func (n *Network) Initialise(vector []float32, seed uint64) {
 			uniform(values, limit, seed, p.Name)
 		}
 	}
+}
+
+// isScale says whether a parameter of that name is what a norm multiplies with.
+func isScale(name string) bool {
+	return strings.Contains(name, "_scale") || strings.Contains(name, "_gamma") || strings.Contains(name, "_ln_s") || strings.HasSuffix(name, "_lns")
 }
 
 // uniform fills values with numbers between -limit and limit.

@@ -41,12 +41,6 @@ const alignment = 16
 
 // New returns the network of a model.
 func New(m *model.Model) (*Network, error) {
-	if m.Type != "transformer" && m.Type != "lm-transformer" {
-		return nil, fmt.Errorf("%w: it is of type %s; only transformers are trained", ErrUntrainable, m.Type)
-	}
-	if a := m.Autoregression; a != model.SelfAttention && a != model.AverageAttention && a != model.SSRU && a != model.SRU {
-		return nil, fmt.Errorf("%w: its decoder is %v", ErrUntrainable, a)
-	}
 	if m.Output.Columns {
 		return nil, fmt.Errorf("%w: its output matrix is stored untransposed, as very old models have it", ErrUntrainable)
 	}
@@ -99,6 +93,9 @@ func (n *Network) File(vector []float32, description []byte) *marian.File {
 		f.Tensors = append(f.Tensors, &marian.Tensor{
 			Name: t.Name, Shape: t.Shape, Type: marian.Float32, Data: littleEndian(Values(&n.Parameters[i], vector)),
 		})
+	}
+	if marker := n.Model.Marker; marker != nil {
+		f.Tensors = append(f.Tensors, marker)
 	}
 	return f
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
 // Options are what makes training more than the evaluation of a loss. The zero Options are a plain cross-entropy.
@@ -16,6 +17,7 @@ type Options struct {
 	DropoutFFN       float64 // inside feed-forward networks
 	DropoutSource    float64 // of whole source words
 	DropoutTarget    float64 // of whole target words
+	DropoutRNN       float64 // of inputs and states of recurrent cells, and of what their attention compares
 
 	AlignmentWeight float64 // of the guided alignment loss, if the batch has alignments
 	AlignmentCost   autodiff.AlignmentCost
@@ -53,11 +55,21 @@ type Replica[T autodiff.Float] struct {
 	positions  *autodiff.Matrix[T]
 	options    Options
 	factor     quantisedFactor[T]
+	contexts   []*autodiff.Matrix[T] // of all sources, of a transformer
+
+	// Of recurrent cells:
+	products        map[*model.Product]*autodiff.Product[T]
+	sourceSchedules []schedule
+	targetSchedule  schedule
+	sources         []readSource[T]
+	chain           cellChain[T]
+	single          [1]model.Cell // of the layer that runs
 }
 
 // NewReplica returns a replica over the vector of values, which others may share and which may change between calls.
 func NewReplica[T autodiff.Float](n *Network, device autodiff.Device[T], values []T) *Replica[T] {
-	r := &Replica[T]{Gradient: make([]T, n.size), network: n, tape: autodiff.NewTape(device)}
+	r := newReplica(n, device)
+	r.Gradient = make([]T, n.size)
 	for i := range n.Parameters {
 		p := &n.Parameters[i]
 		r.parameters = append(r.parameters, autodiff.Matrix[T]{
@@ -65,6 +77,13 @@ func NewReplica[T autodiff.Float](n *Network, device autodiff.Device[T], values 
 		})
 	}
 	return r
+}
+
+func newReplica[T autodiff.Float](n *Network, device autodiff.Device[T]) *Replica[T] {
+	return &Replica[T]{
+		network: n, tape: autodiff.NewTape(device), products: map[*model.Product]*autodiff.Product[T]{},
+		sourceSchedules: make([]schedule, n.Model.Sources()),
+	}
 }
 
 // Memory returns how many bytes of the arena the last batch took.
@@ -146,7 +165,7 @@ func (r *Replica[T]) embed(table *marian.Tensor, ids []int32, sentences autodiff
 
 // NewEvaluator returns a replica that can evaluate, but not train: it has no gradient.
 func NewEvaluator[T autodiff.Float](n *Network, device autodiff.Device[T], values []T) *Replica[T] {
-	r := &Replica[T]{network: n, tape: autodiff.NewTape(device)}
+	r := newReplica(n, device)
 	for i := range n.Parameters {
 		p := &n.Parameters[i]
 		r.parameters = append(r.parameters, autodiff.Matrix[T]{Rows: p.Rows, Cols: p.Cols, Value: Values(p, values)})

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,12 +31,11 @@ const (
 	maxVocabulary = 1 << 26
 )
 
-// config holds the keys of a description that matter, under Marian's names. Keys that are left out have the defaults of
-// Marian's command line.
-type config struct {
+// A Description is the keys of a model's description that matter, under Marian's names.
+type Description struct {
 	Type                string `yaml:"type"`
 	Version             string `yaml:"version"`
-	DimVocabs           []int  `yaml:"dim-vocabs"`
+	DimVocabs           []int  `yaml:"dim-vocabs,flow"`
 	DimEmb              int    `yaml:"dim-emb"`
 	EncDepth            int    `yaml:"enc-depth"`
 	DecDepth            int    `yaml:"dec-depth"`
@@ -49,7 +49,7 @@ type config struct {
 	Heads               int    `yaml:"transformer-heads"`
 	NoProjection        bool   `yaml:"transformer-no-projection"`
 	RNNProjection       bool   `yaml:"transformer-rnn-projection"`
-	Pool                bool   `yaml:"transformer-pool"`
+	Pool                bool   `yaml:"transformer-pool,omitempty"`
 	DimFFN              int    `yaml:"transformer-dim-ffn"`
 	DecoderDimFFN       int    `yaml:"transformer-decoder-dim-ffn"`
 	FFNDepth            int    `yaml:"transformer-ffn-depth"`
@@ -60,36 +60,70 @@ type config struct {
 	AANActivation       string `yaml:"transformer-aan-activation"`
 	AANNoGate           bool   `yaml:"transformer-aan-nogate"`
 	Autoregression      string `yaml:"transformer-decoder-autoreg"`
-	TiedLayers          []int  `yaml:"transformer-tied-layers"`
+	TiedLayers          []int  `yaml:"transformer-tied-layers,flow"`
 	AlignmentLayer      string `yaml:"transformer-guided-alignment-layer"`
 	Preprocess          string `yaml:"transformer-preprocess"`
 	Postprocess         string `yaml:"transformer-postprocess"`
 	PostprocessEmb      string `yaml:"transformer-postprocess-emb"`
 	PostprocessTop      string `yaml:"transformer-postprocess-top"`
-	TrainPositions      bool   `yaml:"transformer-train-positions"`
-	TrainPositionEmbeds bool   `yaml:"transformer-train-position-embeddings"`
+	TrainPositions      bool   `yaml:"transformer-train-positions,omitempty"`
+	TrainPositionEmbeds bool   `yaml:"transformer-train-position-embeddings,omitempty"`
 	DisablePositions    bool   `yaml:"transformer-disable-position-embeddings"`
-	AttentionMask       string `yaml:"transformer-attention-mask"`
+	AttentionMask       string `yaml:"transformer-attention-mask,omitempty"`
 	DepthScaling        bool   `yaml:"transformer-depth-scaling"`
-	ULR                 bool   `yaml:"ulr"`
-	FactorsDimEmb       int    `yaml:"factors-dim-emb"`
-	LemmaDimEmb         int    `yaml:"lemma-dim-emb"`
-	LemmaDependency     string `yaml:"lemma-dependency"`
+	ULR                 bool   `yaml:"ulr,omitempty"`
+	FactorsDimEmb       int    `yaml:"factors-dim-emb,omitempty"`
+	LemmaDimEmb         int    `yaml:"lemma-dim-emb,omitempty"`
+	LemmaDependency     string `yaml:"lemma-dependency,omitempty"`
 
-	recurrentConfig `yaml:",inline"`
-	devlinConfig    `yaml:",inline"`
+	RecurrentKeys `yaml:",inline"`
+	DevlinKeys    `yaml:",inline"`
 }
 
-func defaultConfig() config {
-	return config{
+// DefaultDescription has the defaults of Marian's command line, which keys have that are left out.
+func DefaultDescription() Description {
+	return Description{
 		DimEmb: 512, EncDepth: 1, DecDepth: 1, DecCell: "gru", Heads: 8,
 		DimFFN: 2048, FFNDepth: 2, FFNActivation: "swish",
 		DimAAN: 2048, AANDepth: 2, AANActivation: "swish",
 		Autoregression: "self-attention", AlignmentLayer: "last",
 		Postprocess: "dan", PostprocessEmb: "d", AttentionMask: "default",
-		recurrentConfig: defaultRecurrentConfig(), devlinConfig: defaultDevlinConfig(),
+		RecurrentKeys: defaultRecurrentKeys(), DevlinKeys: defaultDevlinKeys(),
 	}
 }
+
+// YAML returns the description as model files embed it.
+func (c *Description) YAML() ([]byte, error) {
+	var node yaml.Node
+	if err := node.Encode(c); err != nil {
+		return nil, fmt.Errorf("describing the model: %w", err)
+	}
+	if c.Type != typeDevlin { // which Marian does not know
+		node.Content = withoutKeys(node.Content, "dec-fc-depth", "dim-fc", "dec-top")
+	}
+	text, err := yaml.Marshal(&node)
+	if err != nil {
+		return nil, fmt.Errorf("describing the model: %w", err)
+	}
+	return text, nil
+}
+
+// withoutKeys drops pairs of keys and values.
+func withoutKeys(pairs []*yaml.Node, keys ...string) []*yaml.Node {
+	var rest []*yaml.Node
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if !slices.Contains(keys, pairs[i].Value) {
+			rest = append(rest, pairs[i], pairs[i+1])
+		}
+	}
+	return rest
+}
+
+// Recurrent says whether a model of this type is a recurrent one.
+func (c *Description) Recurrent() bool { return isRecurrent(c.Type) }
+
+// HasEncoder says whether a model of this type reads a source sentence.
+func (c *Description) HasEncoder() bool { return c.Type != typeLM && c.Type != typeRecurrentLM }
 
 // Describe reads a model's description, the YAML that Marian embeds in model files. It refuses, with errors that wrap
 // ErrUnsupported, what is not a supported architecture. Vocabulary sizes are zero where the description does not say them.
@@ -97,7 +131,7 @@ func Describe(description []byte) (*Architecture, error) {
 	if len(description) == 0 {
 		return nil, fmt.Errorf("%w; give the model's configuration (the .yml that Marian wrote beside it)", ErrNoDescription)
 	}
-	c := defaultConfig()
+	c := DefaultDescription()
 	if err := yaml.Unmarshal(description, &c); err != nil {
 		return nil, fmt.Errorf("description of the model: %w", plainYAML(err))
 	}
@@ -130,7 +164,7 @@ func plainYAML(err error) error {
 }
 
 // architecture translates what needs no decision.
-func (c *config) architecture() *Architecture {
+func (c *Description) architecture() *Architecture {
 	encoderDepth := c.EncDepth
 	if c.Type == typeLM {
 		encoderDepth = 0
@@ -158,7 +192,7 @@ func or(value, fallback int) int {
 }
 
 // complete fills in what has to be interpreted.
-func (c *config) complete(a *Architecture) error {
+func (c *Description) complete(a *Architecture) error {
 	activation, err := activationOf(c.FFNActivation, c.Version)
 	if err != nil {
 		return err
@@ -183,7 +217,7 @@ func (c *config) complete(a *Architecture) error {
 }
 
 // vocabularies reads the sizes of the vocabularies.
-func (c *config) vocabularies(a *Architecture) error {
+func (c *Description) vocabularies(a *Architecture) error {
 	switch {
 	case len(c.DimVocabs) == 0:
 	case !a.HasEncoder():
@@ -218,7 +252,7 @@ func activationOf(name, version string) (Activation, error) {
 	return 0, unsupported(remedyMarian, "the activation %q", name)
 }
 
-func (c *config) autoregression() (Autoregression, error) {
+func (c *Description) autoregression() (Autoregression, error) {
 	switch c.Autoregression {
 	case "self-attention":
 		return SelfAttention, nil
@@ -240,7 +274,7 @@ func (c *config) autoregression() (Autoregression, error) {
 }
 
 // alignmentLayer returns the decoder layer, from 0, that gives alignments.
-func (c *config) alignmentLayer() (int, error) {
+func (c *Description) alignmentLayer() (int, error) {
 	if c.AlignmentLayer == "last" || c.AlignmentLayer == "" {
 		return c.DecDepth - 1, nil
 	}

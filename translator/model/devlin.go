@@ -55,17 +55,17 @@ func (k TopKind) String() string {
 	return "top " + strconv.Itoa(int(k))
 }
 
-// devlinConfig holds the keys of a description that matter to type devlin alone.
-type devlinConfig struct {
+// DevlinKeys are the keys of a description that matter to type devlin alone.
+type DevlinKeys struct {
 	FCDepth int    `yaml:"dec-fc-depth"`
 	DimFC   int    `yaml:"dim-fc"`
 	Top     string `yaml:"dec-top"`
 }
 
-func defaultDevlinConfig() devlinConfig { return devlinConfig{FCDepth: 4, Top: "tanh"} }
+func defaultDevlinKeys() DevlinKeys { return DevlinKeys{FCDepth: 4, Top: "tanh"} }
 
 // devlin completes the description of a recurrent model of type devlin.
-func (c *config) devlin(r *Recurrence) error {
+func (c *Description) devlin(r *Recurrence) error {
 	d := &DevlinStack{Depth: c.FCDepth, Dim: or(c.DimFC, r.Dim)}
 	switch {
 	case c.LayerNormalization:

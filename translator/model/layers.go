@@ -27,6 +27,9 @@ type Model struct {
 	// as stored: NAME_QuantMultA under NAME.
 	Alphas map[string]*marian.Tensor
 
+	// Marker is a tensor without elements that a file needs if its parameters go by the names of Nematus; else nil.
+	Marker *marian.Tensor
+
 	// Unknown names the tensors of the file that the architecture has no use for, in the order of the file.
 	Unknown []string
 

@@ -37,6 +37,7 @@ func load(file *marian.File, description []byte) (*Model, error) {
 		return nil, err
 	}
 	m.Alphas, m.Unknown = b.rest(file)
+	m.Marker = a.marker(file)
 	if m.Recurrence != nil {
 		m.Unknown = withoutLeftovers(m.Unknown)
 	}

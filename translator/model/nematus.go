@@ -76,20 +76,61 @@ func deepCell(name string) (string, bool) {
 	if !ok || err != nil || number < 1 || number > maxDepth {
 		return "", false
 	}
-	for _, side := range []struct {
-		theirs, ending, ours string
-		first                int
-	}{
-		{"encoder_r_", "", "encoder_bi_r_cell", 1}, {"encoder_", "", "encoder_bi_cell", 1}, {"decoder_", "_nl", "decoder_cell", 2},
-	} {
+	for _, side := range nematusSides {
 		rest, isSide := strings.CutPrefix(base, side.theirs)
 		part, isCell := strings.CutSuffix(rest, side.ending)
-		if isSide && isCell && (part == "U" || part == "Ux" || part == "b" || part == "bx") {
+		if isSide && isCell && isDeepPart(part) {
 			return side.ours + strconv.Itoa(number+side.first) + "_" + part, true
 		}
 	}
 	return "", false
 }
+
+// toNematus returns the name that Nematus has for one of ours, which is our own if it has none.
+func (a *Architecture) toNematus(name string) string {
+	switch name {
+	case a.sourceEmbedding():
+		return "Wemb"
+	case a.targetEmbedding():
+		return "Wemb_dec"
+	}
+	if base, ending, ok := cutNorm(name); ok {
+		if their := a.toNematus(base); strings.HasPrefix(their, "encoder") || strings.HasPrefix(their, "decoder") {
+			return their + ending
+		}
+		return name
+	}
+	for their, ours := range nematusNames {
+		if ours == name {
+			return their
+		}
+	}
+	return nematusCell(name)
+}
+
+// nematusCell is the reverse of deepCell.
+func nematusCell(name string) string {
+	for _, side := range nematusSides {
+		rest, isSide := strings.CutPrefix(name, side.ours)
+		digits, part, isCell := strings.Cut(rest, "_")
+		number, err := strconv.Atoi(digits)
+		if isSide && isCell && err == nil && number > side.first && isDeepPart(part) {
+			return side.theirs + part + side.ending + "_drt_" + strconv.Itoa(number-side.first)
+		}
+	}
+	return name
+}
+
+// nematusSides are the beginnings, and the endings, of the names of cells of deep transitions, of which the first in Nematus' count
+// follows the first in ours.
+var nematusSides = []struct {
+	theirs, ending, ours string
+	first                int
+}{
+	{"encoder_r_", "", "encoder_bi_r_cell", 1}, {"encoder_", "", "encoder_bi_cell", 1}, {"decoder_", "_nl", "decoder_cell", 2},
+}
+
+func isDeepPart(part string) bool { return part == "U" || part == "Ux" || part == "b" || part == "bx" }
 
 // translate lets the parameters of a file that has Nematus' names be found by ours.
 func (b *binder) translate(a *Architecture, file *marian.File) {
@@ -101,6 +142,19 @@ func (b *binder) translate(a *Architecture, file *marian.File) {
 			b.tensors[ours] = t
 		}
 	}
+}
+
+// marker returns the tensor that says that a file has Nematus' names, if it does.
+func (a *Architecture) marker(file *marian.File) *marian.Tensor {
+	if a.Type != typeNematus && a.Type != typeAmun {
+		return nil
+	}
+	for _, t := range file.Tensors {
+		if t.Name == nematusMarker {
+			return t
+		}
+	}
+	return nil
 }
 
 // withoutLeftovers drops what is in files with Nematus' names beside parameters.

@@ -60,8 +60,8 @@ const (
 	maxCells          = 1 << 6 // of a layer
 )
 
-// recurrentConfig holds the keys of a description that matter to recurrent models alone.
-type recurrentConfig struct {
+// RecurrentKeys are the keys of a description that matter to recurrent models alone.
+type RecurrentKeys struct {
 	DimRNN       int    `yaml:"dim-rnn"`
 	EncType      string `yaml:"enc-type"`
 	EncCell      string `yaml:"enc-cell"`
@@ -71,8 +71,8 @@ type recurrentConfig struct {
 	Skip         bool   `yaml:"skip"`
 }
 
-func defaultRecurrentConfig() recurrentConfig {
-	return recurrentConfig{DimRNN: 1024, EncType: "bidirectional", EncCell: "gru", EncCellDepth: 1, DecBaseDepth: 2, DecHighDepth: 1}
+func defaultRecurrentKeys() RecurrentKeys {
+	return RecurrentKeys{DimRNN: 1024, EncType: "bidirectional", EncCell: "gru", EncCellDepth: 1, DecBaseDepth: 2, DecHighDepth: 1}
 }
 
 // isRecurrent says whether a type's models are recurrent ones.
@@ -85,7 +85,7 @@ func isRecurrent(name string) bool {
 }
 
 // recurrent describes a recurrent model.
-func (c *config) recurrent() (*Architecture, error) {
+func (c *Description) recurrent() (*Architecture, error) {
 	a := &Architecture{
 		Type: c.Type, Version: c.Version, Dim: c.DimEmb,
 		EncoderStack: Stack{Depth: c.EncDepth}, DecoderStack: Stack{Depth: c.DecDepth},

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,12 +190,6 @@ func TestRecurrentRefusals(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", lines, err, want)
 		}
-	}
-	if _, err := New([]byte(recurrent)); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("a new recurrent model: %v", err)
-	}
-	if _, err := New([]byte(small + "transformer-decoder-autoreg: rnn\n")); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("a new transformer with GRUs: %v", err)
 	}
 }
 

@@ -4,12 +4,11 @@ import "strings"
 
 const (
 	remedyMarian = "translate with marian-decoder, or distil the model into a transformer student"
-	remedyTrain  = "train it with marian: here it can be translated with"
 	remedyPlain  = "train the student without it, or use marian-decoder"
 )
 
 // refuse returns an error if the description is of an architecture that is not supported.
-func (c *config) refuse() error {
+func (c *Description) refuse() error {
 	if err := refuseType(c.Type); err != nil {
 		return err
 	}
