@@ -27,7 +27,7 @@ text, the options and the seed alone. Outputs appear under their names when they
 		RunE:               showHelp,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
-	command.AddCommand(newCleanCommand(), newShuffleCommand(), newNoiseCommand())
+	command.AddCommand(newCleanCommand(), newShuffleCommand(), newNoiseCommand(), newEditsCommand())
 	return command
 }
 

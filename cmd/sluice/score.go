@@ -25,7 +25,7 @@ have the names that the sacrebleu program gives them.`,
 		// The options belong to the commands below; a wrong name of one of those is what has to be told.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
-	command.AddCommand(newBLEUCommand(), newCHRFCommand())
+	command.AddCommand(newBLEUCommand(), newCHRFCommand(), newM2Command())
 	return command
 }
 
