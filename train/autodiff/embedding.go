@@ -2,38 +2,42 @@ package autodiff
 
 import "math"
 
-// embedding is y[i] = factor·table[ids[i]] + position.
+// embedding is y[i] = factor·table[ids[i]].
 type embedding[T Float] struct {
 	y, table *Matrix[T]
 	ids      []int32
 	factor   T
 }
 
-// Embed returns the vectors of tokens: rows of the table times the factor, plus, if positions is not nil, row p of
-// positions for the token at position p of its sentence. A negative id has a vector of zeros. ids must stay as they are
-// until Backward.
-func (t *Tape[T]) Embed(table *Matrix[T], ids []int32, sentences Segments, factor float64, positions *Matrix[T]) *Matrix[T] {
-	checkSegments(sentences, len(ids), "embeddings")
+// Embed returns the vectors of tokens: rows of the table times the factor. A negative id has a vector of zeros. ids must stay
+// as they are until Backward.
+func (t *Tape[T]) Embed(table *Matrix[T], ids []int32, factor float64) *Matrix[T] {
 	y := t.matrix(len(ids), table.Cols)
-	for s := range sentences.Sentences() {
-		for i := sentences[s]; i < sentences[s+1]; i++ {
-			row := y.Row(i)
-			if ids[i] < 0 {
-				clear(row)
-			} else {
-				for j, v := range table.Row(int(ids[i])) {
-					row[j] = v * T(factor)
-				}
-			}
-			if positions != nil {
-				addTo(row, positions.Row(i-sentences[s]))
-			}
+	for i, id := range ids {
+		row := y.Row(i)
+		if id < 0 {
+			clear(row)
+			continue
+		}
+		for j, v := range table.Row(int(id)) {
+			row[j] = v * T(factor)
 		}
 	}
 	o := t.embeddings.next()
 	*o = embedding[T]{y, table, ids, T(factor)}
 	t.record(o)
 	return y
+}
+
+// AddPositions adds row p of positions to the vector of the token at position p of its sentence. It works in place, and positions
+// do not learn.
+func (t *Tape[T]) AddPositions(x *Matrix[T], sentences Segments, positions *Matrix[T]) {
+	checkSegments(sentences, x.Rows, "positions")
+	for s := range sentences.Sentences() {
+		for i := sentences[s]; i < sentences[s+1]; i++ {
+			addTo(x.Row(i), positions.Row(i-sentences[s]))
+		}
+	}
 }
 
 func (o *embedding[T]) backward(*Tape[T]) {

@@ -44,7 +44,9 @@ func gradientCases() []gradientCase {
 			return t.Add(t.Affine(in[0], in[0], nil), in[0]), 0
 		}},
 		{"embedding", [][2]int{{5, 6}}, func(t *tape, in []*matrix) (*matrix, float64) {
-			return t.Embed(in[0], words, targetSentences, 2.5, Sinusoids[float64](4, 6)), 0
+			x := t.Embed(in[0], words, 2.5)
+			t.AddPositions(x, targetSentences, Sinusoids[float64](4, 6))
+			return x, 0
 		}},
 		{"layer norm", [][2]int{{7, 6}, {1, 6}, {1, 6}}, func(t *tape, in []*matrix) (*matrix, float64) {
 			return t.LayerNorm(in[0], in[1], in[2], 1e-6), 0

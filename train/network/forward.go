@@ -24,8 +24,7 @@ func (r *Replica[T]) forward(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention
 
 func (r *Replica[T]) encode(e *model.FurtherEncoder, s *Side) *autodiff.Matrix[T] {
 	m := r.network.Model
-	bottom := r.embed(e.Embedding, s.Tokens, s.Sentences, s.longest())
-	r.tape.DropoutRows(bottom, r.options.DropoutSource)
+	bottom := r.embed(e.Embedding, s.Tokens, s.Sentences, s.longest(), r.options.DropoutSource)
 	x := r.before(m.PostprocessEmb, e.Emb, bottom)
 	for i := range e.Layers {
 		l := &e.Layers[i]
@@ -37,8 +36,7 @@ func (r *Replica[T]) encode(e *model.FurtherEncoder, s *Side) *autodiff.Matrix[T
 
 func (r *Replica[T]) decode(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
 	m, sentences := r.network.Model, b.Target.Sentences
-	bottom := r.embed(m.TargetEmbedding, b.shifted(), sentences, b.Target.longest())
-	r.tape.DropoutRows(bottom, r.options.DropoutTarget)
+	bottom := r.embed(m.TargetEmbedding, b.shifted(), sentences, b.Target.longest(), r.options.DropoutTarget)
 	x := r.before(m.PostprocessEmb, m.DecoderEmb, bottom)
 	if m.Autoregression == model.RecurrentCell {
 		r.targetSchedule.set(sentences)

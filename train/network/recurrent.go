@@ -34,8 +34,7 @@ func (r *Replica[T]) forwardRecurrent(b *Batch) (*autodiff.Matrix[T], *autodiff.
 	if start != nil {
 		start = r.tape.Gather(r.tape.Apply(start, autodiff.Tanh), schedule.sentences)
 	}
-	embedded := r.embed(r.network.Model.TargetEmbedding, b.shifted(), b.Target.Sentences, 0)
-	r.tape.DropoutRows(embedded, r.options.DropoutTarget)
+	embedded := r.embed(r.network.Model.TargetEmbedding, b.shifted(), b.Target.Sentences, 0, r.options.DropoutTarget)
 	embedded = r.tape.Gather(embedded, schedule.forward.words)
 	var hidden *autodiff.Matrix[T]
 	if n.Devlin != nil {
@@ -72,8 +71,7 @@ func (r *Replica[T]) recurrentEncoder(i int) (*model.RecurrentEncoder, *marian.T
 // readRecurrent runs an encoder. Its result is in the order of words.
 func (r *Replica[T]) readRecurrent(e *model.RecurrentEncoder, table *marian.Tensor, side *Side, s *schedule) *autodiff.Matrix[T] {
 	s.set(side.Sentences)
-	x := r.embed(table, side.Tokens, side.Sentences, 0)
-	r.tape.DropoutRows(x, r.options.DropoutSource)
+	x := r.embed(table, side.Tokens, side.Sentences, 0, r.options.DropoutSource)
 	x = r.tape.Beside(r.stack(e.Forward, s, x), r.stack(e.Backward, s, x))
 	return r.stack(e.Upper, s, x)
 }

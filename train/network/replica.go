@@ -151,16 +151,23 @@ func (r *Replica[T]) output() (w, bias *autodiff.Matrix[T]) {
 	return r.matrix(o.W), r.matrix(o.Bias)
 }
 
-// embed returns the inputs of a stack.
-func (r *Replica[T]) embed(table *marian.Tensor, ids []int32, sentences autodiff.Segments, longest int) *autodiff.Matrix[T] {
+// embed returns the inputs of a stack. Whole words are dropped with the given probability; their positions stay, as in Marian.
+func (r *Replica[T]) embed(table *marian.Tensor, ids []int32, sentences autodiff.Segments, longest int, dropout float64) *autodiff.Matrix[T] {
 	m := r.network.Model
+	factor := 1.0
+	if !m.NoPositions {
+		factor = math.Sqrt(float64(m.Dim))
+	}
+	x := r.tape.Embed(r.matrix(table), ids, factor)
+	r.tape.DropoutRows(x, dropout)
 	if m.NoPositions {
-		return r.tape.Embed(r.matrix(table), ids, sentences, 1, nil)
+		return x
 	}
 	if r.positions == nil || r.positions.Rows < longest {
 		r.positions = autodiff.Sinusoids[T](max(longest+longest/2, 128), m.Dim)
 	}
-	return r.tape.Embed(r.matrix(table), ids, sentences, math.Sqrt(float64(m.Dim)), r.positions)
+	r.tape.AddPositions(x, sentences, r.positions)
+	return x
 }
 
 // NewEvaluator returns a replica that can evaluate, but not train: it has no gradient.
