@@ -193,7 +193,7 @@ func (e *examination) model(options *jobOptions) {
 		return
 	}
 	e.resident = residentBytes()
-	e.ok("model", "translates in %s, made of %s", parts.models.precision, short(fingerprint))
+	e.ok("model", "translates in %s, made of %s", parts.models.arithmetic(), short(fingerprint))
 }
 
 // weights reads all numbers of a model's file.

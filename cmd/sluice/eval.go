@@ -130,7 +130,7 @@ func (e *evaluation) readSets() ([]testSet, error) {
 // describe says what is evaluated. An ensemble is the sum of its models.
 func (e *evaluation) describe(parts *engineParts) report.Evaluation {
 	r := report.Evaluation{
-		Name: e.name, Model: strings.Join(e.model.models, " "), Precision: parts.models.precision.String(),
+		Name: e.name, Model: strings.Join(e.model.models, " "), Precision: parts.models.arithmetic(),
 		Workers: parts.config.Batching.Workers,
 	}
 	if r.Name == "" {

@@ -32,6 +32,7 @@ type ensemble struct {
 	int8      quantisation
 	precision cpumodel.Precision
 	steppers  []*cpumodel.Stepper // all that were made, for their counts
+	gpus      []*gpu              // where the models run; none for the processor
 }
 
 // A quantisation says how 8-bit arithmetic quantises, where the model leaves a choice.
@@ -140,14 +141,23 @@ func (e *ensemble) pack(precision cpumodel.Precision) error {
 
 // precise returns the same models in float32.
 func (e *ensemble) precise() (translator.Models, error) {
-	if e.precision == cpumodel.Float32 {
+	if len(e.gpus) == 0 && e.precision == cpumodel.Float32 {
 		return e, nil
 	}
 	f := &ensemble{files: e.files, models: e.models, suppress: e.suppress}
 	return f, f.pack(cpumodel.Float32)
 }
 
+// arithmetic names what the models are computed with.
+func (e *ensemble) arithmetic() string {
+	if len(e.gpus) > 0 {
+		return "float16"
+	}
+	return e.precision.String()
+}
+
 func (e *ensemble) close() {
+	closeGPUs(e.gpus)
 	for _, file := range e.files {
 		file.Close()
 	}
@@ -157,7 +167,7 @@ func (e *ensemble) close() {
 func (e *ensemble) quantised() bool {
 	for _, m := range e.models {
 		for _, tensor := range m.Parameters() {
-			if tensor.Type == marian.Intgemm8 || tensor.Type == marian.Log4 {
+			if tensor.Type == marian.Intgemm8 || tensor.Type.In4Bits() {
 				return true
 			}
 		}
@@ -165,12 +175,17 @@ func (e *ensemble) quantised() bool {
 	return false
 }
 
+// arithmeticName is what --precision or --gemm-precision says.
+func (f *modelFlags) arithmeticName() string {
+	if f.gemmPrecision != "" {
+		return f.gemmPrecision
+	}
+	return f.precision
+}
+
 // choosePrecision reads --precision and --gemm-precision.
 func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error) {
-	name := f.precision
-	if f.gemmPrecision != "" {
-		name = f.gemmPrecision
-	}
+	name := f.arithmeticName()
 	switch {
 	case name == "auto" && quantised:
 		return cpumodel.Int8, nil
@@ -178,10 +193,12 @@ func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error)
 		return cpumodel.Float32, nil
 	case strings.HasPrefix(name, "int8"):
 		return cpumodel.Int8, nil
+	case name == "float16":
+		return 0, usageErrorf("--precision float16 is for GPUs: see --devices")
 	case name == "int16":
-		return 0, usageErrorf("--precision int16: the engine has no 16-bit arithmetic yet; use int8 or float32")
+		return cpumodel.Int16, nil
 	}
-	return 0, usageErrorf("--precision %s: expected auto, float32 or int8", name)
+	return 0, usageErrorf("--precision %s: expected auto, float32, int16 or int8", name)
 }
 
 // quantisation reads --int8-saturation, and whether the name of --gemm-precision asks for the model's fixed multipliers of
@@ -225,21 +242,17 @@ func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger
 	case s.allowSpecial:
 		models.suppress = []search.Token{unk}
 	}
-	precision, err := m.choosePrecision(models.quantised())
-	if err != nil {
-		return nil, err
-	}
 	models.int8 = m.quantisation()
-	if err := models.pack(precision); err != nil {
-		return nil, err
-	}
-	logger.Debug("models loaded", "models", m.models, "precision", precision.String())
 	if parts.config.Weights, err = m.modelWeights(); err != nil {
 		return nil, err
 	}
 	parts.config.Models, parts.config.Precise = models, models.precise
 	parts.config.KeepRepetition = s.keepRepetition
 	parts.config.Batching = b.batching(cores)
+	if err := parts.chooseDevice(m, b, logger); err != nil {
+		return nil, err
+	}
+	logger.Debug("models loaded", "models", m.models, "precision", models.arithmetic())
 	return parts, nil
 }
 
@@ -485,7 +498,7 @@ func (p *engineParts) ingredients() (map[string]string, error) {
 	}
 	list := map[string]string{
 		"models": strings.Join(models, " "), "vocabularies": short(text.Source.Fingerprint()) + " " + further + short(text.Target.Fingerprint()),
-		"shortlist": "none", "precision": p.models.precision.String(), "suppressed pieces": fmt.Sprint(p.models.suppress),
+		"shortlist": "none", "precision": p.models.arithmetic(), "suppressed pieces": fmt.Sprint(p.models.suppress),
 		"weights": fmt.Sprint(p.config.Weights), "beam-size": fmt.Sprint(o.Beam), "hypotheses": fmt.Sprint(o.NBest),
 		"normalize": fmt.Sprint(o.Normalize), "word-penalty": fmt.Sprint(o.WordPenalty),
 		"max-length-factor": fmt.Sprint(o.MaxLengthFactor), "scores": fmt.Sprint(o.Scores), "word-scores": fmt.Sprint(o.WordScores),
@@ -525,6 +538,8 @@ func (p *engineParts) fingerprint() (string, error) {
 // What is said first counts. It returns warnings, also about Marian's options that have no effect.
 func (f *modelFlags) applyConfig(flags *pflag.FlagSet) (warnings []string, err error) {
 	outside, files := changedFlags(flags), files{flags: flags, lookup: os.LookupEnv}
+	f.outside = outside
+	nameDevices(flags, outside)
 	for _, path := range slices.Backward(slices.Clone(f.configs)) {
 		if err := files.apply(path); err != nil {
 			return files.warnings, err

@@ -319,7 +319,7 @@ func (j *streamingJob) rehearse(ctx context.Context, out io.Writer, source *jobS
 		return err
 	}
 	fmt.Fprintf(out, "job      %s\nsource   %s\nsink     %s\nmodel    %s, %s\nmade of  %s\nworkers  %d\n", j.job.Name, source.description,
-		describeSink(&j.job.Sink), parts.models.files[0].Path, parts.models.precision, short(fingerprint), parts.config.Batching.Workers)
+		describeSink(&j.job.Sink), parts.models.files[0].Path, parts.models.arithmetic(), short(fingerprint), parts.config.Batching.Workers)
 	if !source.endless && !source.shared {
 		lanes := 0
 		for ; ; lanes++ {

@@ -100,7 +100,7 @@ func (j *streamingJob) newPage(ctx context.Context, source *jobSource, parts *en
 			Name: j.job.Name, Source: source.description, Sink: describeSink(&j.job.Sink), Version: buildVersion(),
 			Settings: j.job.Settings(), CanStop: o.Token != "" || o.TokenFile != "",
 			Model: page.Model{
-				Precision: parts.models.precision.String(), Fingerprint: fingerprint, MadeOf: made,
+				Precision: parts.models.arithmetic(), Fingerprint: fingerprint, MadeOf: made,
 				Kernels: kernels.Implementations(), RightLeft: parts.config.Text.RightLeft,
 			},
 		},

@@ -41,7 +41,7 @@ func newSummary(stats pipeline.Stats, elapsed time.Duration, parts *engineParts)
 		Records: stats.Records, Resumed: stats.Resumed, Empty: stats.Empty, Lanes: stats.Lanes, LanesDone: stats.LanesAlreadyDone,
 		Words: stats.SourceWords, Source: stats.SourceTokens, Target: stats.TargetTokens, Flags: stats.Flags,
 		Seconds:     seconds{elapsed.Seconds(), stats.Read.Seconds(), stats.Wait.Seconds(), stats.Write.Seconds(), stats.Commit.Seconds()},
-		WordsPerSec: perSecond(stats.SourceWords, elapsed.Seconds()), Precision: parts.models.precision.String(),
+		WordsPerSec: perSecond(stats.SourceWords, elapsed.Seconds()), Precision: parts.models.arithmetic(),
 	}
 }
 

@@ -24,6 +24,9 @@ type modelFlags struct {
 	gemmPrecision     string
 	saturation        float64
 	ignoreModelConfig bool
+	devices           []string
+	streams           int
+	outside           map[string]bool // options that were set outside of a configuration file
 }
 
 func (f *modelFlags) group() flagGroup {
@@ -35,10 +38,12 @@ func (f *modelFlags) group() flagGroup {
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of each source and the target (.spm, .yml, .json, text); found beside the model if left out")
 	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
 	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
-	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int8")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, int8")
 	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian; int8shiftAlphaAll uses the model's alphas")
 	s.Float64Var(&f.saturation, "int8-saturation", 0, "cut weights off at this many standard deviations of their column; negative: nowhere")
 	s.Lookup("int8-saturation").Hidden = true // for measurements: see scripts/quality.sh
+	s.StringArrayVarP(&f.devices, "devices", "d", nil, "translate on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/gpu.md")
+	s.IntVar(&f.streams, "streams", 0, "workers of each GPU, one per stream (0: chosen)")
 	s.BoolVar(&f.ignoreModelConfig, "ignore-model-config", false, "take the architecture from the configuration, not from the model file")
 	return g
 }
@@ -207,6 +212,7 @@ func translateLists() map[string]func(string) bool {
 		"input":           always,
 		"shortlist":       isNumber,
 		"weights":         isNumber,
+		"devices":         isDevice,
 		"tolerate":        func(word string) bool { _, ok := flagByName(word); return ok || word == "all" },
 		"output-sampling": func(word string) bool { return isNumber(word) || samplingKinds[word] },
 	}

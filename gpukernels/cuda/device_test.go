@@ -370,6 +370,14 @@ func TestInjectedErrors(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	must(t, r.stream.Synchronize())
+
+	r.set("fault", "cuStreamSynchronize:1:719!")
+	defer r.set("repair", "")
+	for range 2 {
+		if err := r.stream.Synchronize(); !errors.Is(err, ErrLost) {
+			t.Errorf("a device that is lost: %v", err)
+		}
+	}
 }
 
 func TestArguments(t *testing.T) {

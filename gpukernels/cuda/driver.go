@@ -30,7 +30,7 @@ func Open(library string) (*Driver, error) {
 	d := &Driver{library: cmp.Or(library, DefaultLibrary)}
 	var err error
 	if d.call, err = load(d.library); err != nil {
-		return nil, fmt.Errorf("open the NVIDIA driver: %w", err)
+		return nil, fmt.Errorf("open the NVIDIA driver %s: %w", d.library, err)
 	}
 	if err := d.start(); err != nil {
 		return nil, fmt.Errorf("start the NVIDIA driver %s: %w", d.library, err)

@@ -14,7 +14,7 @@ import (
 
 // load opens the driver's library and binds its functions.
 func load(library string) (*functions, error) {
-	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := open(library)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -30,6 +30,13 @@ func load(library string) (*functions, error) {
 	}
 	call.bindFrequent(handle)
 	return call, nil
+}
+
+// open opens a library. What went wrong is kept for each thread, so it is asked for on the same one.
+func open(library string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
 // bindFrequent binds anew the functions that every step of a decoder calls: what RegisterFunc makes allocates at each call.

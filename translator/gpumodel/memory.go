@@ -181,3 +181,30 @@ func (f *feed) close(c *cuda.Context) error {
 	}
 	return nil
 }
+
+// Sizes of batches for a GPU. They are estimates that keep a card busy and its memory bounded; what does not fit after all is halved by
+// the engine.
+const (
+	mostSlots, fewestSlots = 512, 16
+	tokensOfSlot           = 16 // source tokens encoded at a time for each slot
+	tokensWaiting          = 64 // source tokens whose keys and values are kept for each slot
+)
+
+// Batch returns how many slots, and how many source tokens at a time, each of a number of workers should have: as many as keep a GPU
+// busy, less if its free memory is little.
+func (w *Weights) Batch(workers int) (slots, tokens int) {
+	free := w.device.properties.Memory / 2
+	w.device.bound(func() error { // if nobody knows, half of the memory is the guess
+		if now, _, err := w.device.context.Memory(); err == nil {
+			free = now
+		}
+		return nil
+	})
+	activations := 2 * (4*w.dim + w.widest)
+	slot := (1+tokensOfSlot)*activations + 2*w.contextKV.out*tokensWaiting + 8*len(w.decoder)*w.dim + w.vocabulary
+	slots = mostSlots
+	for slots > fewestSlots && uint64(slots*workers*slot) > free/2 {
+		slots /= 2
+	}
+	return slots, slots * tokensOfSlot
+}

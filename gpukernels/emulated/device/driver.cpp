@@ -25,7 +25,7 @@ using namespace emulated;
 using Work = std::function<void()>;
 using Clock = std::chrono::steady_clock;
 
-struct Device { int number; size_t used = 0; };
+struct Device { int number; size_t used = 0; int lost = 0; };
 struct Allocation { size_t size; Device* device; };
 struct Capture { std::vector<Work> work; std::thread::id by; };
 struct Stream {
@@ -103,9 +103,13 @@ void* address(uint64_t p) { return reinterpret_cast<void*>(p); }
 int enter(std::string call, bool needs_context) {
   TSAN(__tsan_acquire(&kernels());)  // the library was loaded by another thread, and Go's ways to wait are not seen
   call = call.substr(0, call.find('_'));
-  if (int error = settings().fault(call)) return error;
+  if (const Fault* f = settings().fault(call)) {
+    if (f->lasts && context) context->lost = f->error;
+    return f->error;
+  }
   if (!initialized && call != "cuInit") return NOT_INITIALIZED;
   if (needs_context && !context) return INVALID_CONTEXT;  // in Go: a goroutine that is not locked to its thread
+  if (needs_context && context->lost) return context->lost;
   return broken;
 }
 
@@ -121,7 +125,10 @@ int enter(std::string call, bool needs_context) {
 // Not of the real driver: changes a setting, or (name "repair") forgets a failure.
 API(cuEmulatedSet, const char* name, const char* value) {
   std::lock_guard lock(mutex);
-  if (std::string("repair") == name) return broken = SUCCESS;
+  if (std::string("repair") == name) {
+    for (Device& d : devices) d.lost = SUCCESS;
+    return broken = SUCCESS;
+  }
   return settings().set(name, value) ? SUCCESS : INVALID_VALUE;
 }
 

@@ -22,7 +22,7 @@ Settings::Settings() {
   for (const char* name : {"memory", "devices", "capability", "version", "threads", "lazy", "order", "fault"}) {
     std::string variable = std::string("SLUICE_EMULATED_") + name;
     for (char& c : variable) c = toupper(c);
-    if (const char* value = getenv(variable.c_str())) set(name, value);
+    if (const char* value = getenv(variable.c_str()); value && *value) set(name, value);
   }
 }
 
@@ -44,18 +44,18 @@ void Settings::set_faults(const std::string& list) {
   faults.clear(), calls.clear();
   for (size_t at = 0; at < list.size(); at = std::min(list.find(',', at), list.size()) + 1) {
     Fault f;
-    char call[64];
-    if (sscanf(list.c_str() + at, "%63[^:]:%u:%d", call, &f.nth, &f.error) != 3) continue;
-    f.call = call;
+    char call[64], lasts = 0;
+    if (sscanf(list.c_str() + at, "%63[^:]:%u:%d%c", call, &f.nth, &f.error, &lasts) < 3) continue;
+    f.call = call, f.lasts = lasts == '!';
     faults.push_back(f);
   }
 }
 
-int Settings::fault(const std::string& call) {
+const Fault* Settings::fault(const std::string& call) {
   unsigned n = ++calls[call];
   for (auto& f : faults)
-    if (f.call == call && f.nth == n) return f.error;
-  return 0;
+    if (f.call == call && f.nth == n) return &f;
+  return nullptr;
 }
 
 Settings& settings() {

@@ -12,6 +12,7 @@ struct Fault {
   std::string call;
   unsigned nth;
   int error;
+  bool lasts;  // the device answers nothing else from then on
 };
 
 struct Settings {
@@ -23,14 +24,14 @@ struct Settings {
   bool lazy = true;                                                // lazy=0: do work when it is asked for, not when it is awaited
   enum Order { kForward, kReverse, kRandom } order = kForward;     // order=reverse, order=7 (a seed): which thread runs first
   unsigned seed = 0;
-  std::vector<Fault> faults;                                       // fault=cuMemAlloc:2:2,cuStreamSynchronize:1:719
+  std::vector<Fault> faults;                                       // fault=cuMemAlloc:2:2,cuStreamSynchronize:1:719! (! lasts)
   std::map<std::string, unsigned> calls;                           // since faults were set
 
   Settings();
   bool set(const std::string& name, const std::string& value);
 
-  // The error that this call shall answer, or 0.
-  int fault(const std::string& call);
+  // What this call shall answer instead of doing anything, or null.
+  const Fault* fault(const std::string& call);
 
  private:
   void set_faults(const std::string& list);

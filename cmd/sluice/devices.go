@@ -1,0 +1,276 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// driverVariable names the driver's library where it is not the one that the system finds.
+const driverVariable = "SLUICE_CUDA_LIBRARY"
+
+// A deviceChoice is what --devices asks for.
+type deviceChoice struct {
+	numbers  []int // of GPUs
+	all      bool  // every GPU that the driver shows
+	demanded bool  // a GPU or nothing: it is an error if there is none that can run the model
+}
+
+func (c deviceChoice) wanted() bool { return c.all || len(c.numbers) > 0 }
+
+const devicesHelp = "expected cpu, auto (the GPUs, or else the CPU), all (the GPUs) or numbers of GPUs, beginning with 0"
+
+// chooseDevices reads --devices. threads is what --cpu-threads says.
+//
+// What is asked for outside of one is demanded. In a configuration it is a wish, since Marian writes its default, device 0, into every
+// file that it makes; that default alone asks for nothing, and --cpu-threads comes before it, as in Marian.
+func (f *modelFlags) chooseDevices(threads int) (deviceChoice, error) {
+	said, outside := f.devices, f.outside
+	if len(said) == 0 || len(said) == 1 && said[0] == "cpu" {
+		return deviceChoice{}, nil
+	}
+	if !outside["devices"] && (threads > 0 || slices.Equal(said, []string{"0"})) {
+		return deviceChoice{}, nil
+	}
+	if threads > 0 && outside["cpu-threads"] {
+		return deviceChoice{}, usageErrorf("--devices %s and --cpu-threads %d: choose the GPU or the CPU", strings.Join(said, " "), threads)
+	}
+	if len(said) == 1 && (said[0] == "auto" || said[0] == "all") {
+		return deviceChoice{all: true, demanded: said[0] == "all"}, nil
+	}
+	choice := deviceChoice{demanded: outside["devices"]}
+	for _, word := range said {
+		number, err := strconv.Atoi(strings.TrimPrefix(word, "gpu:"))
+		if err != nil || number < 0 {
+			return choice, usageErrorf("--devices %s: %s", strings.Join(said, " "), devicesHelp)
+		}
+		if slices.Contains(choice.numbers, number) {
+			return choice, usageErrorf("--devices names GPU %d twice: --streams gives it several workers", number)
+		}
+		choice.numbers = append(choice.numbers, number)
+	}
+	return choice, nil
+}
+
+// isDevice says whether a word on the command line belongs to --devices.
+func isDevice(word string) bool {
+	return isNumber(word) || word == "cpu" || word == "auto" || word == "all" || strings.HasPrefix(word, "gpu:")
+}
+
+// nameDevices lets GPUs that were asked for outside of a configuration be told from Marian's default when the settings are dumped.
+func nameDevices(flags *pflag.FlagSet, outside map[string]bool) {
+	flag := flags.Lookup("devices")
+	if flag == nil || !outside["devices"] {
+		return
+	}
+	list := flag.Value.(pflag.SliceValue)
+	words := list.GetSlice()
+	for i, word := range words {
+		if isNumber(word) {
+			words[i] = "gpu:" + word
+		}
+	}
+	list.Replace(words) // of strings, which are always accepted
+}
+
+// A gpu is a GPU with the models of an ensemble on it.
+type gpu struct {
+	number  int
+	device  *gpumodel.Device
+	weights []*gpumodel.Weights
+}
+
+func (g *gpu) name() string { return fmt.Sprintf("GPU %d", g.number) }
+
+// openGPUs loads the models onto the GPUs that were chosen. Of all GPUs, those that cannot be used are left out as long as there is one
+// that can.
+func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
+	driver, err := cuda.Open(os.Getenv(driverVariable))
+	if err != nil {
+		return nil, err
+	}
+	numbers := choice.numbers
+	if choice.all {
+		n, err := driver.Devices()
+		if err != nil {
+			return nil, err
+		}
+		for number := range n {
+			numbers = append(numbers, number)
+		}
+	}
+	var gpus []*gpu
+	var failed []error
+	for _, number := range numbers {
+		g, err := openGPU(e, driver, number)
+		if err == nil {
+			gpus = append(gpus, g)
+			continue
+		}
+		failed = append(failed, fmt.Errorf("GPU %d: %w", number, err))
+		if !choice.all || errors.Is(err, gpumodel.ErrUnsupported) {
+			closeGPUs(gpus)
+			return nil, errors.Join(failed...)
+		}
+	}
+	if len(gpus) == 0 {
+		return nil, errors.Join(failed...)
+	}
+	return gpus, nil
+}
+
+func openGPU(e *ensemble, driver *cuda.Driver, number int) (*gpu, error) {
+	device, err := gpumodel.Open(driver, number)
+	if err != nil {
+		return nil, err
+	}
+	g := &gpu{number: number, device: device}
+	for i, m := range e.models {
+		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress})
+		if err != nil {
+			g.close()
+			return nil, fmt.Errorf("%s: %w", e.files[i].Path, err)
+		}
+		g.weights = append(g.weights, weights)
+	}
+	return g, nil
+}
+
+// close gives back what the GPU holds. A device that is lost cannot give anything back, and the process ends soon.
+func (g *gpu) close() {
+	for _, weights := range g.weights {
+		weights.Close()
+	}
+	g.device.Close()
+}
+
+func closeGPUs(gpus []*gpu) {
+	for _, g := range gpus {
+		g.close()
+	}
+}
+
+// defaultStreams is the number of workers of a GPU: while one prepares its next step on the processor, another one's is computed.
+const defaultStreams = 2
+
+// worker is the GPU as the engine sees it.
+func (g *gpu) worker(streams int, b *batchFlags) translator.Device {
+	if streams == 0 {
+		streams = defaultStreams
+	}
+	slots, tokens := g.weights[0].Batch(streams)
+	d := translator.Device{
+		Name: g.name(), Workers: streams, Slots: slots, MiniBatchTokens: tokens, Open: g.steppers,
+		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },
+	}
+	if b.slots > 0 {
+		d.Slots = b.slots
+	}
+	if b.miniBatchWords > 0 {
+		d.MiniBatchTokens = b.miniBatchWords
+	}
+	return d
+}
+
+// steppers makes a Stepper for each model.
+func (g *gpu) steppers(slots int) ([]search.Stepper, error) {
+	var all []search.Stepper
+	for _, weights := range g.weights {
+		s, err := weights.NewStepper(slots)
+		if err != nil {
+			for _, opened := range all {
+				opened.(*gpumodel.Stepper).Close()
+			}
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// chooseDevice readies the models for GPUs, if they are asked for and can be used, and for the processor otherwise.
+func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Logger) error {
+	choice, err := m.chooseDevices(b.threads)
+	if err != nil {
+		return err
+	}
+	if m.streams < 0 {
+		return usageErrorf("--streams %d: at least 0, which lets it be chosen", m.streams)
+	}
+	if choice.wanted() {
+		err := p.chooseGPUs(m, choice)
+		if err == nil {
+			p.useGPUs(m.streams, b, logger)
+			return nil
+		}
+		if choice.demanded {
+			return demandedError(err)
+		}
+		logger.Warn("translating on the CPU", "reason", err)
+	}
+	precision, err := m.choosePrecision(p.models.quantised())
+	if err != nil {
+		return err
+	}
+	return p.models.pack(precision)
+}
+
+func (p *engineParts) chooseGPUs(m *modelFlags, choice deviceChoice) (err error) {
+	if name := m.arithmeticName(); name != "auto" && name != "float16" {
+		return usageErrorf("--precision %s is not for GPUs, which compute in float16", name)
+	}
+	p.models.gpus, err = openGPUs(p.models, choice)
+	return err
+}
+
+// demandedError sorts the reason why no GPU can be used by what the user has to look at.
+func demandedError(err error) error {
+	var usage usageError
+	if errors.Is(err, gpumodel.ErrUnsupported) {
+		return modelError{fmt.Errorf("%w; --devices auto lets the processor run it", err)}
+	}
+	if errors.As(err, &usage) {
+		return err
+	}
+	return fmt.Errorf("%w (--devices auto goes on without)", err)
+}
+
+// sortedPerSlot is how many sentences are sorted together for each slot: enough for mini-batches of like lengths.
+const sortedPerSlot = 4
+
+// useGPUs lets the engine work on GPUs. What overflows in float16 is translated on the processor, in float32, and so is everything
+// once no GPU is left.
+func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) {
+	p.config.Models = nil
+	slots := 0
+	for _, g := range p.models.gpus {
+		d := g.worker(streams, b)
+		p.config.Devices = append(p.config.Devices, d)
+		slots += d.Slots * d.Workers
+		logger.Info("translating on "+d.Name, "device", g.device.Properties(), "streams", d.Workers, "slots", d.Slots)
+	}
+	if b.maxiBatch == 0 {
+		p.config.Batching.MaxiBatch = max(p.config.Batching.MaxiBatch, sortedPerSlot*slots)
+	}
+	p.config.OnFailure = func(f translator.Failure) {
+		switch {
+		case f.Slots > 0:
+			logger.Warn(f.Device+" has no memory left: a worker goes on with less", "slots", f.Slots, "reason", f.Err)
+		case f.Last:
+			logger.Error(f.Device+" has failed: the CPU goes on, in float32", "reason", f.Err)
+		default:
+			logger.Error(f.Device+" has failed: a worker ends, and others translate its sentences", "reason", f.Err)
+		}
+	}
+}
