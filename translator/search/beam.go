@@ -140,10 +140,11 @@ func (b *beam) decided() bool {
 	}
 	best := negativeInfinity
 	for _, f := range b.final {
-		best = max(best, o.penalised(b.trellis.rank(f.node), f.length))
+		best = max(best, f.rank)
 	}
+	enough := float32(best*o.divisor(b.length)) - o.StopBelow
 	for _, h := range b.moved {
-		if !(o.penalised(b.trellis.rank(h.node), b.length) < best-o.StopBelow) {
+		if !(o.penalised(b.trellis.rank(h.node), b.length) < enough) {
 			return false
 		}
 	}

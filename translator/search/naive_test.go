@@ -191,12 +191,12 @@ func (n *naive) search() []Hypothesis {
 			penalised := func(h naiveHypothesis) float32 { return h.noisy - n.options.WordPenalty*float32(len(h.tokens)) }
 			best, open := negativeInfinity, negativeInfinity
 			for _, h := range final {
-				best = max(best, penalised(h.naiveHypothesis))
+				best = max(best, n.total(h.noisy, len(h.tokens)))
 			}
 			for _, h := range beam {
 				open = max(open, penalised(h))
 			}
-			if open < best-stop {
+			if open < best*float32(math.Pow(float64(length), float64(n.options.Normalize)))-stop {
 				break
 			}
 		}

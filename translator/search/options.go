@@ -37,10 +37,11 @@ type Options struct {
 	// 0 forbids nothing.
 	NoRepeat int
 
-	// StopBelow ends a beam search when its best open hypothesis scores this much less than the best ended one, both before the
-	// division by their lengths (Devlin, arXiv 1705.01991, who takes 3). 0 searches until all hypotheses have ended. With no
-	// normalisation and no negative word penalty the best translation is always the same, since scores only fall; with them,
-	// nearly always. There may be fewer hypotheses than NBest.
+	// StopBelow ends a beam search when the summed log-probabilities of its best open hypothesis are this much less than those
+	// that would give it the score of the best ended one, at the length that it has (Devlin, arXiv 1705.01991, takes 3, without
+	// normalisation). 0 searches until all hypotheses have ended. Without normalisation and without a negative word penalty the
+	// best translation is always the same, since scores only fall; with them, nearly always. There may be fewer hypotheses than
+	// NBest.
 	StopBelow float32
 
 	Sampling Sampling
@@ -162,7 +163,12 @@ func (o *Options) total(sum float32, length int) float32 {
 	if o.Normalize == 0 {
 		return penalised
 	}
-	return penalised / float32(math.Pow(float64(length), float64(o.Normalize)))
+	return penalised / o.divisor(length)
+}
+
+// divisor is what normalisation divides the scores of hypotheses of a length by.
+func (o *Options) divisor(length int) float32 {
+	return float32(math.Pow(float64(length), float64(o.Normalize)))
 }
 
 // penalised is the score of a hypothesis before it is divided by its length.
