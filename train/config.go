@@ -24,7 +24,7 @@ type Config struct {
 	model.Description `yaml:",inline"` // of the model; package model says what is supported. dim-vocabs are those of the vocabularies
 
 	Model           string `yaml:"model"`            // the file to write
-	PretrainedModel string `yaml:"pretrained-model"` // float32 model to start from; "" for random values
+	PretrainedModel string `yaml:"pretrained-model"` // float32 model to start from; "" for random values. One of another type gives what has the same name
 	Seed            uint64 `yaml:"seed"`
 	CPUThreads      int    `yaml:"cpu-threads"` // workers, each with mini-batches of its own
 
@@ -39,6 +39,11 @@ type Config struct {
 	TempDir           string   `yaml:"tempdir"`
 	DataWeighting     string   `yaml:"data-weighting"`
 	DataWeightingType string   `yaml:"data-weighting-type"` // sentence or word
+
+	EmbeddingVectors       []string `yaml:"embedding-vectors,flow"`  // text files in the format of word2vec, for each training set; "" for none
+	EmbeddingNormalization bool     `yaml:"embedding-normalization"` // divide each file's vectors by the length of all of them together
+	EmbeddingFixSrc        bool     `yaml:"embedding-fix-src"`       // do not train embeddings of sources
+	EmbeddingFixTrg        bool     `yaml:"embedding-fix-trg"`       // nor those of the target; of tables that both share the source's setting counts
 
 	GuidedAlignment       string  `yaml:"guided-alignment"` // file of alignments; none for no guidance
 	GuidedAlignmentCost   string  `yaml:"guided-alignment-cost"`

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
-	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/vocab"
 )
@@ -144,66 +143,14 @@ func (r *run) makeNetwork() error {
 	}
 	r.values = make([]float32, r.network.Size())
 	r.network.Initialise(r.values, r.config.Seed)
+	if err := r.loadVectors(); err != nil {
+		return err
+	}
 	if r.config.PretrainedModel != "" {
 		err = r.loadPretrained()
 	}
 	r.optimiser = optimiser.New(r.config.optimiser(), r.values)
 	return err
-}
-
-// loadPretrained takes the values of another model's parameters. It must be of the same architecture.
-func (r *run) loadPretrained() error {
-	file, err := marian.Open(r.config.PretrainedModel)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	m, err := model.Load(file, r.description)
-	if err != nil {
-		return fmt.Errorf("%w: the pretrained model is not of this architecture: %w", ErrConfig, err)
-	}
-	if file.Config != nil {
-		own, err := model.Describe(file.Config)
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.config.PretrainedModel, err)
-		}
-		if key := difference(own, &m.Architecture); key != "" {
-			return fmt.Errorf("%w: the pretrained model %s is not of this architecture: its %s is different",
-				ErrConfig, r.config.PretrainedModel, key)
-		}
-	}
-	n, err := network.New(m)
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.config.PretrainedModel, err)
-	}
-	return n.Load(r.values)
-}
-
-// difference returns the first property in which two architectures with the same parameters compute something different; ""
-// if there is none.
-func difference(a, b *model.Architecture) string {
-	theirs := map[string]string{}
-	for _, fact := range a.Facts() {
-		theirs[fact.Key] = fact.Value
-	}
-	for _, fact := range b.Facts() {
-		value := theirs[fact.Key]
-		delete(theirs, fact.Key)
-		switch fact.Key {
-		case "version", "dim-vocabs", "transformer-guided-alignment-layer":
-			continue // of no consequence, or seen in the parameters
-		}
-		if value != fact.Value {
-			return fact.Key
-		}
-	}
-	delete(theirs, "version")
-	for _, fact := range a.Facts() {
-		if _, only := theirs[fact.Key]; only {
-			return fact.Key
-		}
-	}
-	return ""
 }
 
 func (r *run) makeReplicas() error {
@@ -222,6 +169,9 @@ func (r *run) makeReplicas() error {
 	for range c.CPUThreads {
 		replica := network.NewReplica(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.trained)
 		replica.Quantised = c.quantisesActivations()
+		for _, table := range c.fixed(r.network.Model) {
+			replica.Fix(table)
+		}
 		r.replicas = append(r.replicas, replica)
 		r.gradients = append(r.gradients, replica.Gradient)
 		r.mini = append(r.mini, make([]network.Batch, c.OptimizerDelay))

@@ -69,6 +69,9 @@ func (n *Network) Count() int {
 	return count
 }
 
+// Parameter returns the parameter that a tensor of the model is.
+func (n *Network) Parameter(t *marian.Tensor) *Parameter { return &n.Parameters[n.index[t]] }
+
 // Values returns the part of the vector that holds a parameter.
 func Values[T autodiff.Float](p *Parameter, vector []T) []T {
 	return vector[p.Offset : p.Offset+p.Size() : p.Offset+p.Size()]

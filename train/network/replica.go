@@ -86,6 +86,9 @@ func newReplica[T autodiff.Float](n *Network, device autodiff.Device[T]) *Replic
 	}
 }
 
+// Fix leaves a table of embeddings without gradient, so that it stays as it is.
+func (r *Replica[T]) Fix(table *marian.Tensor) { r.matrix(table).Grad = nil }
+
 // Memory returns how many bytes of the arena the last batch took.
 func (r *Replica[T]) Memory() int {
 	var number T
