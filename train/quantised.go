@@ -17,7 +17,7 @@ func (c *Config) quantisation() *quantise.Config {
 	}
 	q := &quantise.Config{
 		Bits: c.QuantizeBits, Log: c.QuantizeLogBased, Steps: c.QuantizeSteps, Biases: c.QuantizeBiases,
-		PerMatrix: c.QuantizeScales == "matrix",
+		PerMatrix: c.QuantizeScales == "matrix", Blocks: c.QuantizeScales == "blocks",
 	}
 	if !q.PerMatrix {
 		q.Cut = cpumodel.DefaultSaturation

@@ -132,6 +132,9 @@ func TestFinetuning(t *testing.T) {
 		"4 bits, logarithmic, averaged": func(c *Config) {
 			c.QuantizeBits, c.QuantizeLogBased, c.QuantizeSteps, c.Smoothing = 4, true, 1, 0.05
 		},
+		"4 bits, logarithmic, in blocks": func(c *Config) {
+			c.QuantizeBits, c.QuantizeLogBased, c.QuantizeSteps, c.QuantizeScales = 4, true, 2, "blocks"
+		},
 		"8 bits, one scale": func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "matrix" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +179,10 @@ func checkGrid(t *testing.T, c *Config) {
 			t.Fatal(err)
 		}
 		most := 1 << c.QuantizeBits
-		if !c.QuantizeLogBased && c.QuantizeScales == "columns" {
+		switch {
+		case c.QuantizeLogBased && c.QuantizeScales == "blocks":
+			most *= (rows*cols + 63) / 64
+		case !c.QuantizeLogBased && c.QuantizeScales == "columns":
 			most *= max(rows, cols)
 		}
 		sorted := slices.Sorted(slices.Values(values))
@@ -272,6 +278,7 @@ func TestQuantisationSettings(t *testing.T) {
 		"bits":   func(c *Config) { c.QuantizeBits = 9 },
 		"steps":  func(c *Config) { c.QuantizeBits, c.QuantizeSteps = 4, -1 },
 		"scales": func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "row" },
+		"blocks": func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "blocks" },
 	} {
 		c := toyConfig(folder)
 		set(&c)

@@ -46,10 +46,11 @@ func newConvertModelCommand() *cobra.Command {
 them every row of activations gets its own multiplier, which is as fast here and needs no calibration;
 browsermt's Marian, bergamot and Firefox run faster with alphas.
 
-4-bit weights are powers of two times a scale for each matrix. Such a file is an eighth of the model in
-float32, is read by sluice alone and runs in 8-bit arithmetic. A model loses a lot, unless it was trained
-for that (quantize-bits: 4 and quantize-log-based: true in the settings of sluice train): then it is stored
-without loss.`,
+4-bit weights are powers of two, half powers included, times a scale for every 64 of them. Such a file is
+about a seventh of the model in float32, is read by sluice alone and runs in 8-bit arithmetic. A model loses
+some quality, less if it was trained for that (quantize-bits: 4, quantize-log-based: true and
+quantize-scales: blocks in the settings of sluice train): then it is stored without loss. So is one that was
+trained for whole powers of two with one scale for each matrix, as Marian does.`,
 		Example: `  sluice model convert model.npz model.bin --type int8 --calibrate dev.en
   sluice model convert trained4.npz model4.bin --type 4bit
   sluice model convert model.bin.gz model.npz`,
@@ -173,7 +174,7 @@ func (s storage) convert(file *marian.File, alphas map[string]float32) (*marian.
 	switch {
 	case as == marian.Invalid:
 		return file, nil
-	case as == marian.Log4:
+	case as.In4Bits():
 		return file.Log4(log4Steps)
 	case as.IsIntgemm():
 		return file.Quantize(as, s.family, alphas)
@@ -185,7 +186,7 @@ func (s storage) convert(file *marian.File, alphas map[string]float32) (*marian.
 const log4Steps = 10
 
 // storable says whether an .npz can hold weights of a type.
-func storable(as marian.Type) bool { return !as.IsIntgemm() && as != marian.Log4 }
+func storable(as marian.Type) bool { return !as.IsIntgemm() && !as.In4Bits() }
 
 // quantizedType is the type of a model's quantised weights, Invalid if it has none.
 func quantizedType(file *marian.File) marian.Type {

@@ -12,7 +12,8 @@
 //
 // Fixed-point numbers are q·scale with whole q from -(2^(bits-1)-1) to 2^(bits-1)-1. A matrix of 8 bits has a scale for each
 // output, as the engine gives it to a float32 model that it runs in 8 bits, or one for all, as a stored 8-bit model has it.
-// Logarithmic numbers are those of a marian.LogGrid, with one scale for a matrix; those of 4 bits can be stored in 4 bits.
+// Logarithmic numbers are those of a marian.LogGrid: Marian's with one scale for a matrix, or those of marian.RoundLogBlocks,
+// with one for each 64 numbers, which come closer. Either can be stored in 4 bits if they have no more.
 package quantise
 
 import (
@@ -32,6 +33,7 @@ type Config struct {
 	Steps     int     // quantize-optimization-steps: of the iteration that fits a scale
 	Biases    bool    // quantize-biases: what has one row only, norms included, is rounded, too
 	PerMatrix bool    // fixed-point numbers have one scale for a matrix, not one for each output
+	Blocks    bool    // logarithmic numbers have one scale for each 64 numbers, and half powers of two
 	Cut       float64 // without steps: fixed-point numbers are cut off this many standard deviations from their mean; 0 for never
 }
 
@@ -40,6 +42,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Bits < 2 || c.Bits > 8:
 		return fmt.Errorf("%w: quantize-bits is %d, but must be from 2 to 8, or 0 for none", ErrConfig, c.Bits)
+	case c.Blocks && !c.Log:
+		return fmt.Errorf("%w: quantize-scales: blocks is for quantize-log-based only", ErrConfig)
 	case c.Steps < 0:
 		return fmt.Errorf("%w: quantize-optimization-steps is %d, but must not be negative", ErrConfig, c.Steps)
 	}
@@ -66,6 +70,8 @@ func (c *Config) Round(dst, src []float32, m Matrix) {
 	switch {
 	case m.Rows == 1 && !c.Biases:
 		copy(dst, src)
+	case c.Log && c.Blocks:
+		marian.RoundLogBlocks(dst, src, c.Bits, c.Steps)
 	case c.Log:
 		marian.FitLogGrid(src, c.Bits, c.Steps).Round(dst, src)
 	case c.PerMatrix || m.Rows == 1:

@@ -10,7 +10,7 @@ import (
 // Quantise stores a model in 8 or 4 bits. A step that trains with quantize-bits before it makes it lose less.
 type Quantise struct {
 	Model  string `yaml:"model" desc:"The model; best one that was trained with quantize-bits."`
-	Bits   int    `yaml:"bits" desc:"8 or 4. 4 bits are powers of two, which sluice alone reads. Default 8."`
+	Bits   int    `yaml:"bits" desc:"8 or 4. 4 bits, powers of two and half powers, are read by sluice alone. Default 8."`
 	Family string `yaml:"family" oneof:"browsermt mainline" desc:"The Marian that shall read the file beside sluice: browsermt (bergamot, Firefox) or mainline. Default browsermt."`
 	To     string `yaml:"to" desc:"The model to write, a .bin file."`
 }

@@ -183,7 +183,7 @@ func plainGemmType(tiled string) string {
 
 // storedBytes returns how many bytes a tensor takes without padding; ok is false if that overflows or no tensor is of the type.
 func storedBytes(shape []int, t Type) (n uint64, ok bool) {
-	if t.Size() == 0 && t != Log4 {
+	if t.Size() == 0 && !t.In4Bits() {
 		return 0, false
 	}
 	factors := []uint64{max(1, uint64(t.Size()))}
@@ -197,6 +197,8 @@ func storedBytes(shape []int, t Type) (n uint64, ok bool) {
 	switch {
 	case t == Log4:
 		n = log4Bytes(n)
+	case t == Log4Blocks:
+		n = logBlocksBytes(n)
 	case t.IsIntgemm():
 		n += 4
 	}

@@ -14,9 +14,10 @@ const log4Scale = 4
 // log4Bytes returns how many bytes n elements take with their scale.
 func log4Bytes(n uint64) uint64 { return n/2 + n%2 + log4Scale }
 
-// Log4 returns the model with its matrices as Log4, all else as float32, and without alphas: what has one row only, biases and
-// norms, stays as it is (as in Marian's --quantize-bits). steps are those of FitLogGrid; a matrix that was trained to lie on
-// such a grid keeps its values, whatever steps are. Data that do not change alias those of f, which must not be closed before.
+// Log4 returns the model with its matrices in 4 bits, all else as float32, and without alphas: what has one row only, biases
+// and norms, stays as it is (as in Marian's --quantize-bits). Each matrix is stored as Log4Blocks or, if that is closer to it,
+// as Log4. steps are those of FitLogGrid; a matrix that was trained to lie on such grids keeps its values, whatever steps are.
+// Data that do not change alias those of f, which must not be closed before.
 func (f *File) Log4(steps int) (*File, error) {
 	var tensors []*Tensor
 	for _, t := range f.Tensors {
@@ -35,7 +36,7 @@ func (f *File) Log4(steps int) (*File, error) {
 func (t *Tensor) log4(steps int) (*Tensor, error) {
 	rows, _ := t.Matrix()
 	switch {
-	case t.Type == Log4:
+	case t.Type.In4Bits():
 		return t.view(), nil
 	case rows == 1 || t.Type.isInteger():
 		return t.toFloat(Float32)
@@ -44,21 +45,60 @@ func (t *Tensor) log4(steps int) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	grid := FitLogGrid(values, log4Bits, steps)
+	grid, rounded := FitLogGrid(values, log4Bits, steps), make([]float32, len(values))
+	grid.Round(rounded, values)
+	apart := squaredDistance(rounded, values)
+	RoundLogBlocks(rounded, values, log4Bits, steps)
+	stored := &Tensor{Name: t.Name, Shape: t.Shape, Offset: nowhere}
+	if squaredDistance(rounded, values) < apart {
+		stored.Type, stored.Data = Log4Blocks, packLogBlocks(values, steps)
+	} else {
+		stored.Type, stored.Data = Log4, grid.packLog4(values)
+	}
+	return stored, nil
+}
+
+func squaredDistance(a, b []float32) float64 {
+	sum := 0.0
+	for i, v := range a {
+		d := float64(v) - float64(b[i])
+		sum += d * d
+	}
+	return sum
+}
+
+// packLog4 returns the data of a Log4 tensor.
+func (g LogGrid) packLog4(values []float32) []byte {
 	data := make([]byte, len(values)/2+len(values)%2, log4Bytes(uint64(len(values))))
-	multiplier := grid.multiplier()
+	g.pack(data, values)
+	return binary.LittleEndian.AppendUint32(data, math.Float32bits(g.Scale))
+}
+
+// pack writes the numbers of a grid of 4 bits that are nearest to the values, two into each byte, which must be zero.
+func (g LogGrid) pack(data []byte, values []float32) {
+	multiplier := g.multiplier()
 	for i, v := range values {
 		code := byte(0)
-		if grid.Scale > 0 {
-			code = byte(grid.exponent(v, multiplier))
+		if g.Scale > 0 {
+			code = byte(g.exponent(v, multiplier))
 		}
 		if math.Signbit(float64(v)) {
 			code |= 8
 		}
 		data[i/2] |= code << (4 * (i % 2))
 	}
-	data = binary.LittleEndian.AppendUint32(data, math.Float32bits(grid.Scale))
-	return &Tensor{Name: t.Name, Shape: t.Shape, Type: Log4, Data: data, Offset: nowhere}, nil
+}
+
+// unpack is the inverse of pack.
+func (g LogGrid) unpack(values []float32, data []byte) {
+	levels := g.levels()
+	var table [16]float32
+	for k := range 8 {
+		table[k], table[k|8] = levels[k], -levels[k]
+	}
+	for i := range values {
+		values[i] = table[data[i/2]>>(4*(i%2))&15]
+	}
 }
 
 // expandLog4 computes the elements of a Log4 tensor.
@@ -68,13 +108,6 @@ func (t *Tensor) expandLog4(values []float32) error {
 	if !(scale >= 0) || math.IsInf(float64(scale), 0) {
 		return problemf(t.Name, t.Offset+int64(at), remedyDamaged, "has the scale %v", scale)
 	}
-	levels := LogGrid{scale, log4Bits}.levels()
-	var table [16]float32
-	for k := range 8 {
-		table[k], table[k|8] = levels[k], -levels[k]
-	}
-	for i := range values {
-		values[i] = table[t.Data[i/2]>>(4*(i%2))&15]
-	}
+	LogGrid{Scale: scale, Bits: log4Bits}.unpack(values, t.Data)
 	return nil
 }

@@ -15,9 +15,12 @@ import (
 
 // nearest returns the number of a grid that is nearest to v, found by trying all of them; the larger one of two.
 func nearest(g LogGrid, v float32) float32 {
-	best, least := float32(0), math.Inf(1)
+	best, least, base := float32(0), math.Inf(1), 2.0
+	if g.Halves {
+		base = math.Sqrt2
+	}
 	for k := range 1 << (g.Bits - 1) {
-		level := float64(g.Scale) * math.Pow(2, float64(-k))
+		level := float64(g.Scale) * math.Pow(base, float64(-k))
 		if d := math.Abs(math.Abs(float64(v)) - level); d < least {
 			best, least = float32(level), d
 		}
@@ -27,12 +30,12 @@ func nearest(g LogGrid, v float32) float32 {
 
 func TestLogGridRoundsToTheNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := LogGrid{Scale: float32(rapid.Float64Range(1e-6, 1e6).Draw(t, "scale")), Bits: rapid.IntRange(2, 8).Draw(t, "bits")}
+		g := LogGrid{Scale: float32(rapid.Float64Range(1e-6, 1e6).Draw(t, "scale")), Bits: rapid.IntRange(2, 8).Draw(t, "bits"), Halves: rapid.Bool().Draw(t, "halves")}
 		v := g.Scale * float32(rapid.Float64Range(-1.5, 1.5).Draw(t, "ratio"))
 		got := make([]float32, 1)
 		g.Round(got, []float32{v})
 		want := nearest(g, v)
-		if got[0] == want {
+		if math.Abs(float64(got[0]-want)) <= 1e-6*math.Abs(float64(want)) {
 			return
 		}
 		// At a border, a rounding error may decide.
@@ -80,11 +83,66 @@ func TestLogGridFit(t *testing.T) {
 	}
 }
 
+// TestLogBlocks wants values that lie on the grids of their blocks to stay there, whatever steps are, and every block to have few
+// different numbers.
+func TestLogBlocks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 3*logBlock).Draw(t, "numbers")
+		size := math.Pow(10, rapid.Float64Range(-4, 4).Draw(t, "magnitude"))
+		values := rapid.SliceOfN(rapid.Float32Range(-1, 1), n, n).Draw(t, "values")
+		for i := range values {
+			values[i] *= float32(size)
+		}
+		once, again := make([]float32, n), make([]float32, n)
+		RoundLogBlocks(once, values, 4, rapid.IntRange(0, 5).Draw(t, "steps"))
+		RoundLogBlocks(again, once, 4, rapid.IntRange(0, 5).Draw(t, "steps"))
+		if !slices.Equal(once, again) {
+			t.Fatalf("%v becomes %v when it is rounded again", once, again)
+		}
+		for block := range slices.Chunk(once, logBlock) {
+			if d := distinct(block); d > 16 {
+				t.Fatalf("a block has %d different numbers", d)
+			}
+		}
+	})
+}
+
+func distinct(values []float32) int {
+	return len(slices.Compact(slices.Sorted(slices.Values(values))))
+}
+
+// TestLogBlocksAtTheEdges rounds blocks whose scales a float16 holds badly or not at all. The scale must be at most off by what
+// a float16 cannot help, and finite.
+func TestLogBlocksAtTheEdges(t *testing.T) {
+	for _, v := range []float32{0, 1e-45, 2e-8, 4e-8, 5e-8, 1e-7, 6e-5, 65504, 1e6, math.MaxFloat32} {
+		values, rounded := []float32{v, -v / 2}, make([]float32, 2)
+		RoundLogBlocks(rounded, values, 4, 3)
+		off := math.Abs(float64(rounded[0] - v))
+		if v <= maxFloat16 && off > 0.2*float64(v)+0x1p-24 || v > maxFloat16 && rounded[0] != maxFloat16 {
+			t.Errorf("%v becomes %v", values, rounded)
+		}
+	}
+}
+
+// TestLogBlocksAreCloser compares the squared errors of the two forms on what weights are like.
+func TestLogBlocksAreCloser(t *testing.T) {
+	values, rounded := gaussian(64*200, 0.1), make([]float32, 64*200)
+	FitLogGrid(values, 4, 10).Round(rounded, values)
+	whole := squaredDistance(rounded, values)
+	RoundLogBlocks(rounded, values, 4, 10)
+	if blocks := squaredDistance(rounded, values); blocks > whole/3 {
+		t.Errorf("blocks with half powers have an error of %v, whole powers one of %v", blocks, whole)
+	}
+}
+
 // log4Model has matrices of even and odd sizes, and what is not rounded.
 func log4Model(t testing.TB) *File {
 	t.Helper()
 	f := small()
-	f.Tensors = append(f.Tensors, floats("odd_W", []int{3, 5}, gaussian(15, 1)), floats("zero_W", []int{2, 3}, make([]float32, 6)))
+	powers := gaussian(15, 1)
+	FitLogGrid(powers, 4, 3).Round(powers, powers)
+	f.Tensors = append(f.Tensors, floats("odd_W", []int{3, 5}, powers), floats("zero_W", []int{2, 3}, make([]float32, 6)),
+		floats("blocks_W", []int{13, 11}, gaussian(143, 1)))
 	stored, err := f.Log4(3)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +172,16 @@ func TestLog4FilesKeepTheValues(t *testing.T) {
 		}
 		for _, tensor := range f.Tensors {
 			rows, _ := tensor.Matrix()
-			if want := map[bool]Type{true: Log4, false: Float32}[rows > 1]; tensor.Type != want {
+			want := tensor.Type
+			switch {
+			case rows == 1:
+				want = Float32
+			case tensor.Name == "odd_W":
+				want = Log4
+			case tensor.Name == "blocks_W" || !want.In4Bits():
+				want = Log4Blocks
+			}
+			if tensor.Type != want {
 				t.Errorf("%s is stored as %v, want %v", tensor.Name, tensor.Type, want)
 			}
 		}
@@ -144,11 +211,16 @@ func TestLog4RefusesWhatHasNoNumbers(t *testing.T) {
 	if _, err := f.Log4(1); err == nil || !strings.Contains(err.Error(), `"x_W"`) {
 		t.Errorf("NaN: %v", err)
 	}
-	damaged := log4Model(t).Tensor("odd_W")
-	damaged.Data = slices.Clone(damaged.Data)
-	copy(damaged.Data[len(damaged.Data)-4:], []byte{0, 0, 0x80, 0x7f})
-	if _, err := damaged.Float32(); err == nil || !strings.Contains(err.Error(), "scale") {
-		t.Errorf("a scale of +Inf: %v", err)
+	for name, infinite := range map[string]func(data []byte){
+		"odd_W":    func(data []byte) { copy(data[len(data)-4:], []byte{0, 0, 0x80, 0x7f}) },
+		"blocks_W": func(data []byte) { copy(data[2*logBlockBytes:], []byte{0, 0x7c}) },
+	} {
+		damaged := log4Model(t).Tensor(name)
+		damaged.Data = slices.Clone(damaged.Data)
+		infinite(damaged.Data)
+		if _, err := damaged.Float32(); err == nil || !strings.Contains(err.Error(), "scale") {
+			t.Errorf("a scale of +Inf in %s: %v", name, err)
+		}
 	}
 }
 

@@ -57,6 +57,8 @@ func (t *Tensor) Float32() ([]float32, error) {
 		return values, t.dequantize(values)
 	case Log4:
 		return values, t.expandLog4(values)
+	case Log4Blocks:
+		return values, t.expandLogBlocks(values)
 	case Float16:
 		halvesToFloats(values, t.Data)
 	case Float32:

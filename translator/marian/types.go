@@ -21,10 +21,13 @@ const (
 	Intgemm8  // int8, stored transposed (embeddings are not), followed by one float32 multiplier
 	Intgemm16 // int16, stored transposed, followed by one float32 multiplier
 	Log4      // numbers of a LogGrid, two in a byte, followed by its float32 scale: of sluice, Marian does not know it
+
+	// Log4Blocks are numbers of LogGrids with halves, one for each 64 numbers, each with its float16 scale before it: of sluice.
+	Log4Blocks
 )
 
 var typeNames = [...]string{"invalid", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16",
-	"uint32", "uint64", "float64", "intgemm8", "intgemm16", "log4"}
+	"uint32", "uint64", "float64", "intgemm8", "intgemm16", "log4", "log4blocks"}
 
 // String returns Marian's name of the type.
 func (t Type) String() string {
@@ -34,7 +37,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type(%d)", uint8(t))
 }
 
-// Size returns the bytes that one element takes; 0 for Log4, where it is half a byte.
+// Size returns the bytes that one element takes; 0 for Log4 and Log4Blocks, where it is half a byte.
 func (t Type) Size() int {
 	switch t {
 	case Int8, Uint8, Intgemm8:
@@ -51,6 +54,9 @@ func (t Type) Size() int {
 
 // IsIntgemm tells whether the elements are quantised weights followed by their multiplier.
 func (t Type) IsIntgemm() bool { return t == Intgemm8 || t == Intgemm16 }
+
+// In4Bits tells whether the elements are logarithmic weights of 4 bits with their scales.
+func (t Type) In4Bits() bool { return t == Log4 || t == Log4Blocks }
 
 func (t Type) isInteger() bool { return t >= Int8 && t <= Uint64 }
 
@@ -93,6 +99,7 @@ const (
 	codeIntgemm8M  = 0x10001 // mainline
 	codeIntgemm16M = 0x10002
 	codeLog4       = 0x1000004 // ours, in a class that no Marian uses: 4 bits
+	codeLog4Blocks = 0x2000004 // likewise
 )
 
 // typeOfCode returns the type of a .bin type code of either family.
@@ -126,6 +133,8 @@ func typeOfCode(code uint64) (Type, bool) {
 		return Intgemm16, true
 	case codeLog4:
 		return Log4, true
+	case codeLog4Blocks:
+		return Log4Blocks, true
 	}
 	return Invalid, false
 }
@@ -140,7 +149,7 @@ func codeOfType(t Type, family Family) uint64 {
 	}
 	codes := [...]uint64{Float32: codeFloat32, Float16: codeFloat16, Int8: codeInt8, Int16: codeInt16, Int32: codeInt32,
 		Int64: codeInt64, Uint8: codeUint8, Uint16: codeUint16, Uint32: codeUint32, Uint64: codeUint64,
-		Float64: codeFloat64, Intgemm8: codeIntgemm8M, Intgemm16: codeIntgemm16M, Log4: codeLog4}
+		Float64: codeFloat64, Intgemm8: codeIntgemm8M, Intgemm16: codeIntgemm16M, Log4: codeLog4, Log4Blocks: codeLog4Blocks}
 	return codes[t]
 }
 

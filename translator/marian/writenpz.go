@@ -35,7 +35,7 @@ func fitsNPZ(tensors []*Tensor) error {
 	const remedy = "write a .bin instead"
 	total := 0
 	for _, t := range tensors {
-		if t.Type.IsIntgemm() || t.Type == Log4 {
+		if t.Type.IsIntgemm() || t.Type.In4Bits() {
 			return problemf(t.Name, nowhere, "write a .bin, or turn the model into float32 first",
 				"is %s, which an .npz cannot hold", t.Type)
 		}

@@ -43,7 +43,7 @@ func (m *Model) Report() Report {
 		s.Tensors++
 		s.Elements += int64(t.Elements())
 	}
-	for t := marian.Invalid; t <= marian.Log4; t++ {
+	for t := marian.Invalid; t <= marian.Log4Blocks; t++ {
 		if s := counts[t]; s != nil {
 			r.Stored = append(r.Stored, *s)
 		}
