@@ -21,45 +21,86 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 	}
 }
 
-// stepLists are the lists of numbers that a step needs, on the device.
+// stepLists are the lists of numbers that a step needs, on the device: one number for each row.
 type stepLists struct{ tokens, slots, positions, starts, lengths cuda.Pointer }
 
-// feedStep brings them there.
-func (s *Stepper) feedStep(slots []search.Slot, tokens []search.Token) (stepLists, error) {
-	s.positions, s.starts, s.lengths = s.positions[:0], s.starts[:0], s.lengths[:0]
-	s.numbers = appendNumbers(s.numbers[:0], slots)
-	last := 0
+// numbersOfRow is how many lists there are.
+const numbersOfRow = 5
+
+// feedStep fills in the lists of a number of rows, of which those behind the last slot belong to nobody: each has a slot of its own
+// that no hypothesis has.
+func (s *Stepper) feedStep(slots []search.Slot, tokens []search.Token, rows int) error {
+	if err := s.feed.read.Synchronize(); err != nil {
+		return err
+	}
+	list := func(i int) []int32 { return s.feed.host[i*rows : (i+1)*rows] }
+	toTokens, toSlots, positions, starts, lengths := list(0), list(1), list(2), list(3), list(4)
 	s.longest = 0
-	for _, number := range slots {
+	for i, number := range slots {
 		at := &s.slots[number]
 		memory := s.contexts[at.context].memory
-		s.positions = append(s.positions, int32(at.position))
-		s.starts, s.lengths = append(s.starts, int32(memory.first)), append(s.lengths, int32(memory.count))
-		last, s.longest = max(last, at.position), max(s.longest, memory.count)
+		toTokens[i], toSlots[i], positions[i] = tokens[i], int32(number), int32(at.position)
+		starts[i], lengths[i] = int32(memory.first), int32(memory.count)
+		s.longest = max(s.longest, memory.count)
 	}
-	if err := s.reserveSignal(last + 1); err != nil {
-		return stepLists{}, err
+	for i := len(slots); i < rows; i++ {
+		toTokens[i], toSlots[i], positions[i], starts[i], lengths[i] = search.NoToken, int32(len(s.slots)+i-len(slots)), 0, 0, 0
 	}
-	p, err := s.feed.put(s.w.device.context, s.stream, tokens, s.numbers, s.positions, s.starts, s.lengths)
-	if err != nil {
-		return stepLists{}, err
-	}
-	return stepLists{p[0], p[1], p[2], p[3], p[4]}, nil
+	return nil
+}
+
+// stepLists says where the lists of a step with that many rows are.
+func (s *Stepper) stepLists(rows int) stepLists {
+	at := func(i int) cuda.Pointer { return cuda.Offset[int32](s.feed.device.at, i*rows) }
+	return stepLists{at(0), at(1), at(2), at(3), at(4)}
 }
 
 func (s *Stepper) step(slots []search.Slot, tokens []search.Token) error {
-	a := &s.rowsOf
-	if err := a.reserve(s.w, len(slots)); err != nil {
+	rows := len(slots)
+	if !s.aligned {
+		rows = padded(rows)
+	}
+	if err := s.prepareStep(slots); err != nil {
 		return err
 	}
-	lists, err := s.feedStep(slots, tokens)
-	if err != nil {
+	if err := s.feedStep(slots, tokens, rows); err != nil {
 		return err
 	}
 	if s.aligned {
-		if err := s.attention.reserve(s.w.device.context, 4*len(slots)*max(s.longest, 1)); err != nil {
+		if err := s.attention.reserve(s.w.device.context, 4*rows*max(s.longest, 1)); err != nil {
 			return err
 		}
+		if err := s.run(rows); err != nil {
+			return err
+		}
+	} else if err := s.replay(rows); err != nil {
+		return err
+	}
+	return s.stream.Record(s.feed.read)
+}
+
+// prepareStep does what a captured step cannot do: it makes room, and waits for the encoder.
+func (s *Stepper) prepareStep(slots []search.Slot) error {
+	last := 0
+	for _, number := range slots {
+		last = max(last, s.slots[number].position)
+	}
+	if err := s.reserveSignal(last + 1); err != nil {
+		return err
+	}
+	if s.awaited {
+		return nil
+	}
+	s.awaited = true
+	return s.stream.Wait(s.encoded)
+}
+
+// run puts the work of a step into the stream.
+func (s *Stepper) run(rows int) error {
+	a, lists := &s.rowsOf, s.stepLists(rows)
+	a.rows = rows
+	if err := cuda.CopyIn(s.stream, s.feed.device.at, s.feed.host[:numbersOfRow*rows]); err != nil {
+		return err
 	}
 	if err := s.embed(a, decoderSide, s.w.target, lists.tokens, lists.positions); err != nil {
 		return err

@@ -58,7 +58,7 @@ func (s *Stepper) encode(sources []search.Source, contexts []search.Context, tok
 	if err := s.reserveSignal(longest); err != nil {
 		return err
 	}
-	places, err := s.feed.put(s.w.device.context, s.stream, s.tokens, s.positions, s.starts)
+	places, err := s.sourceFeed.put(s.w.device.context, a.stream, s.tokens, s.positions, s.starts)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Poin
 	if err := s.product(a, a.wide, input, &l.qkv, false); err != nil {
 		return err
 	}
-	if err := s.w.device.kernels.Attention(s.stream, a.attended, a.wide, starts, sentences, longest, s.w.heads, s.w.dim/s.w.heads); err != nil {
+	if err := s.w.device.kernels.Attention(a.stream, a.attended, a.wide, starts, sentences, longest, s.w.heads, s.w.dim/s.w.heads); err != nil {
 		return err
 	}
 	if err := s.after(a, &l.self, a.attended, &l.o); err != nil {
@@ -95,14 +95,19 @@ func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Poin
 
 // keepContexts computes the keys and values of the sentences, whose tokens begin at s.starts.
 func (s *Stepper) keepContexts(a *activations, contexts []search.Context) error {
-	first, err := s.memory.take(s.w.device.context, s.stream, a.rows)
+	first, err := s.memory.take(s.w.device.context, a.rows, s.stream, a.stream)
 	if err != nil {
 		return err
 	}
 	for i, handle := range contexts {
 		s.contexts[handle].memory = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
 	}
-	return s.product(a, cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextKV.out), a.x, &s.w.contextKV, false)
+	to := cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextKV.out)
+	if err := s.product(a, to, a.x, &s.w.contextKV, false); err != nil {
+		return err
+	}
+	s.awaited = false
+	return a.stream.Record(s.encoded)
 }
 
 // words is how many words of 32 bits a set of tokens has.
@@ -116,7 +121,7 @@ func (s *Stepper) putCandidates(contexts []search.Context) error {
 		if len(list) == 0 {
 			continue
 		}
-		if err := s.candidates.extend(s.w.device.context, s.stream, 4*words*len(s.contexts)); err != nil {
+		if err := s.candidates.extend(s.w.device.context, 4*words*len(s.contexts), s.stream); err != nil {
 			return err
 		}
 		set := make([]uint32, words)

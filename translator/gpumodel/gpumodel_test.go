@@ -362,7 +362,7 @@ func TestPool(t *testing.T) {
 			if !slices.ContainsFunc(p.free, func(f run) bool { return f.count >= n }) {
 				continue // it would have to grow
 			}
-			first, err := p.take(nil, nil, n)
+			first, err := p.take(nil, n)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 
 // activations are the buffers of rows of a stack, of fp16.
 type activations struct {
+	stream                 *cuda.Stream // that works on them
 	memory                 buffer
 	rows                   int
 	x, y, normed, attended cuda.Pointer // rows × dim
@@ -35,7 +36,7 @@ func (a *activations) matrix(at cuda.Pointer, n int) gpukernels.Matrix {
 
 // product multiplies rows.
 func (s *Stepper) product(a *activations, to, from cuda.Pointer, l *linear, rectified bool) error {
-	return s.w.device.kernels.Product(s.stream, gpukernels.Product{X: a.matrix(from, l.in), Weights: l.matrix(), Bias: l.bias,
+	return s.w.device.kernels.Product(a.stream, gpukernels.Product{X: a.matrix(from, l.in), Weights: l.matrix(), Bias: l.bias,
 		Result: a.matrix(to, l.out), Rectified: rectified})
 }
 
@@ -48,7 +49,7 @@ func (s *Stepper) normalise(a *activations, n *norm, to, x, residual cuda.Pointe
 	if n == nil {
 		return nil
 	}
-	return s.w.device.kernels.LayerNorm(s.stream, a.matrix(to, s.w.dim), x, residual, n.scale, n.bias, model.LayerNormEpsilon)
+	return s.w.device.kernels.LayerNorm(a.stream, a.matrix(to, s.w.dim), x, residual, n.scale, n.bias, model.LayerNormEpsilon)
 }
 
 // before returns the input of a sublayer.
@@ -71,7 +72,7 @@ func (s *Stepper) after(a *activations, f *frame, from cuda.Pointer, l *linear) 
 	if f.add {
 		p.Residual = p.Result
 	}
-	return s.w.device.kernels.Product(s.stream, p)
+	return s.w.device.kernels.Product(a.stream, p)
 }
 
 // end ends a sublayer that has a norm behind it: x = post(y + x).
@@ -96,7 +97,7 @@ func (s *Stepper) feedForward(a *activations, f *feedForward) error {
 
 // embed begins a stack.
 func (s *Stepper) embed(a *activations, side int, table, tokens, positions cuda.Pointer) error {
-	if err := s.w.device.kernels.Embed(s.stream, a.matrix(a.x, s.w.dim), tokens, positions, table, s.signal.at, s.w.embeddingFactor()); err != nil {
+	if err := s.w.device.kernels.Embed(a.stream, a.matrix(a.x, s.w.dim), tokens, positions, table, s.signal.at, s.w.embeddingFactor()); err != nil {
 		return err
 	}
 	return s.normalise(a, s.w.emb[side], a.x, a.x, 0)

@@ -28,8 +28,8 @@ func (b *buffer) reserve(c *cuda.Context, bytes int) error {
 	return err
 }
 
-// extend makes room and keeps what there was.
-func (b *buffer) extend(c *cuda.Context, s *cuda.Stream, bytes int) error {
+// extend makes room and keeps what there was. streams are all that work on it.
+func (b *buffer) extend(c *cuda.Context, bytes int, streams ...*cuda.Stream) error {
 	if bytes <= b.bytes {
 		return nil
 	}
@@ -43,10 +43,15 @@ func (b *buffer) extend(c *cuda.Context, s *cuda.Stream, bytes int) error {
 	if old.at == 0 {
 		return nil
 	}
-	if err := s.Copy(at, old.at, old.bytes); err != nil {
+	for _, s := range streams {
+		if err := s.Synchronize(); err != nil {
+			return err
+		}
+	}
+	if err := streams[0].Copy(at, old.at, old.bytes); err != nil {
 		return err
 	}
-	if err := s.Synchronize(); err != nil {
+	if err := streams[0].Synchronize(); err != nil {
 		return err
 	}
 	return c.Free(old.at)
@@ -67,7 +72,7 @@ type pool struct {
 const minRows = 1024
 
 // take lends the first run that is long enough, and makes the memory larger if there is none.
-func (p *pool) take(c *cuda.Context, s *cuda.Stream, rows int) (int, error) {
+func (p *pool) take(c *cuda.Context, rows int, streams ...*cuda.Stream) (int, error) {
 	for i := range p.free {
 		f := &p.free[i]
 		if f.count < rows {
@@ -81,12 +86,12 @@ func (p *pool) take(c *cuda.Context, s *cuda.Stream, rows int) (int, error) {
 		return first, nil
 	}
 	more := max(rows, p.rows, minRows)
-	if err := p.memory.extend(c, s, (p.rows+more)*p.width); err != nil {
+	if err := p.memory.extend(c, (p.rows+more)*p.width, streams...); err != nil {
 		return 0, err
 	}
 	p.give(run{p.rows, more})
 	p.rows += more
-	return p.take(c, s, rows)
+	return p.take(c, rows, streams...)
 }
 
 // give takes a run, or a part of it, back.

@@ -132,7 +132,7 @@ func (s *Stepper) feedTokens(rows []int32, banned [][]search.Token, columns []in
 		}
 		s.starts = append(s.starts, int32(len(s.forbidden)))
 	}
-	return s.feed.put(s.w.device.context, s.stream, s.setOfRow, s.starts, s.forbidden, columns)
+	return s.lists.put(s.w.device.context, s.stream, s.setOfRow, s.starts, s.forbidden, columns)
 }
 
 // following returns how many rows from the first on follow each other one by one.

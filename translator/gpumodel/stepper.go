@@ -15,8 +15,14 @@ var _ search.Stepper = (*Stepper)(nil)
 // a time.
 type Stepper struct {
 	w      *Weights
-	stream *cuda.Stream
+	stream *cuda.Stream // of the decoder; the encoder has one of its own
 	err    error
+
+	encoded *cuda.Event // what is encoded
+	awaited bool        // by the decoder's stream
+
+	graphs   map[int]*cuda.Graph // decoder steps, by their rows
+	captured places              // where what is in them was
 
 	contexts     []context // by their handles
 	freeContexts []search.Context
@@ -30,7 +36,8 @@ type Stepper struct {
 	signal          buffer // float32, a row for each position
 	signalPositions int
 
-	feed             feed
+	feed, lists      feed // of steps, at places that do not change, and of other calls of the decoder
+	sourceFeed       feed
 	encoding, rowsOf activations // of encoder and decoder
 
 	// Results of the last Step.
@@ -46,8 +53,8 @@ type Stepper struct {
 	columnList               []int32
 
 	// Lists of a call.
-	numbers, setOfRow, forbidden       []int32
-	tokens, positions, starts, lengths []int32
+	setOfRow, forbidden       []int32
+	tokens, positions, starts []int32
 }
 
 // A context is an encoded sentence.
@@ -69,35 +76,51 @@ type row struct{ context search.Context }
 
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) (*Stepper, error) {
-	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextKV.out}}
-	err := w.device.bound(func() (err error) {
-		if s.stream, err = w.device.context.Stream(); err != nil {
-			return err
-		}
-		width := 4 * len(w.decoder) * w.dim
-		return errors.Join(s.states.reserve(w.device.context, slots*width), s.moving.reserve(w.device.context, slots*width))
-	})
-	if err != nil {
+	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextKV.out}, graphs: map[int]*cuda.Graph{}, awaited: true}
+	if err := w.device.bound(s.open); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
+// open makes what has a fixed size.
+func (s *Stepper) open() (err error) {
+	c := s.w.device.context
+	if s.stream, err = c.Stream(); err != nil {
+		return err
+	}
+	if s.encoding.stream, err = c.Stream(); err != nil {
+		return err
+	}
+	if s.encoded, err = c.Event(); err != nil {
+		return err
+	}
+	s.rowsOf.stream = s.stream
+	rows, width := padded(len(s.slots)), 4*len(s.w.decoder)*s.w.dim
+	return errors.Join(s.states.reserve(c, (len(s.slots)+mostPadding)*width), s.moving.reserve(c, len(s.slots)*width),
+		s.rowsOf.reserve(s.w, rows), s.feed.reserve(c, numbersOfRow*rows))
+}
+
 // Close frees what the Stepper has on the device.
 func (s *Stepper) Close() error {
 	c := s.w.device.context
 	return s.w.device.bound(func() error {
-		failed := []error{s.feed.close(c)}
-		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.moving, &s.signal, &s.feed.device, &s.encoding.memory,
+		failed := []error{s.forgetGraphs(), s.feed.close(c), s.lists.close(c), s.sourceFeed.close(c)}
+		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.moving, &s.signal, &s.feed.device, &s.lists.device, &s.sourceFeed.device, &s.encoding.memory,
 			&s.rowsOf.memory, &s.attention, &s.choices, &s.scratch, &s.scores} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}
 		}
-		if s.stream != nil {
-			failed = append(failed, s.stream.Close())
-			s.stream = nil
+		for _, stream := range []*cuda.Stream{s.stream, s.encoding.stream} {
+			if stream != nil {
+				failed = append(failed, stream.Close())
+			}
 		}
+		if s.encoded != nil {
+			failed = append(failed, s.encoded.Close())
+		}
+		s.stream, s.encoding.stream, s.encoded = nil, nil, nil
 		return errors.Join(failed...)
 	})
 }
@@ -150,7 +173,7 @@ func (s *Stepper) Reorder(dst, src []search.Slot) {
 	}
 	s.do(func() error {
 		k, width := s.w.device.kernels, len(s.w.decoder)*s.w.dim
-		places, err := s.feed.put(s.w.device.context, s.stream, appendNumbers(nil, src), appendNumbers(nil, dst))
+		places, err := s.lists.put(s.w.device.context, s.stream, appendNumbers(nil, src), appendNumbers(nil, dst))
 		if err != nil {
 			return err
 		}
@@ -187,11 +210,19 @@ func (s *Stepper) reserveSignal(positions int) error {
 			}
 		}
 	}
+	for _, stream := range []*cuda.Stream{s.stream, s.encoding.stream} { // that may be reading the old ones
+		if err := stream.Synchronize(); err != nil {
+			return err
+		}
+	}
 	if err := s.signal.reserve(s.w.device.context, 4*len(vectors)); err != nil {
 		return err
 	}
 	s.signalPositions = n
-	return cuda.CopyIn(s.stream, s.signal.at, vectors)
+	if err := cuda.CopyIn(s.stream, s.signal.at, vectors); err != nil {
+		return err
+	}
+	return s.stream.Synchronize()
 }
 
 // embeddingFactor is what embeddings are multiplied with.

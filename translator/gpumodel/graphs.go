@@ -1,0 +1,60 @@
+package gpumodel
+
+import (
+	"errors"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// A decoder step is some dozens of small kernels, and asking for each of them takes the processor longer than a GPU needs to run it. So
+// the kernels of a step are captured as a graph, which is asked for as a whole: one for each number of rows, rounded up, as it comes up.
+// Everything in a graph has a fixed address. Where a buffer has moved, the graphs are captured anew.
+
+// padded is the number of rows that a step of rows is run with. The others cost next to nothing, since tensor cores work on 16 rows at a
+// time, and there are fewer graphs.
+func padded(rows int) int {
+	step := 8
+	if rows > 64 {
+		step = 32
+	}
+	return (rows + step - 1) / step * step
+}
+
+// mostPadding is how many rows padded adds at most.
+const mostPadding = 31
+
+// places are the addresses in a graph that may change.
+type places struct{ memory, signal cuda.Pointer }
+
+// replay runs a step of that many rows as a graph.
+func (s *Stepper) replay(rows int) error {
+	now := places{s.memory.memory.at, s.signal.at}
+	if s.captured != now {
+		if err := s.forgetGraphs(); err != nil {
+			return err
+		}
+		s.captured = now
+	}
+	g := s.graphs[rows]
+	if g == nil {
+		var err error
+		if g, err = s.stream.Capture(func() error { return s.run(rows) }); err != nil {
+			return err
+		}
+		s.graphs[rows] = g
+	}
+	return g.Launch(s.stream)
+}
+
+// forgetGraphs destroys the graphs, which may still be at work.
+func (s *Stepper) forgetGraphs() error {
+	if len(s.graphs) == 0 {
+		return nil
+	}
+	failed := []error{s.stream.Synchronize()}
+	for _, g := range s.graphs {
+		failed = append(failed, g.Close())
+	}
+	clear(s.graphs)
+	return errors.Join(failed...)
+}
