@@ -87,7 +87,7 @@ func TestUnsupportedArchitecture(t *testing.T) {
 	for key, change := range map[string]func(*Config){
 		"transformer-heads": func(c *Config) { c.Heads = 5 },
 		"dec-cell":          func(c *Config) { c.Type, c.DecCell = "devlin", "lstm" },
-		"several sources":   func(c *Config) { c.Type = "multi-s2s" },
+		"train-sets has 2":  func(c *Config) { c.Type = "multi-s2s" },
 		"nematus":           func(c *Config) { c.Type = "nematus" },
 		"factored":          func(c *Config) { c.FactorsDimEmb = 8 },
 	} {

@@ -22,12 +22,16 @@ func (m *memoryModel) cost(s, t int) float64 {
 var measuredLengths = [6][2]int{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {48, 16}, {16, 48}}
 
 // measure finds the polynomial by training on pairs of a few lengths. The gradient is cleared.
-func measure(r *network.Replica[float32], hasEncoder bool, options network.Options) (memoryModel, error) {
+func measure(r *network.Replica[float32], sources int, options network.Options) (memoryModel, error) {
 	var equations [6][7]float64
 	for i, lengths := range measuredLengths {
 		var b network.Batch
-		if hasEncoder {
+		if sources > 0 {
 			b.Source.Add(make([]int32, lengths[0]))
+		}
+		for range sources - 1 {
+			b.Further = append(b.Further, network.Side{})
+			b.Further[len(b.Further)-1].Add(make([]int32, lengths[0]))
 		}
 		b.Target.Add(make([]int32, lengths[1]))
 		r.Train(&b, options, 1)
@@ -80,7 +84,7 @@ func (r *run) budget() (data.Budget, error) {
 	if !c.MiniBatchFit {
 		return data.Budget{Sentences: c.sentences(), Words: c.MiniBatchWords}, nil
 	}
-	m, err := measure(r.replicas[0], !c.languageModel(), r.options)
+	m, err := measure(r.replicas[0], c.Sources(), r.options)
 	if err != nil {
 		return data.Budget{}, err
 	}

@@ -64,6 +64,9 @@ func (r *run) fingerprints() []string {
 	if r.source != nil {
 		prints = append(prints, r.source.Fingerprint())
 	}
+	for _, v := range r.further {
+		prints = append(prints, v.Fingerprint())
+	}
 	return prints
 }
 
@@ -197,7 +200,7 @@ func (r *run) writeDecoderConfig() error {
 		return nil
 	}
 	d := decoderConfig{RelativePaths: true, Models: []string{filepath.Base(c.Model)}, BeamSize: c.BeamSize, Normalize: c.Normalize}
-	for i := range 2 {
+	for i := range c.Sources() + 1 {
 		path, err := relative(filepath.Dir(c.Model), c.Vocabs[min(i, len(c.Vocabs)-1)])
 		if err != nil {
 			return fmt.Errorf("writing the decoder's configuration: %w", err)

@@ -51,7 +51,7 @@ func (r *run) openValidation() error {
 	}
 	files := c.files(c.ValidSets)
 	corpus, err := data.Read(data.Config{
-		Source: r.source, Target: r.target, Files: files, RightLeft: c.RightLeft, MaxLength: c.ValidMaxLength, Crop: true,
+		Source: r.source, Further: r.further, Target: r.target, Files: files, RightLeft: c.RightLeft, MaxLength: c.ValidMaxLength, Crop: true,
 		Memory: validationMemory,
 	})
 	if err != nil {
@@ -256,8 +256,10 @@ func (r *run) engine() (*translator.Engine, error) {
 		return nil, err
 	}
 	return translator.New(translator.Config{
-		Models:   steppers{weights},
-		Text:     translator.Text{Source: r.source, Target: r.target, RightLeft: m.RightLeft, MaxLength: r.config.ValidMaxLength, Crop: true},
+		Models: steppers{weights},
+		Text: translator.Text{
+			Source: r.source, Further: r.further, Target: r.target, RightLeft: m.RightLeft, MaxLength: r.config.ValidMaxLength, Crop: true,
+		},
 		Search:   search.Options{Beam: r.config.BeamSize, Normalize: float32(r.config.Normalize), MaxLengthFactor: 3},
 		Batching: translator.Batching{Workers: r.config.CPUThreads},
 	})

@@ -13,7 +13,7 @@ type Budget struct {
 	Sentences int // 0 for any number
 	Words     int // target pieces; 0 for any number
 
-	// Cost, if not nil, gives what a pair of so many source and target pieces takes of Limit.
+	// Cost, if not nil, gives what a pair of so many source and target pieces takes of Limit. Of several sources, the longest counts.
 	Cost  func(source, target int) float64
 	Limit float64
 }
@@ -156,7 +156,7 @@ func (budget *Budget) fit(pairs []Pair) int {
 	for i := range pairs {
 		words += len(pairs[i].Target)
 		if budget.Cost != nil {
-			cost += budget.Cost(len(pairs[i].Source), len(pairs[i].Target))
+			cost += budget.Cost(pairs[i].longestSource(), len(pairs[i].Target))
 		}
 		full := budget.Sentences > 0 && i >= budget.Sentences || budget.Words > 0 && words > budget.Words ||
 			budget.Cost != nil && cost > budget.Limit
@@ -172,6 +172,12 @@ func (p *Pair) addTo(batch *network.Batch) {
 	sentence := int32(batch.Sentences())
 	if len(p.Source) > 0 {
 		batch.Source.Add(p.Source)
+	}
+	for i, tokens := range p.Further {
+		if i == len(batch.Further) {
+			batch.Further = append(batch.Further, network.Side{})
+		}
+		batch.Further[i].Add(tokens)
 	}
 	batch.Target.Add(p.Target)
 	batch.Weights = append(batch.Weights, p.Weights...)

@@ -14,6 +14,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/translator/vocab"
@@ -23,13 +24,15 @@ import (
 // reversed before it.
 type Pair struct {
 	Source, Target []int32
+	Further        [][]int32                 // the second source and those after it, of models that have several
 	Weights        []float32                 // of the target tokens; nil is 1 each
 	Alignment      []autodiff.AlignmentPoint // by target and source token; Sentence is not used
 }
 
 // Config says what to read.
 type Config struct {
-	Source, Target vocab.Vocabulary // Source may be nil for a language model
+	Source, Target vocab.Vocabulary   // Source may be nil for a language model
+	Further        []vocab.Vocabulary // of the second source and those after it
 	Files          Files
 	RightLeft      bool
 
@@ -157,17 +160,17 @@ func (c *Config) encode(p *Pair, l *lines, stats *Stats) bool {
 	if c.Source != nil {
 		p.Source = encode(p.Source[:0], c.Source, l.source)
 	}
-	if len(p.Target) == 0 || c.Source != nil && len(p.Source) == 0 {
+	p.setFurther(len(c.Further))
+	for i, v := range c.Further {
+		p.Further[i] = encode(p.Further[i], v, l.further[i])
+	}
+	if c.isEmpty(p) {
 		stats.Empty++
 		return false
 	}
-	limit := c.MaxLength - 1
-	if len(p.Source) > limit || len(p.Target) > limit {
-		if !c.Crop {
-			stats.TooLong++
-			return false
-		}
-		p.Source, p.Target = p.Source[:min(limit, len(p.Source))], p.Target[:min(limit, len(p.Target))]
+	if !c.cut(p) {
+		stats.TooLong++
+		return false
 	}
 	if a, b := float64(len(p.Source)), float64(len(p.Target)); c.Source != nil && c.MaxRatio > 0 && max(a, b) > c.MaxRatio*min(a, b) {
 		stats.Unbalanced++
@@ -176,8 +179,51 @@ func (c *Config) encode(p *Pair, l *lines, stats *Stats) bool {
 	if c.Source != nil {
 		p.Source = finish(p.Source, c.Source, c.RightLeft)
 	}
+	for i, v := range c.Further {
+		p.Further[i] = finish(p.Further[i], v, c.RightLeft)
+	}
 	p.Target = finish(p.Target, c.Target, c.RightLeft)
 	return true
+}
+
+// setFurther makes room for so many further sources, all of them empty.
+func (p *Pair) setFurther(n int) {
+	p.Further = slices.Grow(p.Further[:0], n)[:n]
+	for i := range p.Further {
+		p.Further[i] = p.Further[i][:0]
+	}
+}
+
+// isEmpty says whether one of the texts is empty.
+func (c *Config) isEmpty(p *Pair) bool {
+	empty := len(p.Target) == 0 || c.Source != nil && len(p.Source) == 0
+	for _, tokens := range p.Further {
+		empty = empty || len(tokens) == 0
+	}
+	return empty
+}
+
+// cut crops what is too long, if it may: else it reports false.
+func (c *Config) cut(p *Pair) bool {
+	limit := c.MaxLength - 1
+	fits := len(p.Target) <= limit && p.longestSource() <= limit
+	if fits || !c.Crop {
+		return fits
+	}
+	p.Source, p.Target = p.Source[:min(limit, len(p.Source))], p.Target[:min(limit, len(p.Target))]
+	for i, tokens := range p.Further {
+		p.Further[i] = tokens[:min(limit, len(tokens))]
+	}
+	return true
+}
+
+// longestSource is the number of tokens of the longest source.
+func (p *Pair) longestSource() int {
+	longest := len(p.Source)
+	for _, tokens := range p.Further {
+		longest = max(longest, len(tokens))
+	}
+	return longest
 }
 
 func encode(dst []int32, v vocab.Vocabulary, text []byte) []int32 {
@@ -199,7 +245,7 @@ func finish(tokens []int32, v vocab.Vocabulary, reverse bool) []int32 {
 }
 
 // appendRecord packs a pair: its length in bytes, then the numbers of source tokens, target tokens, points and weights and
-// all of them, as varints, weights as their bits.
+// all of them, as varints, weights as their bits. Further sources follow, each after the number of its tokens.
 func appendRecord(dst []byte, p *Pair) []byte {
 	var body [4]int
 	body[0], body[1], body[2], body[3] = len(p.Source), len(p.Target), len(p.Alignment), len(p.Weights)
@@ -214,6 +260,12 @@ func appendRecord(dst []byte, p *Pair) []byte {
 	}
 	for _, point := range p.Alignment {
 		size += varintSize(uint64(point.Query)) + varintSize(uint64(point.Key))
+	}
+	for _, tokens := range p.Further {
+		size += varintSize(uint64(len(tokens)))
+		for _, token := range tokens {
+			size += varintSize(uint64(token))
+		}
 	}
 	dst = binary.AppendUvarint(dst, uint64(size))
 	for _, n := range body {
@@ -230,6 +282,12 @@ func appendRecord(dst []byte, p *Pair) []byte {
 	}
 	for _, w := range p.Weights {
 		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(w))
+	}
+	for _, tokens := range p.Further {
+		dst = binary.AppendUvarint(dst, uint64(len(tokens)))
+		for _, token := range tokens {
+			dst = binary.AppendUvarint(dst, uint64(token))
+		}
 	}
 	return dst
 }
@@ -268,6 +326,16 @@ func unpack(record []byte, p *Pair) {
 		p.Weights = append(p.Weights, math.Float32frombits(binary.LittleEndian.Uint32(record)))
 		record = record[4:]
 	}
+	further := p.Further[:0]
+	for len(record) > 0 {
+		further = slices.Grow(further, 1)[:len(further)+1]
+		last := &further[len(further)-1]
+		*last = (*last)[:0]
+		for range next() {
+			*last = append(*last, int32(next()))
+		}
+	}
+	p.Further = further
 }
 
 // each calls f with the number and the content of every record, in the order of the corpus.

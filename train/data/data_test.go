@@ -266,7 +266,7 @@ func TestBadLines(t *testing.T) {
 		want  string
 	}{
 		{Files{Source: good, Target: write(t, "y", "w1\n")}, "has 1 lines"},
-		{Files{TSV: good}, "line 1 has no tab"},
+		{Files{TSV: good}, "line 1 has 1 columns"},
 		{Files{Source: good, Target: good, Alignment: write(t, "a", "0-0\n0:0\n")}, "line 2 holds \"0:0\""},
 		{Files{Source: good, Target: good, Alignment: write(t, "b", "0-0\n0--1\n")}, "line 2 holds"},
 		{Files{Source: good, Target: good, Weights: write(t, "w", "1\nnan\n")}, "line 2 holds \"nan\""},
@@ -377,5 +377,47 @@ func checkPair(t *testing.T, p *Pair, v vocab.Vocabulary) {
 		if i > 0 && point.Query < p.Alignment[i-1].Query {
 			t.Error("points are not in order")
 		}
+	}
+}
+
+// TestSeveralSources reads pairs with two sources from files and from a table, with all of them in memory and without.
+func TestSeveralSources(t *testing.T) {
+	v := letters(t)
+	files := Files{
+		Source: write(t, "x", "w1 w2\nw3\nw1\nw4\n"), Further: []string{write(t, "y", "w5\nw6 w7 w8\n\nw1 w1 w1 w1 w1\n")}, Target: write(t, "z", "w9\nw10\nw1\nw2\n"),
+	}
+	table := Files{TSV: write(t, "tsv", "w1 w2\tw5\tw9\tmore\nw3\tw6 w7 w8\tw10\nw1\t\tw1\nw4\tw1 w1 w1 w1 w1\tw2\n"), TSVSources: 2}
+	for _, f := range []Files{files, table} {
+		c, err := Read(Config{Source: v, Further: []vocab.Vocabulary{v}, Target: v, Files: f, MaxLength: 5, RightLeft: true, Memory: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := c.Stats; s.Pairs != 2 || s.Empty != 1 || s.TooLong != 1 {
+			t.Errorf("%+v", s)
+		}
+		b, err := c.Batches(Batching{Budget: Budget{Sentences: 2}, Maxi: 2, Ordered: true}, Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch network.Batch
+		for range 2 { // the second time in the same memory
+			if err := b.Next(&batch); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(batch.Source, batch.Further, batch.Target); got != "{[5 0 4 3 0] [0 2 5]} [{[10 9 8 0 7 0] [0 4 6]}] {[12 0 11 0] [0 2 4]}" {
+				t.Errorf("%s", got)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	texts, _, err := Texts(table)
+	if err != nil || texts[1] != "w3\tw6 w7 w8" {
+		t.Errorf("%q, %v", texts, err)
+	}
+	cost := Budget{Cost: func(source, _ int) float64 { return float64(source) }, Limit: 5}
+	if n := cost.fit([]Pair{{Source: []int32{1}, Further: [][]int32{{1, 2, 3}}}, {Source: []int32{1}, Further: [][]int32{{1, 2, 3}}}}); n != 1 {
+		t.Errorf("%d pairs fit", n)
 	}
 }

@@ -17,8 +17,10 @@ import (
 
 // Files are texts in parallel, one sentence a line. They may be compressed.
 type Files struct {
-	Source, Target string // Source is "" for a language model
-	TSV            string // instead: source, tab, target; further columns are ignored
+	Source, Target string   // Source is "" for a language model
+	Further        []string // the second source and those after it
+	TSV            string   // instead: sources and target, separated by tabs; more columns are ignored
+	TSVSources     int      // of the table; 0 is 1
 
 	Alignment   string // "0-0 1-2 …": pairs of source and target pieces of each line, counted from 0; "" for none
 	Weights     string // of the lines, or of their target pieces; "" for none
@@ -34,11 +36,13 @@ const maxLine = 1 << 20
 // lines walks through the files, line by line.
 type lines struct {
 	source, target []byte
+	further        [][]byte
 	number         int
 	err            error
 
 	files  Files
-	texts  []*textFile // source and target, or the table
+	texts  []*textFile // sources and target, or the table
+	fields [][]byte    // of the line: the same texts
 	points *textFile
 	weight *textFile
 }
@@ -88,7 +92,7 @@ func (t *textFile) next() error {
 
 func (f Files) open() (*lines, error) {
 	l := &lines{files: f}
-	paths := []string{f.Source, f.Target}
+	paths := append(append([]string{f.Source}, f.Further...), f.Target)
 	if f.TSV != "" {
 		paths = []string{f.TSV}
 	}
@@ -169,18 +173,26 @@ func (l *lines) next() bool {
 
 // divide finds source and target.
 func (l *lines) divide() bool {
-	switch {
-	case l.files.TSV != "":
-		fields := bytes.Split(l.texts[0].line, []byte("\t"))
-		if len(fields) < 2 {
-			l.err = l.problem(l.texts[0], "has no tab between source and target")
+	l.fields = l.fields[:0]
+	if l.files.TSV == "" {
+		for _, t := range l.texts {
+			l.fields = append(l.fields, t.line)
+		}
+	} else {
+		sources := max(1, l.files.TSVSources)
+		for field := range bytes.SplitSeq(l.texts[0].line, []byte("\t")) {
+			l.fields = append(l.fields, field)
+		}
+		if len(l.fields) <= sources {
+			l.err = l.problem(l.texts[0], "has %d columns, but must have %d, for sources and target", len(l.fields), sources+1)
 			return false
 		}
-		l.source, l.target = fields[0], fields[1]
-	case len(l.texts) == 1:
-		l.target = l.texts[0].line
-	default:
-		l.source, l.target = l.texts[0].line, l.texts[1].line
+		l.fields = l.fields[:sources+1]
+	}
+	last := len(l.fields) - 1
+	l.target = l.fields[last]
+	if last > 0 {
+		l.source, l.further = l.fields[0], l.fields[1:last]
 	}
 	return true
 }
@@ -268,7 +280,7 @@ func (l *lines) weights(p *Pair) error {
 	return nil
 }
 
-// Texts returns the lines of source and target as they are.
+// Texts returns the lines of source and target as they are; several sources with tabs between them.
 func Texts(f Files) (source, target []string, err error) {
 	l, err := f.open()
 	if err != nil {
@@ -276,7 +288,11 @@ func Texts(f Files) (source, target []string, err error) {
 	}
 	defer l.close()
 	for l.next() {
-		source, target = append(source, string(l.source)), append(target, string(l.target))
+		text := string(l.source)
+		for _, further := range l.further {
+			text += "\t" + string(further)
+		}
+		source, target = append(source, text), append(target, string(l.target))
 	}
 	return source, target, l.err
 }

@@ -136,10 +136,14 @@ func (a *Architecture) HasEncoder() bool { return a.Type != typeLM && a.Type != 
 
 // Sources is the number of source sentences that the model reads.
 func (a *Architecture) Sources() int {
-	switch {
-	case !a.HasEncoder():
+	return sourcesOf(a.Type)
+}
+
+func sourcesOf(name string) int {
+	switch name {
+	case typeLM, typeRecurrentLM:
 		return 0
-	case a.Type == typeMulti || a.Type == typeSharedMulti || a.Type == typeMultiS2S || a.Type == typeSharedS2S:
+	case typeMulti, typeSharedMulti, typeMultiS2S, typeSharedS2S:
 		return 2
 	}
 	return 1

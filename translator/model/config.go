@@ -122,8 +122,8 @@ func withoutKeys(pairs []*yaml.Node, keys ...string) []*yaml.Node {
 // Recurrent says whether a model of this type is a recurrent one.
 func (c *Description) Recurrent() bool { return isRecurrent(c.Type) }
 
-// HasEncoder says whether a model of this type reads a source sentence.
-func (c *Description) HasEncoder() bool { return c.Type != typeLM && c.Type != typeRecurrentLM }
+// Sources is the number of source sentences that a model of this type reads.
+func (c *Description) Sources() int { return sourcesOf(c.Type) }
 
 // Describe reads a model's description, the YAML that Marian embeds in model files. It refuses, with errors that wrap
 // ErrUnsupported, what is not a supported architecture. Vocabulary sizes are zero where the description does not say them.
