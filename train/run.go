@@ -36,7 +36,8 @@ type Result struct {
 type run struct {
 	config         Config
 	logger         *slog.Logger
-	source, target vocab.Vocabulary // source is nil for a language model
+	source, target vocab.Vocabulary   // source is nil for a language model
+	further        []vocab.Vocabulary // of the second source and those after it
 	description    []byte
 	options        network.Options
 
@@ -113,8 +114,19 @@ func (r *run) openVocabularies() error {
 	if r.config.languageModel() {
 		return nil
 	}
-	r.source, err = vocab.Open(paths[0])
-	return err
+	if r.source, err = vocab.Open(paths[0]); err != nil {
+		return err
+	}
+	for i := 1; i < r.config.Sources(); i++ {
+		v := r.source
+		if len(paths) > 1 {
+			if v, err = vocab.Open(paths[i]); err != nil {
+				return err
+			}
+		}
+		r.further = append(r.further, v)
+	}
+	return nil
 }
 
 // vocabularySizes are the numbers for dim-vocabs.
@@ -122,7 +134,11 @@ func (r *run) vocabularySizes() []int {
 	if r.source == nil {
 		return []int{r.target.Size()}
 	}
-	return []int{r.source.Size(), r.target.Size()}
+	sizes := []int{r.source.Size()}
+	for _, v := range r.further {
+		sizes = append(sizes, v.Size())
+	}
+	return append(sizes, r.target.Size())
 }
 
 func (r *run) makeNetwork() error {
@@ -186,11 +202,12 @@ func (c *Config) guided() bool { return c.GuidedAlignment != "" && c.GuidedAlign
 func (c *Config) files(sets []string) data.Files {
 	switch {
 	case c.TSV:
-		return data.Files{TSV: sets[0]}
+		return data.Files{TSV: sets[0], TSVSources: c.Sources()}
 	case c.languageModel():
 		return data.Files{Target: sets[0]}
 	}
-	return data.Files{Source: sets[0], Target: sets[1]}
+	last := len(sets) - 1
+	return data.Files{Source: sets[0], Further: sets[1:last], Target: sets[last]}
 }
 
 func (r *run) readCorpus() error {
@@ -202,7 +219,7 @@ func (r *run) readCorpus() error {
 	}
 	var err error
 	r.corpus, err = data.Read(data.Config{
-		Source: r.source, Target: r.target, Files: files, RightLeft: c.RightLeft, MaxLength: c.MaxLength, Crop: c.MaxLengthCrop,
+		Source: r.source, Further: r.further, Target: r.target, Files: files, RightLeft: c.RightLeft, MaxLength: c.MaxLength, Crop: c.MaxLengthCrop,
 		MaxRatio: c.MaxLengthRatio, Memory: int64(c.ShuffleMemory) << 20, Temporary: c.TempDir,
 	})
 	if err != nil {
