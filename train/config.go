@@ -28,9 +28,9 @@ type Config struct {
 	Seed            uint64 `yaml:"seed"`
 	CPUThreads      int    `yaml:"cpu-threads"` // workers, each with mini-batches of its own
 
-	TrainSets         []string `yaml:"train-sets"` // source and target; one file with tsv, or for a language model
-	Vocabs            []string `yaml:"vocabs"`     // source and target, or one for both
-	TSV               bool     `yaml:"tsv"`        // training and validation sets are tables: source, tab, target
+	TrainSets         []string `yaml:"train-sets"` // sources and target; one file with tsv, or for a language model
+	Vocabs            []string `yaml:"vocabs"`     // of sources and target, or one for all
+	TSV               bool     `yaml:"tsv"`        // training and validation sets are tables: sources and target, separated by tabs
 	MaxLength         int      `yaml:"max-length"` // in pieces, end of sentence included
 	MaxLengthCrop     bool     `yaml:"max-length-crop"`
 	MaxLengthRatio    float64  `yaml:"max-length-ratio"` // of the longer to the shorter side; 0 for any
@@ -138,7 +138,7 @@ func parseConfig(data []byte) (Config, error) {
 }
 
 // languageModel says whether there is a target side only.
-func (c *Config) languageModel() bool { return !c.HasEncoder() }
+func (c *Config) languageModel() bool { return c.Sources() == 0 }
 
 // Validate returns an error that names the first setting that makes no sense. What the architecture allows is checked when
 // the model is made.
@@ -161,8 +161,9 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) validateFiles() error {
-	sides := 2
-	if c.languageModel() || c.TSV {
+	sides := c.Sources() + 1
+	vocabularies := sides
+	if c.TSV {
 		sides = 1
 	}
 	switch {
@@ -174,10 +175,8 @@ func (c *Config) validateFiles() error {
 		return fmt.Errorf("%w: train-sets has %d files, but must have %d", ErrConfig, len(c.TrainSets), sides)
 	case len(c.ValidSets) != 0 && len(c.ValidSets) != sides:
 		return fmt.Errorf("%w: valid-sets has %d files, but must have %d", ErrConfig, len(c.ValidSets), sides)
-	case len(c.Vocabs) < 1 || len(c.Vocabs) > 2:
-		return fmt.Errorf("%w: vocabs has %d files, but must have the source's and the target's, or one for both", ErrConfig, len(c.Vocabs))
-	case strings.Contains(c.Type, "multi"):
-		return fmt.Errorf("%w: type: %s: models of several sources are not trained yet", ErrConfig, c.Type)
+	case len(c.Vocabs) != 1 && len(c.Vocabs) != vocabularies:
+		return fmt.Errorf("%w: vocabs has %d files, but must have %d, those of the sources and the target's, or one for all", ErrConfig, len(c.Vocabs), vocabularies)
 	case c.languageModel() && c.TSV:
 		return fmt.Errorf("%w: tsv: a language model has no source side", ErrConfig)
 	}
