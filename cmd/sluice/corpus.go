@@ -205,6 +205,8 @@ type noising struct {
 	output corpusOutput
 	noise  corpus.Noise
 	report string
+
+	confusions string
 }
 
 func newNoiseCommand() *cobra.Command {
@@ -214,7 +216,10 @@ func newNoiseCommand() *cobra.Command {
 		Short: "Add typing errors and careless case and punctuation",
 		Long: `Make sentences as careless as people write, so that a student learns to translate that too. Capitals and missing
 marks at the end go to both sides, typing errors and small letters to the source side. What happens to a line
-depends on the seed and its number alone. No white space comes or goes, so that word alignments stay valid.`,
+depends on the seed and its number alone. No white space comes or goes, so that word alignments stay valid.
+
+With --confusions, words are exchanged that writers take for each other. Sources with such errors and typing errors, and
+their own text as target, are what a model learns to correct from.`,
 		Example: `  sluice corpus noise --tsv train.tsv.gz --seed 2 --typos 0.2 -o noisy.tsv.gz`,
 		Args:    exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -223,6 +228,9 @@ depends on the seed and its number alone. No white space comes or goes, so that 
 			}
 			if err := n.noise.Check(); err != nil {
 				return usageError{err}
+			}
+			if err := n.readConfusions(); err != nil {
+				return err
 			}
 			return sortCorpusError(command.Context(), n.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr()))
 		},
@@ -237,10 +245,35 @@ depends on the seed and its number alone. No white space comes or goes, so that 
 	kinds.flags.Float64Var(&n.noise.Unpunctuated, "unpunctuated", n.noise.Unpunctuated, "share of lines that lose the mark at the end, if both sides have one")
 	kinds.flags.Float64Var(&n.noise.Typos, "typos", n.noise.Typos, "share of lines with typing errors in the source")
 	kinds.flags.Float64Var(&n.noise.TypoRate, "typo-rate", n.noise.TypoRate, "share of words with an error in such a line; one at least")
+	kinds.flags.StringVar(&n.confusions, "confusions", "", "`FILE` with words that writers take for each other, a set on each line: source words become another of their set")
+	kinds.flags.Float64Var(&n.noise.ConfusionRate, "confusion-rate", 0, "share of such words that do")
 	n.output.add(output.flags)
 	output.flags.StringVar(&n.report, "report", "", "`FILE` for the counts as JSON")
 	addGroups(command, input, kinds, output)
 	return command
+}
+
+// readConfusions reads sets of words. Lines that begin with # are comments.
+func (n *noising) readConfusions() error {
+	if (n.confusions == "") != (n.noise.ConfusionRate == 0) {
+		return usageErrorf("--confusions and --confusion-rate belong together")
+	}
+	if n.confusions == "" {
+		return nil
+	}
+	n.noise.Confusions = corpus.Confusions{}
+	number := 0
+	return eachLine(n.confusions, func(line string) error {
+		number++
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(line, "#") {
+			return nil
+		}
+		if err := n.noise.Confusions.Add(words); err != nil {
+			return inputError{fmt.Errorf("%s, line %d: %w", n.confusions, number, err)}
+		}
+		return nil
+	})
 }
 
 func (n *noising) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -263,7 +296,7 @@ func (n *noising) run(ctx context.Context, stdout, stderr io.Writer) error {
 		count int64
 	}{
 		{"lines", counts.Lines}, {"upper", counts.Upper}, {"title", counts.Title}, {"lower", counts.Lower},
-		{"unpunctuated", counts.Unpunctuated}, {"typos", counts.Typos},
+		{"unpunctuated", counts.Unpunctuated}, {"typos", counts.Typos}, {"confused", counts.Confused},
 	} {
 		fmt.Fprintf(out, "%-12s %s\n", line.what, formatCount(line.count))
 	}

@@ -22,6 +22,11 @@ type Noise struct {
 	// Typos is the share of lines that get typing errors on the source side. TypoRate is the share of words, among those of
 	// at least four letters, that have one in such a line; one word has, if there is any.
 	Typos, TypoRate float64
+
+	// Confusions are words that are taken for each other on the source side; ConfusionRate is the share of those that are there
+	// which become another of their set.
+	Confusions    Confusions
+	ConfusionRate float64
 }
 
 // DefaultNoise changes about a quarter of the lines.
@@ -31,7 +36,7 @@ func DefaultNoise() Noise {
 
 // Check says what is wrong with the shares.
 func (n *Noise) Check() error {
-	for _, share := range []float64{n.Upper, n.Title, n.Lower, n.Unpunctuated, n.Typos, n.TypoRate, n.Upper + n.Title + n.Lower} {
+	for _, share := range []float64{n.Upper, n.Title, n.Lower, n.Unpunctuated, n.Typos, n.TypoRate, n.ConfusionRate, n.Upper + n.Title + n.Lower} {
 		if !isShare(share) {
 			return fmt.Errorf("%w: a share of lines is %v, but must be between 0 and 1", ErrRules, share)
 		}
@@ -47,6 +52,7 @@ type Changes struct {
 	Lower        int64 `json:"lower"`
 	Unpunctuated int64 `json:"unpunctuated"`
 	Typos        int64 `json:"typos"`
+	Confused     int64 `json:"confused"`
 }
 
 // Apply changes a pair, which has the given line number, and counts what it did. For another epoch, take another seed.
@@ -56,6 +62,12 @@ func (n *Noise) Apply(line uint64, p *Pair, counts *Changes) {
 	letterCase, ending, typos := random.Float64(), random.Float64(), random.Float64()
 	if ending < n.Unpunctuated && unpunctuate(p) {
 		counts.Unpunctuated++
+	}
+	if n.ConfusionRate > 0 {
+		var confused bool
+		if p.Source, confused = n.Confusions.confuse(random, n.ConfusionRate, p.Source); confused {
+			counts.Confused++
+		}
 	}
 	if typos < n.Typos && n.mistype(random, p) {
 		counts.Typos++
