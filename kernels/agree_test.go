@@ -352,14 +352,18 @@ func TestAttentionAgrees(t *testing.T) {
 				s.RunRows(o, guard(g, q), guard(g, k), guard(g, v), guard(g, rows), guard(g, scratch))
 				return o
 			})
-			agree(t, fmt.Sprintf("attention over %d kept, %d heads of %d", nk, heads, headDim), func(g *arena) []float32 {
-				o, kept := guard(g, out[:width]), guard(g, make([]float32, s.KeptLen(nk)))
-				s.Keep(kept, guard(g, k), guard(g, v), nk, guard(g, scratch))
-				s.RunKept(o, guard(g, q), kept, nk, guard(g, scratch))
-				w := make([]float32, nk)
-				s.KeptWeights(w, guard(g, q), kept, nk, heads-1)
-				return slices.Concat(o, kept, w)
-			})
+			for _, brief := range []bool{false, true} {
+				s := s
+				s.KeepBFloat16 = brief
+				agree(t, fmt.Sprintf("attention over %d kept, %d heads of %d, bfloat16: %v", nk, heads, headDim, brief), func(g *arena) []float32 {
+					o, kept := guard(g, out[:width]), guard(g, make([]float32, s.KeptLen(nk)))
+					s.Keep(kept, guard(g, k), guard(g, v), nk, guard(g, scratch))
+					s.RunKept(o, guard(g, q), kept, nk, guard(g, scratch))
+					w := make([]float32, nk)
+					s.KeptWeights(w, guard(g, q), kept, nk, heads-1)
+					return slices.Concat(o, kept, w)
+				})
+			}
 			agree(t, fmt.Sprintf("weights over %d, head of %d", nk, headDim), func(g *arena) []float32 {
 				w := guard(g, out[:min(nk, len(out))])
 				if len(w) == nk {

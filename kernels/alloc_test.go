@@ -16,6 +16,8 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		table, floats, ids, cached := PackInt8Rows(n, k, int8s(r, k*n), normals(r, n)), normals(r, n*k), []int32{3, 1, 4, 1, 5}, []int32{3, 1}
 		s := Attention{Heads: heads, HeadDim: k / heads, Scale: 1, QStride: k, KStride: k, VStride: k, OutStride: k}
 		scratch, kept := make([]float32, s.ScratchLen(rows)), make([]float32, s.KeptLen(rows))
+		brief := s
+		brief.KeepBFloat16 = true
 		for name, kernel := range map[string]func(){
 			"QuantizeRows":      func() { QuantizeRows(a, aScales, x, rows, k) },
 			"QuantizeRowsFixed": func() { QuantizeRowsFixed(a, x, rows, k, 2) },
@@ -35,12 +37,13 @@ func TestKernelsAllocateNothing(t *testing.T) {
 				Sigmoid(y)
 				Tanh(y)
 			},
-			"cells":             func() { SSRU(y, z, w, x); SRU(y, z, w, w, x, x); GatedSum(y, z, w, x, x); Highway(y, z, w, x) },
-			"Attention.Run":     func() { s.Run(y, x, z, w, rows, rows, scratch) },
-			"Attention.Keep":    func() { s.Keep(kept, z, w, rows, scratch) },
-			"Attention.RunKept": func() { s.RunKept(y, x, kept, rows, scratch) },
-			"Attention.RunRows": func() { s.RunRows(y, x, z, w, cached, scratch) },
-			"Attention.Weights": func() { s.Weights(y, x, z, rows, 1) },
+			"cells":               func() { SSRU(y, z, w, x); SRU(y, z, w, w, x, x); GatedSum(y, z, w, x, x); Highway(y, z, w, x) },
+			"Attention.Run":       func() { s.Run(y, x, z, w, rows, rows, scratch) },
+			"Attention.Keep":      func() { s.Keep(kept, z, w, rows, scratch) },
+			"Attention, bfloat16": func() { brief.Keep(kept, z, w, rows, scratch); brief.RunKept(y, x, kept, rows, scratch) },
+			"Attention.RunKept":   func() { s.RunKept(y, x, kept, rows, scratch) },
+			"Attention.RunRows":   func() { s.RunRows(y, x, z, w, cached, scratch) },
+			"Attention.Weights":   func() { s.Weights(y, x, z, rows, 1) },
 		} {
 			if n := testing.AllocsPerRun(10, kernel); n != 0 {
 				t.Errorf("%s allocates %v times", name, n)

@@ -11,6 +11,10 @@ type Attention struct {
 	Heads, HeadDim                       int
 	Scale                                float32
 	QStride, KStride, VStride, OutStride int
+
+	// KeepBFloat16 makes Keep round keys and values to bfloat16, so that they take half the memory where the kernels can read
+	// them so. RunKept has the bits of Run over the rounded ones then.
+	KeepBFloat16 bool
 }
 
 // ScratchLen returns how many elements of scratch Run and RunRows need for nk keys.

@@ -100,11 +100,15 @@ func BenchmarkAttention(b *testing.B) {
 				reportMACs(b, 2*nq*nk*256, func() { s.Run(out, q, k, v, nq, nk, scratch) })
 			})
 		}
-		kept := make([]float32, s.KeptLen(nk))
-		s.Keep(kept, k, v, nk, scratch)
-		b.Run(fmt.Sprintf("kept/keys=%d", nk), func(b *testing.B) {
-			reportMACs(b, 2*nk*256, func() { s.RunKept(out, q, kept, nk, scratch) })
-		})
+		for _, name := range []string{"kept", "kept-bfloat16"} {
+			s := s
+			s.KeepBFloat16 = name != "kept"
+			kept := make([]float32, s.KeptLen(nk))
+			s.Keep(kept, k, v, nk, scratch)
+			b.Run(fmt.Sprintf("%s/keys=%d", name, nk), func(b *testing.B) {
+				reportMACs(b, 2*nk*256, func() { s.RunKept(out, q, kept, nk, scratch) })
+			})
+		}
 		rows := make([]int32, nk)
 		for i := range rows {
 			rows[i] = int32(r.IntN(nk))

@@ -41,21 +41,42 @@ func tileScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32,
 //go:noescape
 func tileValues32AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
 
-// keptScores32AVX512 computes the scores of one query with heads of 32 elements, transposed as keptKey says.
+// keptScores32AVX512 computes the scores of one query with heads of 32 elements, transposed as keptKey says, one by one.
 // It stores what headScoresAVX512 stores.
 //
 //go:noescape
 func keptScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32, keys *float32, nk int, heads int, scale float32)
 
-// keptValues32AVX512 computes what headValuesAVX512 does for heads of 32 elements; value j starts vStride·j bytes from v.
+// keptValues32AVX512 computes what headValuesAVX512 does for heads of 32 elements, one by one; value j starts vStride·j bytes from v.
 //
 //go:noescape
 func keptValues32AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
 
-// keptDots32AVX2 computes the dot products of a query with nk >= 1 keys of 32 elements, transposed as keptKey says.
+// keptDots32AVX2 computes the dot products of a query with nk >= 1 keys of 32 elements, transposed as keptKey says, one by one.
 //
 //go:noescape
 func keptDots32AVX2(dots *float32, q *float32, keys *float32, nk int)
+
+// keptPairScores32AVX512 computes the scores of one query with heads of 32 elements, transposed as keptKey says, in pairs as pairOf says.
+// It stores what headScoresAVX512 stores.
+//
+//go:noescape
+func keptPairScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32, keys *float32, nk int, heads int, scale float32)
+
+// keptPairValues32AVX512 computes what headValuesAVX512 does for heads of 32 elements, in pairs as pairOf says; value j starts vStride·j bytes from v.
+//
+//go:noescape
+func keptPairValues32AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
+
+// keptPairDots32AVX2 computes the dot products of a query with nk >= 1 keys of 32 elements, transposed as keptKey says, in pairs as pairOf says.
+//
+//go:noescape
+func keptPairDots32AVX2(dots *float32, q *float32, keys *float32, nk int)
+
+// keptPairValues32AVX2 computes what valuesAVX2 does for a head of 32 elements, in pairs as pairOf says; value j starts vStride·j bytes from v.
+//
+//go:noescape
+func keptPairValues32AVX2(out *float32, weights *float32, v *float32, vStride int, nk int, inverse float32)
 
 // tileScores64AVX512 computes the scores of nq >= 1 queries with one head, of 64 elements, transposed to t.
 // It works like headScoresAVX512, with a row of scores and maxima for each query, rounded up to a multiple of 4. qStride is in bytes.
@@ -69,21 +90,47 @@ func tileScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32,
 //go:noescape
 func tileValues64AVX512(out *float32, outStride int, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nq int, nk int)
 
-// keptScores64AVX512 computes the scores of one query with heads of 64 elements, transposed as keptKey says.
+// keptScores64AVX512 computes the scores of one query with heads of 64 elements, transposed as keptKey says, one by one.
 // It stores what headScoresAVX512 stores.
 //
 //go:noescape
 func keptScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32, keys *float32, nk int, heads int, scale float32)
 
-// keptValues64AVX512 computes what headValuesAVX512 does for heads of 64 elements; value j starts vStride·j bytes from v.
+// keptValues64AVX512 computes what headValuesAVX512 does for heads of 64 elements, one by one; value j starts vStride·j bytes from v.
 //
 //go:noescape
 func keptValues64AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
 
-// keptDots64AVX2 computes the dot products of a query with nk >= 1 keys of 64 elements, transposed as keptKey says.
+// keptDots64AVX2 computes the dot products of a query with nk >= 1 keys of 64 elements, transposed as keptKey says, one by one.
 //
 //go:noescape
 func keptDots64AVX2(dots *float32, q *float32, keys *float32, nk int)
+
+// keptPairScores64AVX512 computes the scores of one query with heads of 64 elements, transposed as keptKey says, in pairs as pairOf says.
+// It stores what headScoresAVX512 stores.
+//
+//go:noescape
+func keptPairScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32, keys *float32, nk int, heads int, scale float32)
+
+// keptPairValues64AVX512 computes what headValuesAVX512 does for heads of 64 elements, in pairs as pairOf says; value j starts vStride·j bytes from v.
+//
+//go:noescape
+func keptPairValues64AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
+
+// keptPairDots64AVX2 computes the dot products of a query with nk >= 1 keys of 64 elements, transposed as keptKey says, in pairs as pairOf says.
+//
+//go:noescape
+func keptPairDots64AVX2(dots *float32, q *float32, keys *float32, nk int)
+
+// keptPairValues64AVX2 computes what valuesAVX2 does for a head of 64 elements, in pairs as pairOf says; value j starts vStride·j bytes from v.
+//
+//go:noescape
+func keptPairValues64AVX2(out *float32, weights *float32, v *float32, vStride int, nk int, inverse float32)
+
+// pairsAVX512 makes rows of lanes (1 to 16) pairs as pairOf says, of src[i] and src[i+distance]. Steps and distance count elements.
+//
+//go:noescape
+func pairsAVX512(dst *float32, src *float32, distance int, rows int, lanes int, dstStep int, srcStep int)
 
 // gatherPanelAVX512 packs 32 rows of a table, of stride bytes each, as a panel of steps times four weights. The table has less than 2 GiB.
 //

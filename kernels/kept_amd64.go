@@ -29,17 +29,43 @@ func (s *Attention) keepTransposed(keys, k []float32, nk int, scratch []float32)
 	}
 }
 
+// keepPairs makes pairs of keys and values. Keys are transposed in the scratch, where elements 16 apart are 16·16 apart.
+func (s *Attention) keepPairs(keys, values, k, v []float32, nk int, scratch []float32) {
+	if cpu.Active() != cpu.AVX512 || !hasAttention(k, v) {
+		keepPairsGeneric(s, keys, values, k, v, nk)
+		return
+	}
+	c := newAttentionCall(s, nk, nil, scratch)
+	width, words := s.Heads*s.HeadDim, s.HeadDim/2
+	for first := 0; first < width; first += s.HeadDim {
+		to := keys[first*nk/2:][:words*nk]
+		for j := 0; j < nk; j += keptGroup {
+			n := min(keptGroup, nk-j)
+			transposeKeysAVX512(&c.keys[0], &k[first], &c.kOffsets[j], keptGroup, s.HeadDim)
+			for half := 0; half < words; half += 16 {
+				pairsAVX512(&to[j*words+half*n], &c.keys[2*half*keptGroup], keptGroup*keptGroup, 16, n, n, keptGroup)
+			}
+		}
+	}
+	for j := range nk {
+		pairsAVX512(&values[j*width/2], &v[j*s.VStride], 16, width/32, 16, 16, 32)
+	}
+}
+
 func attendKept(s *Attention, out, q, keys, values []float32, nk int, scratch []float32) {
 	if !hasAttention(keys, values) {
 		attendKeptGeneric(s, out, q, keys, values, nk, scratch)
 		return
 	}
 	c := newAttentionCall(s, nk, none, scratch)
-	if cpu.Active() == cpu.AVX2 {
+	switch {
+	case cpu.Active() != cpu.AVX2:
+		c.kept(out, q, keys, values)
+	case s.pairs():
+		c.keptPairsAVX2(out, q, keys, values)
+	default:
 		c.keptAVX2(out, q, keys, values)
-		return
 	}
-	c.kept(out, q, keys, values)
 }
 
 // none are no rows: the keys and values are not to be located.
@@ -50,6 +76,10 @@ var none = []int32{}
 //go:noinline
 func (c *attentionCall) kept(out, q, keys, values []float32) {
 	scores, maxima, inverses, stride := &c.scores[0], &c.maxima[0], &c.inverses[0], 4*c.Heads*c.HeadDim
+	if c.pairs() {
+		c.keptPairs(out, q, keys, values)
+		return
+	}
 	if c.HeadDim == 32 {
 		keptScores32AVX512(scores, maxima, c.pitch, &q[0], &keys[0], c.nk, c.Heads, c.Scale)
 		expRowsAVX512(scores, maxima, inverses, c.Heads, c.pitch)
@@ -59,6 +89,41 @@ func (c *attentionCall) kept(out, q, keys, values []float32) {
 	keptScores64AVX512(scores, maxima, c.pitch, &q[0], &keys[0], c.nk, c.Heads, c.Scale)
 	expRowsAVX512(scores, maxima, inverses, c.Heads, c.pitch)
 	keptValues64AVX512(&out[0], scores, inverses, c.pitch, &values[0], stride, c.nk, c.Heads)
+}
+
+// keptPairs is kept for pairs.
+func (c *attentionCall) keptPairs(out, q, keys, values []float32) {
+	scores, maxima, inverses, stride := &c.scores[0], &c.maxima[0], &c.inverses[0], 2*c.Heads*c.HeadDim
+	if c.HeadDim == 32 {
+		keptPairScores32AVX512(scores, maxima, c.pitch, &q[0], &keys[0], c.nk, c.Heads, c.Scale)
+		expRowsAVX512(scores, maxima, inverses, c.Heads, c.pitch)
+		keptPairValues32AVX512(&out[0], scores, inverses, c.pitch, &values[0], stride, c.nk, c.Heads)
+		return
+	}
+	keptPairScores64AVX512(scores, maxima, c.pitch, &q[0], &keys[0], c.nk, c.Heads, c.Scale)
+	expRowsAVX512(scores, maxima, inverses, c.Heads, c.pitch)
+	keptPairValues64AVX512(&out[0], scores, inverses, c.pitch, &values[0], stride, c.nk, c.Heads)
+}
+
+// keptPairsAVX2 is keptAVX2 for pairs.
+//
+//go:noinline
+func (c *attentionCall) keptPairsAVX2(out, q, keys, values []float32) {
+	width := c.Heads * c.HeadDim
+	scores := &c.scores[0]
+	for first := 0; first < width; first += c.HeadDim {
+		if c.HeadDim == 32 {
+			keptPairDots32AVX2(scores, &q[first], &keys[first*c.nk/2], c.nk)
+		} else {
+			keptPairDots64AVX2(scores, &q[first], &keys[first*c.nk/2], c.nk)
+		}
+		inverse := attentionWeightsAVX2(scores, c.nk, c.Scale)
+		if c.HeadDim == 32 {
+			keptPairValues32AVX2(&out[first], scores, &values[first/2], 2*width, c.nk, inverse)
+		} else {
+			keptPairValues64AVX2(&out[first], scores, &values[first/2], 2*width, c.nk, inverse)
+		}
+	}
 }
 
 // keptAVX2 runs one query, head by head.

@@ -291,6 +291,42 @@ func TestAttentionAgainstFloat64(t *testing.T) {
 	})
 }
 
+// Keys and values that are kept as bfloat16 give what the rounded ones give.
+func TestKeptBFloat16(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
+		r := source(11)
+		for _, headDim := range []int{8, 32, 40, 64} {
+			for nk := range 40 {
+				const heads = 3
+				width := heads * headDim
+				s := Attention{Heads: heads, HeadDim: headDim, Scale: 0.3, QStride: width, KStride: width + 2, VStride: width + 5, OutStride: width}
+				q, k, v := normals(r, width), normals(r, nk*s.KStride), normals(r, nk*s.VStride)
+				scratch, weights, keptWeights := make([]float32, s.ScratchLen(nk)), make([]float32, nk), make([]float32, nk)
+				want, got := make([]float32, width), make([]float32, width)
+				s.KeepBFloat16 = true
+				kept := make([]float32, s.KeptLen(nk))
+				s.Keep(kept, k, v, nk, scratch)
+				s.RunKept(got, q, kept, nk, scratch)
+				for i := range k {
+					k[i] = rounded(k[i])
+				}
+				for i := range v {
+					v[i] = rounded(v[i])
+				}
+				s.Run(want, q, k, v, 1, nk, scratch)
+				if !slices.Equal(got, want) {
+					t.Errorf("%d keys, heads of %d: RunKept gives %v, Run %v", nk, headDim, got, want)
+				}
+				s.Weights(weights, q, k, nk, 1)
+				s.KeptWeights(keptWeights, q, kept, nk, 1)
+				if !slices.Equal(keptWeights, weights) {
+					t.Errorf("%d keys, heads of %d: KeptWeights gives %v, Weights %v", nk, headDim, keptWeights, weights)
+				}
+			}
+		}
+	})
+}
+
 func attention64(s Attention, q, k, v []float32, nk, head int) (weights, out []float64) {
 	weights, out = make([]float64, nk), make([]float64, s.HeadDim)
 	sum, first := 0.0, head*s.HeadDim

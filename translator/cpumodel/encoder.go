@@ -194,7 +194,7 @@ func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
 
 // storeContexts computes the keys and values of the sentences and notes those with numbers that are not finite.
 func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts []search.Context, tokens int) {
-	dim, width := s.w.dim, s.memory.width
+	dim, width := s.w.dim, s.w.contextKV.n
 	all := s.memory.take(tokens)
 	at := all.first
 	for len(sources) > 0 {
@@ -219,7 +219,7 @@ func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts [
 
 // keep stores the keys and values of a sentence, layer after layer, as attention wants them. from has a row for each token.
 func (s *Stepper) keep(c *context, from []float32) {
-	dim, width := s.w.dim, s.memory.width
+	dim, width := s.w.dim, s.w.contextKV.n
 	attention := s.w.attention
 	attention.KStride, attention.VStride = width, width
 	s.scratch = grow(s.scratch, attention.ScratchLen(c.length))
@@ -230,7 +230,8 @@ func (s *Stepper) keep(c *context, from []float32) {
 
 // kept returns the keys and values of a sentence in the layer whose keys begin at a column of contextKV.
 func (s *Stepper) kept(c *context, column int) []float32 {
-	return s.memory.rows(c.memory)[column*c.length : (column+2*s.w.dim)*c.length]
+	layer, size := column/(2*s.w.dim), s.w.attention.KeptLen(c.length)
+	return s.memory.rows(c.memory)[layer*size : (layer+1)*size]
 }
 
 // furtherBroken says whether a further source of a sentence has numbers that are not finite.

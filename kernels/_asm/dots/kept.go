@@ -10,13 +10,46 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
 
+// A layout is how keys and values are kept: every element in a word, or two of them, as pairOf says.
+type layout struct{ pairs bool }
+
+var whole, pairs = layout{false}, layout{true}
+
+// name names a kernel for the layout.
+func (l layout) name(what string, dim int, isa asm.ISA) string {
+	if l.pairs {
+		what = "Pair" + what
+	}
+	return fmt.Sprintf("kept%s%d%v", what, dim, isa)
+}
+
+// words is how many words the elements take.
+func (l layout) words(elements int) int {
+	if l.pairs {
+		return elements / 2
+	}
+	return elements
+}
+
+// kept says how the elements of keys or values are kept.
+func (l layout) String() string {
+	if l.pairs {
+		return "in pairs as pairOf says"
+	}
+	return "one by one"
+}
+
+// upper loads the mask of the upper element of a pair.
+func upper(isa asm.ISA) reg.VecVirtual { return isa.Register(asm.Bits(0xffff0000))[0] }
+
 // keptScoresAVX512 multiplies one query with all keys of a kept sentence, head by head. Elements of 16 keys stand side by
 // side, so that 16 scores grow in the lanes of a register and no sum goes across lanes.
-func keptScoresAVX512(dim int) {
-	asm.Kernel(fmt.Sprintf("keptScores%dAVX512", dim), "func(scores, maxima *float32, pitch int, q, keys *float32, nk, heads int, scale float32)",
-		fmt.Sprintf("keptScores%dAVX512 computes the scores of one query with heads of %d elements, transposed as keptKey says.", dim, dim),
+func keptScoresAVX512(dim int, l layout) {
+	name := l.name("Scores", dim, asm.AVX512)
+	asm.Kernel(name, "func(scores, maxima *float32, pitch int, q, keys *float32, nk, heads int, scale float32)",
+		fmt.Sprintf("%s computes the scores of one query with heads of %d elements, transposed as keptKey says, %v.", name, dim, l),
 		"It stores what headScoresAVX512 stores.")
-	k := keptKeys{isa: asm.AVX512, dim: dim, q: asm.Int("q"), at: asm.Int("keys")}
+	k := newKeptKeys(asm.AVX512, dim, l)
 	scores, maxima := asm.Int("scores"), asm.Int("maxima")
 	Label("head")
 	largest := asm.AVX512.Register(minusInfinity)[0]
@@ -45,11 +78,12 @@ func keptScoresAVX512(dim int) {
 }
 
 // keptDotsAVX2 is the same for one head, without the scale.
-func keptDotsAVX2(dim int) {
-	asm.Kernel(fmt.Sprintf("keptDots%dAVX2", dim), "func(dots, q, keys *float32, nk int)",
-		fmt.Sprintf("keptDots%dAVX2 computes the dot products of a query with nk >= 1 keys of %d elements, transposed as keptKey says.", dim, dim))
+func keptDotsAVX2(dim int, l layout) {
 	isa := asm.AVX2
-	k := keptKeys{isa: isa, dim: dim, q: asm.Int("q"), at: asm.Int("keys")}
+	name := l.name("Dots", dim, isa)
+	asm.Kernel(name, "func(dots, q, keys *float32, nk int)",
+		fmt.Sprintf("%s computes the dot products of a query with nk >= 1 keys of %d elements, transposed as keptKey says, %v.", name, dim, l))
+	k := newKeptKeys(isa, dim, l)
 	dots := asm.Int("dots")
 	tail := isa.Tail(asm.Int("nk"))
 	k.groups(func(dot asm.V) {
@@ -62,11 +96,21 @@ func keptDotsAVX2(dim int) {
 
 // keptKeys are transposed keys, of which 16 are multiplied with a query at a time.
 type keptKeys struct {
+	layout
 	isa   asm.ISA
 	dim   int
-	q, at reg.GPVirtual // the query and the keys of the head
-	rest  reg.GPVirtual // keys left
-	step  reg.Register  // bytes from an element to the next in an incomplete group, nil in a complete one
+	upper reg.VecVirtual // of pairs: see upper
+	q, at reg.GPVirtual  // the query and the keys of the head
+	rest  reg.GPVirtual  // keys left
+	step  reg.Register   // bytes from an element to the next in an incomplete group, nil in a complete one
+}
+
+func newKeptKeys(isa asm.ISA, dim int, l layout) keptKeys {
+	k := keptKeys{layout: l, isa: isa, dim: dim, q: asm.Int("q"), at: asm.Int("keys")}
+	if l.pairs {
+		k.upper = upper(isa)
+	}
+	return k
 }
 
 // groups generates the loop over the keys of a head, nk >= 1, and steps to those of the next. Complete groups are given to
@@ -78,7 +122,7 @@ func (k *keptKeys) groups(whole func(dot asm.V), last func(load func(func(Mem) a
 	SUBQ(U32(16), k.rest)
 	JL(LabelRef(part))
 	whole(k.tree(0, 1, k.isa.Load))
-	ADDQ(U32(64*k.dim), k.at)
+	ADDQ(U32(64*k.words(k.dim)), k.at)
 	JMP(LabelRef(group))
 	Label(part)
 	ADDQ(U32(16), k.rest)
@@ -87,7 +131,7 @@ func (k *keptKeys) groups(whole func(dot asm.V), last func(load func(func(Mem) a
 	MOVQ(k.rest, k.step)
 	SHLQ(Imm(2), k.step)
 	last(func(load func(Mem) asm.V) asm.V { return k.tree(0, 1, load) })
-	for range k.dim / 4 {
+	for range k.words(k.dim) / 4 {
 		LEAQ(Mem{Base: k.at, Index: k.step, Scale: 4}, k.at)
 	}
 	Label(done)
@@ -107,22 +151,49 @@ func (k *keptKeys) tree(first, step int, load func(Mem) asm.V) asm.V {
 // stripe returns the sum of the products of the elements stripe, stripe + 16, …
 func (k *keptKeys) stripe(stripe int, load func(Mem) asm.V) (sum asm.V) {
 	for d := stripe; d < k.dim; d += 16 {
-		keys, q := load(k.element(d)), k.query(d)
-		for i := range keys {
-			if d == stripe {
-				VMULPS(q, keys[i], keys[i])
-			} else {
-				VFMADD231PS(q, keys[i], sum[i])
-			}
+		if !k.pairs {
+			sum = k.multiplyAdd(d, load(k.element(d)), sum)
+			continue
 		}
-		if d == stripe {
-			sum = keys
+		words := load(k.element(d/32*16 + stripe))
+		low := k.isa.New()
+		for i := range words {
+			VPSLLD(Imm(16), words[i], low[i])
+			k.and(words[i])
 		}
+		sum = k.multiplyAdd(d, low, sum)
+		d += 16
+		sum = k.multiplyAdd(d, words, sum)
 	}
 	return sum
 }
 
-// element addresses an element of the group's keys.
+// and leaves the upper elements of pairs.
+func (k *keptKeys) and(words reg.VecVirtual) {
+	if k.isa == asm.AVX512 {
+		VPANDD(k.upper, words, words)
+	} else {
+		VPAND(k.upper, words, words)
+	}
+}
+
+// multiplyAdd adds to sum, which is nil at first, the products of element d. It overwrites the keys.
+func (k *keptKeys) multiplyAdd(d int, keys, sum asm.V) asm.V {
+	q := k.query(d)
+	for i := range keys {
+		if sum == nil {
+			VMULPS(q, keys[i], keys[i])
+		} else {
+			VFMADD231PS(q, keys[i], sum[i])
+		}
+	}
+	if sum == nil {
+		return keys
+	}
+	return sum
+}
+
+// element addresses an element of the group's keys, or a pair of them.
 func (k *keptKeys) element(d int) Mem {
 	if k.step == nil {
 		return Mem{Base: k.at, Disp: 64 * d}
@@ -141,12 +212,16 @@ func (k *keptKeys) query(d int) reg.VecVirtual {
 
 // keptValuesAVX512 sums the values of one query, as many heads at a time as fill 16 registers, so that the rows of values
 // are read in the order in which they lie in memory.
-func keptValuesAVX512(dim int) {
-	asm.Kernel(fmt.Sprintf("keptValues%dAVX512", dim), "func(out *float32, weights, inverses *float32, pitch int, v *float32, vStride int, nk, heads int)",
-		fmt.Sprintf("keptValues%dAVX512 computes what headValuesAVX512 does for heads of %d elements; value j starts vStride·j bytes from v.", dim, dim))
+func keptValuesAVX512(dim int, l layout) {
+	name := l.name("Values", dim, asm.AVX512)
+	asm.Kernel(name, "func(out *float32, weights, inverses *float32, pitch int, v *float32, vStride int, nk, heads int)",
+		fmt.Sprintf("%s computes what headValuesAVX512 does for heads of %d elements, %v; value j starts vStride·j bytes from v.", name, dim, l))
 	out, weights, inverses, pitch, v := asm.Int("out"), asm.Int("weights"), asm.Int("inverses"), asm.Int("pitch"), asm.Int("v")
 	stride := asm.Int("vStride")
-	third := GP64()
+	third, mask := GP64(), reg.VecVirtual(nil)
+	if l.pairs {
+		mask = upper(asm.AVX512)
+	}
 	SHLQ(Imm(2), pitch)
 	LEAQ(Mem{Base: pitch, Index: pitch, Scale: 2}, third)
 	for heads := 256 / dim; heads > 0; heads /= 2 {
@@ -165,7 +240,17 @@ func keptValuesAVX512(dim int) {
 			w := ZMM()
 			VBROADCASTSS(rowAt(weight[h/4], pitch, third, h%4), w)
 			for i := h * dim / 16; i < (h+1)*dim/16; i++ {
-				VFMADD231PS(Mem{Base: at, Disp: 64 * i}, w, sums[i])
+				if !l.pairs {
+					VFMADD231PS(Mem{Base: at, Disp: 64 * i}, w, sums[i])
+					continue
+				}
+				low, high := ZMM(), ZMM()
+				VMOVUPS(Mem{Base: at, Disp: 64 * i / 2}, high)
+				VPSLLD(Imm(16), high, low)
+				VFMADD231PS(low, w, sums[i])
+				i++
+				VPANDD(mask, high, high)
+				VFMADD231PS(high, w, sums[i])
 			}
 		}
 		ADDQ(stride, at)
@@ -181,12 +266,84 @@ func keptValuesAVX512(dim int) {
 			ADDQ(pitch, weights)
 		}
 		ADDQ(U32(16*heads), inverses)
-		ADDQ(U32(4*heads*dim), v)
+		ADDQ(U32(4*heads*l.words(dim)), v)
 		ADDQ(U32(4*heads*dim), out)
 		SUBQ(U32(heads), asm.Addr("heads"))
 		JMP(LabelRef(loop))
 		Label(done)
 	}
+	VZEROUPPER()
+	RET()
+}
+
+// keptPairValuesAVX2 sums the values of one query in one head.
+func keptPairValuesAVX2(dim int) {
+	name := pairs.name("Values", dim, asm.AVX2)
+	asm.Kernel(name, "func(out, weights, v *float32, vStride, nk int, inverse float32)",
+		fmt.Sprintf("%s computes what valuesAVX2 does for a head of %d elements, %v; value j starts vStride·j bytes from v.", name, dim, pairs))
+	out, weights, v, stride, rest := asm.Int("out"), asm.Int("weights"), asm.Int("v"), asm.Int("vStride"), asm.Int("nk")
+	isa, mask := asm.AVX2, upper(asm.AVX2)
+	var sums []asm.V
+	for range dim / 16 {
+		sums = append(sums, isa.Zero())
+	}
+	Label("keys")
+	w := YMM()
+	VBROADCASTSS(Mem{Base: weights}, w)
+	for i := 0; i < len(sums); i += 2 {
+		for half := range 2 {
+			low, high := YMM(), YMM()
+			VMOVDQU(Mem{Base: v, Disp: 32*i + 32*half}, high)
+			VPSLLD(Imm(16), high, low)
+			VFMADD231PS(low, w, sums[i][half])
+			VPAND(mask, high, high)
+			VFMADD231PS(high, w, sums[i+1][half])
+		}
+	}
+	ADDQ(stride, v)
+	ADDQ(Imm(4), weights)
+	DECQ(rest)
+	JNZ(LabelRef("keys"))
+	inverse := isa.Splat(asm.Addr("inverse"))
+	for i, sum := range sums {
+		isa.Store(isa.Mul(sum, inverse), Mem{Base: out, Disp: 64 * i})
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// pairsAVX512 makes pairs: rows of lanes (1 to 16) words of which row i has the elements of row i, srcStep from row to row, in the
+// lower halves, and those that lie distance after them in the upper halves. Rounding is
+//
+//	(bits + 0x7fff + bits>>16&1) >> 16, and for NaN bits>>16 | 1<<6
+func pairsAVX512() {
+	asm.Kernel("pairsAVX512", "func(dst, src *float32, distance, rows, lanes, dstStep, srcStep int)",
+		"pairsAVX512 makes rows of lanes (1 to 16) pairs as pairOf says, of src[i] and src[i+distance]. Steps and distance count elements.")
+	dst, src, distance, rows, dstStep, srcStep := asm.Int("dst"), asm.Int("src"), asm.Int("distance"), asm.Int("rows"), asm.Int("dstStep"), asm.Int("srcStep")
+	lanes := mask(asm.Int("lanes"))
+	isa := asm.AVX512
+	one, half, quiet, keep := isa.Register(asm.Bits(1))[0], isa.Register(asm.Bits(0x7fff))[0], isa.Register(asm.Bits(1 << 22))[0], upper(isa)
+	Label("row")
+	round := func(m Mem) reg.VecVirtual {
+		v, odd, nan := ZMM(), ZMM(), K()
+		VMOVUPS_Z(m, lanes, v)
+		VCMPPS(Imm(asm.Unordered), v, v, nan)
+		VPSRLD(Imm(16), v, odd)
+		VPANDD(one, odd, odd)
+		VPADDD(half, odd, odd)
+		VPADDD(v, odd, odd)
+		VPORD(quiet, v, nan, odd)
+		return odd
+	}
+	low, high := round(Mem{Base: src}), round(Mem{Base: src, Index: distance, Scale: 4})
+	VPANDD(keep, high, high)
+	VPSRLD(Imm(16), low, low)
+	VPORD(low, high, high)
+	VMOVDQU32(high, lanes, Mem{Base: dst})
+	LEAQ(Mem{Base: dst, Index: dstStep, Scale: 4}, dst)
+	LEAQ(Mem{Base: src, Index: srcStep, Scale: 4}, src)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
 	VZEROUPPER()
 	RET()
 }

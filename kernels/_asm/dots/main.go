@@ -16,10 +16,14 @@ func main() {
 	for _, dim := range []int{32, 64} {
 		tileScoresAVX512(dim)
 		tileValuesAVX512(dim)
-		keptScoresAVX512(dim)
-		keptValuesAVX512(dim)
-		keptDotsAVX2(dim)
+		for _, l := range []layout{whole, pairs} {
+			keptScoresAVX512(dim, l)
+			keptValuesAVX512(dim, l)
+			keptDotsAVX2(dim, l)
+		}
+		keptPairValuesAVX2(dim)
 	}
+	pairsAVX512()
 	gatherPanelAVX512()
 	embedInt8(asm.AVX512)
 	embedInt8(asm.AVX2)
