@@ -70,6 +70,9 @@ type Config struct {
 	LRDecayInvSqrt   int       `yaml:"lr-decay-inv-sqrt"`
 	ClipNorm         float64   `yaml:"clip-norm"`
 	Smoothing        float64   `yaml:"exponential-smoothing"`
+	MaxNormGrowth    float64   `yaml:"max-norm-growth"`  // an update whose gradient is so many times larger than usual is skipped; 0 for none
+	LRLower          float64   `yaml:"lr-lower"`         // what learn-rate is multiplied by when lr-lower-skipped updates were skipped
+	LRLowerSkipped   int       `yaml:"lr-lower-skipped"` // 0 for never
 
 	QuantizeBits        int    `yaml:"quantize-bits"` // of the parameters, 2 to 8; 0 for float32
 	QuantizeSteps       int    `yaml:"quantize-optimization-steps"`
@@ -83,7 +86,7 @@ type Config struct {
 	DispFreq     int `yaml:"disp-freq"`     // updates
 	SaveFreq     int `yaml:"save-freq"`     // updates; 0 for the end only
 	KeepSaved    int `yaml:"keep-checkpoints"`
-	MaxSkipped   int `yaml:"max-skipped"` // updates without a finite gradient, one after another, that end the run
+	MaxSkipped   int `yaml:"max-skipped"` // updates that end the run if they are skipped one after another
 
 	ValidSets      []string `yaml:"valid-sets"`
 	ValidMetrics   []string `yaml:"valid-metrics"` // cross-entropy, ce-mean-words, perplexity, bleu, chrf
@@ -104,6 +107,7 @@ func DefaultConfig() Config {
 		GuidedAlignment: "none", GuidedAlignmentCost: "ce", GuidedAlignmentWeight: 0.1,
 		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1,
 		CostType: "ce-mean-words", OptimizerParams: []float64{0.9, 0.98, 1e-9}, LearnRate: 3e-4, ClipNorm: 1,
+		MaxNormGrowth: 100, LRLower: 0.5, LRLowerSkipped: 3,
 		QuantizeScales: "columns", QuantizeActivations: true,
 		DispFreq: 100, SaveFreq: 1000, KeepSaved: 3, MaxSkipped: 10,
 		ValidMetrics: []string{"ce-mean-words"}, ValidFreq: 1000, ValidMaxLength: 1000, EarlyStopping: 10,
@@ -255,5 +259,6 @@ func (c *Config) optimiser() optimiser.Config {
 	return optimiser.Config{
 		Beta1: c.OptimizerParams[0], Beta2: c.OptimizerParams[1], Epsilon: c.OptimizerParams[2],
 		LearnRate: c.LearnRate, WarmUp: c.LRWarmup, InvSqrt: c.LRDecayInvSqrt, ClipNorm: c.ClipNorm, Smoothing: c.Smoothing,
+		MaxGrowth: c.MaxNormGrowth, Lower: c.LRLower, LowerAfter: c.LRLowerSkipped,
 	}
 }

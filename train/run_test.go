@@ -506,6 +506,58 @@ func TestPretrained(t *testing.T) {
 	}
 }
 
+// TestPlantedNaNs plants NaNs among the parameters of single updates: the rate must be lowered once they are too many, and the run
+// end with a clear word if they do not stop. Between them it learns, and a checkpoint keeps what was counted.
+func TestPlantedNaNs(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 100)
+	c := toyConfig(folder)
+	c.LRWarmup, c.MaxSkipped, c.LRLowerSkipped, c.LRLower = 0, 4, 2, 0.25
+	r := &run{config: c, logger: silence()}
+	if err := r.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	update := func(plant bool) error {
+		good := r.values[5]
+		if plant {
+			r.values[5] = float32(math.NaN())
+			defer func() { r.values[5] = good }()
+		}
+		return r.update()
+	}
+	for i, plant := range []bool{false, true, false, true, false} {
+		if err := update(plant); err != nil {
+			t.Fatalf("update %d: %v", i+1, err)
+		}
+	}
+	if want := c.LearnRate * c.LRLower; r.report.Rate != want || r.state.Optimiser.NotFinite != 2 || r.state.Optimiser.Updates != 3 {
+		t.Errorf("a rate of %v, want %v; %+v", r.report.Rate, want, r.state.Optimiser)
+	}
+	if err := r.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for n := 0; err == nil && n < 10; n++ {
+		err = update(true)
+	}
+	if !errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "the last 4 updates were skipped") {
+		t.Errorf("NaNs without end: %v", err)
+	}
+	again := &run{config: c, logger: silence()}
+	if err := again.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	defer again.close()
+	if again.optimiser.Lowered != 1 || again.optimiser.NotFinite != 2 {
+		t.Errorf("the checkpoint has %+v", again.optimiser.Counts)
+	}
+}
+
 // TestNotFinite puts an infinity among the parameters for one update: it must be skipped and counted.
 func TestNotFinite(t *testing.T) {
 	folder := t.TempDir()

@@ -25,8 +25,8 @@ func (r *run) update() error {
 	}
 	r.state.Optimiser = r.optimiser.Counts
 	if r.optimiser.Consecutive >= r.config.MaxSkipped {
-		return fmt.Errorf("%w: the last %d updates gave no finite gradient; start again from a checkpoint or from the beginning "+
-			"with a smaller learn-rate, a longer lr-warmup or clip-norm", ErrDiverged, r.optimiser.Consecutive)
+		return fmt.Errorf("%w: the last %d updates were skipped, since loss or gradient were not finite or far too large; start again "+
+			"from a checkpoint or from the beginning with a smaller learn-rate, a longer lr-warmup or clip-norm", ErrDiverged, r.optimiser.Consecutive)
 	}
 	return nil
 }
@@ -92,10 +92,11 @@ func (r *run) step() error {
 	}
 	r.words += words
 	r.state.Words += int64(words)
+	lowered := r.optimiser.Lowered
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		r.optimiser.Skip(r.gradients)
 		r.report = optimiser.Report{}
-		r.skipped()
+		r.skipped(errLoss, lowered)
 		return nil
 	}
 	r.state.Window.Loss += loss
@@ -109,14 +110,22 @@ func (r *run) step() error {
 	}
 	var err error
 	r.report, err = r.optimiser.Step(r.gradients, scale)
-	if errors.Is(err, optimiser.ErrNotFinite) {
-		r.skipped()
+	if errors.Is(err, optimiser.ErrNotFinite) || errors.Is(err, optimiser.ErrOutlier) {
+		r.skipped(err, lowered)
 		return nil
 	}
 	r.round(r.trained, r.values)
 	return err
 }
 
-func (r *run) skipped() {
-	r.logger.Warn("an update was skipped: loss or gradient is not finite", "update", r.state.Steps, "in_a_row", r.optimiser.Consecutive)
+var errLoss = errors.New("the loss is not finite")
+
+// skipped says why an update was skipped, and what became of the rate, which had been lowered so many times before.
+func (r *run) skipped(reason error, lowered int) {
+	r.logger.Warn("an update was skipped", "update", r.state.Steps, "reason", reason, "gradient_norm", fmt.Sprintf("%.3f", r.report.Norm),
+		"in_a_row", r.optimiser.Consecutive)
+	if n := r.optimiser.Lowered; n > lowered {
+		r.logger.Warn("updates are skipped again and again: the learning rate is lowered",
+			"factor", math.Pow(r.config.LRLower, float64(n)), "times", n)
+	}
 }

@@ -10,8 +10,11 @@ import (
 	"sync"
 )
 
-// ErrNotFinite is returned by Step for a gradient that holds a NaN or an infinity: nothing was changed.
-var ErrNotFinite = errors.New("the gradient is not finite")
+// The reasons for which Step changes nothing but the counts.
+var (
+	ErrNotFinite = errors.New("the gradient is not finite")                   // it holds a NaN or an infinity
+	ErrOutlier   = errors.New("the gradient is far larger than those before") // see Config.MaxGrowth
+)
 
 // ErrConfig is wrapped by the errors of Validate.
 var ErrConfig = errors.New("optimiser settings")
@@ -27,7 +30,20 @@ type Config struct {
 
 	ClipNorm  float64 // gradients of a larger norm are scaled down to it; 0 for never
 	Smoothing float64 // the part of the parameters in their moving average at each update; 0 for no average
+
+	MaxGrowth  float64 // a gradient whose norm is more than this many times the mean of those before is skipped; 0 for none
+	Lower      float64 // what the rate is multiplied by when LowerAfter steps were skipped
+	LowerAfter int     // 0 for never. Steps that were skipped are forgotten after forgetAfter good ones in a row.
 }
+
+// forgetAfter is how many good steps in a row show that those that were skipped before mean nothing.
+const forgetAfter = 100
+
+// The mean of norms is a geometric one that decays. It has to be of some norms before it says anything.
+const (
+	normWeight   = 0.02
+	normsAtLeast = 50
+)
 
 // Validate returns an error that names the first setting that makes no sense.
 func (c *Config) Validate() error {
@@ -42,13 +58,17 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("%w: lr-warmup is %d and lr-decay-inv-sqrt is %d, but neither may be negative", ErrConfig, c.WarmUp, c.InvSqrt)
 	case !(c.ClipNorm >= 0):
 		return fmt.Errorf("%w: clip-norm is %v, but must not be negative", ErrConfig, c.ClipNorm)
+	case !(c.MaxGrowth == 0 || c.MaxGrowth > 1):
+		return fmt.Errorf("%w: max-norm-growth is %v, but must be greater than 1, or 0 for any", ErrConfig, c.MaxGrowth)
+	case c.LowerAfter < 0 || c.LowerAfter > 0 && !(c.Lower > 0 && c.Lower <= 1):
+		return fmt.Errorf("%w: lr-lower is %v after %d skipped updates, but must be greater than 0 and at most 1", ErrConfig, c.Lower, c.LowerAfter)
 	case !(c.Smoothing >= 0 && c.Smoothing <= 1):
 		return fmt.Errorf("%w: exponential-smoothing is %v, but must be from 0 to 1", ErrConfig, c.Smoothing)
 	}
 	return nil
 }
 
-// Rate returns the learning rate of an update, counted from 1.
+// Rate returns the learning rate of an update, counted from 1, if it was never lowered.
 func (c *Config) Rate(update int) float64 {
 	rate := c.LearnRate
 	if c.WarmUp > 0 {
@@ -63,8 +83,14 @@ func (c *Config) Rate(update int) float64 {
 // Counts are the numbers that an Optimiser keeps beside its vectors. Together they are all there is to save.
 type Counts struct {
 	Updates     int `json:"updates"`     // steps that changed the parameters
-	NotFinite   int `json:"not_finite"`  // steps that were skipped
+	NotFinite   int `json:"not_finite"`  // steps that were skipped, those with an outlier included
 	Consecutive int `json:"consecutive"` // of those, the ones since the last step that was not
+
+	Recent  int     `json:"recent,omitempty"`   // skipped, and neither forgotten nor a reason to lower the rate yet
+	Good    int     `json:"good,omitempty"`     // steps since the last one that was skipped
+	Lowered int     `json:"lowered,omitempty"`  // how often the rate was lowered
+	Norms   int     `json:"norms,omitempty"`    // in LogNorm
+	LogNorm float64 `json:"log_norm,omitempty"` // decaying mean of the logarithms of gradients' norms
 }
 
 // An Optimiser improves a vector of parameters.
@@ -122,9 +148,12 @@ func (o *Optimiser) Step(gradients [][]float32, scale float64) (Report, error) {
 		o.Skip(gradients)
 		return report, ErrNotFinite
 	}
-	o.Updates++
-	o.Consecutive = 0
-	report.Rate = o.config.Rate(o.Updates)
+	if o.outlier(report.Norm) {
+		o.Skip(gradients)
+		return report, ErrOutlier
+	}
+	o.good()
+	report.Rate = o.config.Rate(o.Updates) * math.Pow(o.config.Lower, float64(o.Lowered))
 	step := o.adam(report.Rate)
 	if o.config.ClipNorm > 0 && report.Norm > o.config.ClipNorm {
 		step.clip = float32(o.config.ClipNorm / report.Norm)
@@ -138,13 +167,41 @@ func (o *Optimiser) Step(gradients [][]float32, scale float64) (Report, error) {
 	return report, nil
 }
 
-// Skip counts a step that cannot be made, because the loss was not finite, and clears the gradients.
+// good counts a step that is made.
+func (o *Optimiser) good() {
+	o.Updates++
+	o.Consecutive = 0
+	if o.Good++; o.Good >= forgetAfter {
+		o.Recent = 0
+	}
+}
+
+// Skip counts a step that cannot be made, because the loss was not finite, and clears the gradients. If there were too many, it
+// lowers the rate.
 func (o *Optimiser) Skip(gradients [][]float32) {
 	for _, g := range gradients {
 		clear(g)
 	}
 	o.NotFinite++
 	o.Consecutive++
+	o.Good = 0
+	if o.Recent++; o.config.LowerAfter > 0 && o.Recent >= o.config.LowerAfter {
+		o.Lowered++
+		o.Recent = 0
+	}
+}
+
+// outlier says whether a norm is too far above the mean of those before, of which it becomes a part in any case: norms that stay
+// large become the usual ones.
+func (o *Optimiser) outlier(norm float64) bool {
+	if o.config.MaxGrowth == 0 || norm == 0 {
+		return false
+	}
+	log := math.Log(norm)
+	apart := log - o.LogNorm
+	o.Norms++
+	o.LogNorm += max(normWeight, 1/float64(o.Norms)) * apart
+	return o.Norms > normsAtLeast && apart > math.Log(o.config.MaxGrowth)
 }
 
 // share calls work for every chunk of the vector, from several goroutines.

@@ -90,11 +90,77 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
+// TestLowering skips steps: too many at a time, or with few good ones between them, lower the rate.
+func TestLowering(t *testing.T) {
+	c := config()
+	c.Lower, c.LowerAfter = 0.5, 3
+	o := New(c, []float32{1, 2, 3})
+	step := func(skip bool) float64 {
+		v := float32(1)
+		if skip {
+			v = float32(math.NaN())
+		}
+		report, _ := o.Step([][]float32{{1, v, 1}}, 1)
+		return report.Rate / c.Rate(max(o.Updates, 1))
+	}
+	for round, want := range []float64{1, 1, 0.5, 0.5, 0.5, 0.25} {
+		step(true)
+		if got := step(false); math.Abs(got-want) > 1e-12 {
+			t.Errorf("after %d skipped steps the rate is multiplied by %v, want %v", round+1, got, want)
+		}
+	}
+	for round := range 8 {
+		step(true)
+		for range forgetAfter {
+			step(false)
+		}
+		if o.Lowered != 2 {
+			t.Fatalf("lowered %d times, though %d skipped steps were far apart", o.Lowered, round+1)
+		}
+	}
+}
+
+// TestOutliers skips a gradient that is far larger than those before, unless such gradients go on.
+func TestOutliers(t *testing.T) {
+	c := config()
+	c.MaxGrowth = 10
+	o := New(c, []float32{1, 2, 3})
+	step := func(size float32) error {
+		_, err := o.Step([][]float32{{size, size, size}}, 1)
+		return err
+	}
+	if err := step(1e6); err != nil {
+		t.Fatalf("the first step: %v", err)
+	}
+	for i := range 2 * normsAtLeast {
+		if err := step(1 + float32(i%5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values := slices.Clone(o.values)
+	if err := step(1e3); !errors.Is(err, ErrOutlier) || !slices.Equal(values, o.values) || o.NotFinite != 1 {
+		t.Errorf("an outlier: %v, %+v", err, o.Counts)
+	}
+	if err := step(5); err != nil {
+		t.Errorf("after the outlier: %v", err)
+	}
+	skipped := 0
+	for step(1e3) != nil {
+		if skipped++; skipped > 1000 {
+			t.Fatal("large gradients never become the usual ones")
+		}
+	}
+	if skipped < 10 {
+		t.Errorf("after %d large gradients they are the usual ones", skipped)
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for key, change := range map[string]func(*Config){
 		"optimizer-params": func(c *Config) { c.Beta2 = 1 }, "third": func(c *Config) { c.Epsilon = 0 },
 		"learn-rate": func(c *Config) { c.LearnRate = math.NaN() }, "lr-warmup": func(c *Config) { c.WarmUp = -1 },
 		"clip-norm": func(c *Config) { c.ClipNorm = -1 }, "exponential-smoothing": func(c *Config) { c.Smoothing = 2 },
+		"max-norm-growth": func(c *Config) { c.MaxGrowth = 0.5 }, "lr-lower": func(c *Config) { c.Lower, c.LowerAfter = 1.5, 1 },
 	} {
 		c := config()
 		change(&c)
