@@ -21,6 +21,7 @@ import (
 
 // A jaxTask is what testdata/student.py reads.
 type jaxTask struct {
+	Type       string          `json:"type"`
 	Dim        int             `json:"dim"`
 	Heads      int             `json:"heads"`
 	EncDepth   int             `json:"enc-depth"`
@@ -50,8 +51,8 @@ func python(t testing.TB) string {
 	return program
 }
 
-// TestJAX compares with an implementation in JAX: the gradients of one step, and the losses of fifty, of a student with SSRU
-// and of a teacher with self-attention.
+// TestJAX compares with an implementation in JAX: the gradients of one step, and the losses of fifty, of a student with SSRU,
+// of a teacher with self-attention, and of a recurrent model.
 func TestJAX(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles two models with JAX")
@@ -62,7 +63,10 @@ func TestJAX(t *testing.T) {
 	student.FFNActivation, student.Autoregression, student.DecCell, student.TiedEmbeddingsAll = "relu", "rnn", "ssru", true
 	teacher := student
 	teacher.Autoregression, teacher.EncDepth, teacher.DecDepth, teacher.FFNActivation = "self-attention", 3, 3, "swish"
-	for name, a := range map[string]model.Description{"student": student, "teacher": teacher} {
+	recurrent := teacher
+	recurrent.Type, recurrent.DecCell, recurrent.DimRNN, recurrent.EncDepth, recurrent.DecDepth = "s2s", "gru", 48, 1, 2
+	recurrent.DecBaseDepth, recurrent.LayerNormalization, recurrent.Skip = 3, true, true
+	for name, a := range map[string]model.Description{"student": student, "teacher": teacher, "recurrent": recurrent} {
 		t.Run(name, func(t *testing.T) { compareWithJAX(t, program, a) })
 	}
 }
@@ -89,7 +93,7 @@ func compareWithJAX(t *testing.T, program string, a model.Description) {
 	}
 	settings := optimiser.Config{Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, LearnRate: 1e-3, WarmUp: 20, InvSqrt: 30, ClipNorm: 1}
 	task := jaxTask{
-		Dim: a.DimEmb, Heads: a.Heads, EncDepth: a.EncDepth, DecDepth: a.DecDepth, Activation: a.FFNActivation,
+		Type: a.Type, Dim: a.DimEmb, Heads: a.Heads, EncDepth: a.EncDepth, DecDepth: a.DecDepth, Activation: a.FFNActivation,
 		Recurrent: a.Autoregression == "rnn", Smoothing: 0.1, Adam: []float64{settings.Beta1, settings.Beta2, settings.Epsilon},
 		Clip: settings.ClipNorm, Batches: randomPairs(vocabulary), Double: true,
 	}

@@ -1,4 +1,4 @@
-"""An independent implementation of a student and a teacher in JAX, to compare a training with.
+"""An independent implementation of a student, a teacher and a recurrent model in JAX, to compare a training with.
 
     student.py FOLDER
 
@@ -79,11 +79,73 @@ def ssru(p, name, x):
     return norm(p, name + "_ffn", jax.nn.relu(states.transpose(1, 0, 2)) + x)
 
 
+def cell_norm(x, scale, bias=0.0):
+    mean = x.mean(-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+    return (x - mean) / jnp.sqrt(variance + 1e-9) * scale + bias
+
+
+def gru(p, name, state, x, final=False):
+    """One step, for all sentences; x is None for a cell without input."""
+    width = state.shape[-1]
+
+    def product(y, letter, number):
+        gates = jnp.concatenate([y @ p[f"{name}_{letter}"], y @ p[f"{name}_{letter}x"]], axis=-1)
+        return cell_norm(gates, p[f"{name}_gamma{number}"])
+
+    u = product(state, "U", 2)
+    w = jnp.zeros_like(u) if x is None else product(x, "W", 1)
+    b = jnp.concatenate([p[name + "_b"], p[name + "_bx"]], axis=-1)
+    r, z = jnp.split(jax.nn.sigmoid((w + u + b)[:, : 2 * width]), 2, axis=-1)
+    w, u, b = w[:, 2 * width :], u[:, 2 * width :], b[:, 2 * width :]
+    h = jnp.tanh(w + r * (u + b)) if final else jnp.tanh(w + r * u + b)
+    return (1 - z) * h + z * state
+
+
+def read(p, name, x, mask, backward):
+    def step(state, inputs):
+        y, there = inputs
+        state = jnp.where(there[:, None], gru(p, name, state, y), state)
+        return state, state
+
+    start = jnp.zeros((x.shape[0], p[name + "_Ux"].shape[0]), real)
+    _, states = jax.lax.scan(step, start, (x.transpose(1, 0, 2), mask.T), reverse=backward)
+    return states.transpose(1, 0, 2)
+
+
+def recurrent_top(p, source, source_mask, target):
+    """What the output layer multiplies, of a model of type s2s with layer norms, skips, and two layers in the decoder."""
+    x = p["Wemb"][source]
+    context = jnp.concatenate([read(p, "encoder_bi", x, source_mask, False), read(p, "encoder_bi_r", x, source_mask, True)], axis=-1)
+    mean = (context * source_mask[:, :, None]).sum(1) / source_mask.sum(1)[:, None]
+    start = jnp.tanh(cell_norm(mean @ p["decoder_ff_state_W"], p["decoder_ff_state_gamma"], p["decoder_ff_state_b"]))
+    mapped = cell_norm(context @ p["decoder_Wc_att"], p["decoder_att_gamma1"], p["decoder_b_att"])
+    before = jnp.concatenate([jnp.zeros_like(x[:, :1]), p["Wemb"][target[:, :-1]]], axis=1)
+
+    def step(states, y):
+        bottom, high = states
+        bottom = gru(p, "decoder_cell1", bottom, y)
+        query = cell_norm(bottom @ p["decoder_W_comb_att"], p["decoder_att_gamma2"])
+        scores = (jnp.tanh(mapped + query[:, None]) @ p["decoder_U_att"])[:, :, 0]
+        found = jnp.einsum("bk,bkd->bd", jax.nn.softmax(jnp.where(source_mask, scores, -1e9)), context)
+        bottom = gru(p, "decoder_cell2", bottom, found, final=True)
+        bottom = gru(p, "decoder_cell3", bottom, None, final=True)
+        high = gru(p, "decoder_l2_cell1", high, bottom)
+        total = 0.0
+        for i, part in enumerate((y, high + bottom, found)):
+            name = "decoder_ff_logit_l1_"
+            total += cell_norm(part @ p[f"{name}W{i}"], p[f"{name}gamma{i}"], p[f"{name}b{i}"])
+        return (bottom, high), jnp.tanh(total)
+
+    _, tops = jax.lax.scan(step, (start, start), before.transpose(1, 0, 2))
+    return tops.transpose(1, 0, 2)
+
+
 def embed(p, tokens):
     return p["Wemb"][tokens] * float(np.sqrt(dim))
 
 
-def loss(p, source, source_mask, target, target_mask):
+def transformer_top(p, source, source_mask, target):
     length = target.shape[1]
     looks = jnp.broadcast_to(source_mask[:, None, :], (source.shape[0], source.shape[1], source.shape[1]))
     x = embed(p, source) + positions(source.shape[1])
@@ -103,7 +165,15 @@ def loss(p, source, source_mask, target, target_mask):
             x = attention(p, name + "_self", x, x, causal)
         x = attention(p, name + "_context", x, memory, across)
         x = feed_forward(p, name + "_ffn", x)
-    logits = x @ p["Wemb"].T + p["decoder_ff_logit_out_b"]
+    return x
+
+
+def loss(p, source, source_mask, target, target_mask):
+    if task["type"] == "s2s":
+        x, bias = recurrent_top(p, source, source_mask, target), p["decoder_ff_logit_l2_b"]
+    else:
+        x, bias = transformer_top(p, source, source_mask, target), p["decoder_ff_logit_out_b"]
+    logits = x @ p["Wemb"].T + bias
     log_probabilities = jax.nn.log_softmax(logits)
     picked = jnp.take_along_axis(log_probabilities, target[:, :, None], axis=2)[:, :, 0]
     smoothing = task["smoothing"]
