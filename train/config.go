@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sluice-mt/sluice/train/corpus"
 	"github.com/sluice-mt/sluice/train/optimiser"
 	"github.com/sluice-mt/sluice/translator/model"
 )
@@ -44,6 +45,13 @@ type Config struct {
 	EmbeddingNormalization bool     `yaml:"embedding-normalization"` // divide each file's vectors by the length of all of them together
 	EmbeddingFixSrc        bool     `yaml:"embedding-fix-src"`       // do not train embeddings of sources
 	EmbeddingFixTrg        bool     `yaml:"embedding-fix-trg"`       // nor those of the target; of tables that both share the source's setting counts
+
+	NoiseUpper        float64 `yaml:"noise-upper"`        // share of pairs in capitals, in another choice of them in each epoch
+	NoiseTitle        float64 `yaml:"noise-title"`        // likewise with each word beginning with a capital
+	NoiseLower        float64 `yaml:"noise-lower"`        // with the source in small letters
+	NoiseUnpunctuated float64 `yaml:"noise-unpunctuated"` // without the mark at the end
+	NoiseTypos        float64 `yaml:"noise-typos"`        // with typing errors in the source
+	NoiseTypoRate     float64 `yaml:"noise-typo-rate"`    // share of longer words with an error in such a source
 
 	GuidedAlignment       string  `yaml:"guided-alignment"` // file of alignments; none for no guidance
 	GuidedAlignmentCost   string  `yaml:"guided-alignment-cost"`
@@ -103,7 +111,7 @@ func DefaultConfig() Config {
 	return Config{
 		Description: defaultArchitecture(),
 		Seed:        1, CPUThreads: runtime.GOMAXPROCS(0),
-		MaxLength: 100, Shuffle: "data", ShuffleMemory: 1024, DataWeightingType: "sentence",
+		MaxLength: 100, Shuffle: "data", ShuffleMemory: 1024, DataWeightingType: "sentence", NoiseTypoRate: 0.1,
 		GuidedAlignment: "none", GuidedAlignmentCost: "ce", GuidedAlignmentWeight: 0.1,
 		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1,
 		CostType: "ce-mean-words", OptimizerParams: []float64{0.9, 0.98, 1e-9}, LearnRate: 3e-4, ClipNorm: 1,
@@ -155,6 +163,9 @@ func (c *Config) Validate() error {
 	o := c.optimiser()
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if err := c.validateNoise(); err != nil {
+		return fmt.Errorf("%w: noise: %w", ErrConfig, err)
 	}
 	if q := c.quantisation(); q != nil {
 		if err := q.Validate(); err != nil {
@@ -252,6 +263,32 @@ func (c *Config) validateRanges() error {
 		return fmt.Errorf("%w: guided-alignment-weight, max-length-ratio and normalize must not be negative", ErrConfig)
 	}
 	return nil
+}
+
+// noise returns what happens to the texts in each epoch, nil for nothing.
+func (c *Config) noise() *corpus.Noise {
+	if c.NoiseUpper+c.NoiseTitle+c.NoiseLower+c.NoiseUnpunctuated+c.NoiseTypos == 0 {
+		return nil
+	}
+	return &corpus.Noise{
+		Seed: c.Seed, Upper: c.NoiseUpper, Title: c.NoiseTitle, Lower: c.NoiseLower, Unpunctuated: c.NoiseUnpunctuated,
+		Typos: c.NoiseTypos, TypoRate: c.NoiseTypoRate,
+	}
+}
+
+func (c *Config) validateNoise() error {
+	n := c.noise()
+	switch {
+	case n == nil:
+		return nil
+	case c.Sources() != 1:
+		return fmt.Errorf("it is for models of one source, this one has %d", c.Sources())
+	case c.DataWeighting != "" && c.DataWeightingType == "word":
+		return errors.New("it changes pieces, so that weights for each of them (data-weighting-type: word) do not fit any more")
+	case c.guided() && c.GuidedAlignmentCost == "mse":
+		return errors.New("pairs that it changes have no alignment, which guided-alignment-cost: mse takes for one without links; use ce")
+	}
+	return n.Check()
 }
 
 // optimiser returns the settings of the optimiser. There are three optimizer-params, or Validate has said so.

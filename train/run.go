@@ -220,7 +220,7 @@ func (r *run) readCorpus() error {
 	var err error
 	r.corpus, err = data.Read(data.Config{
 		Source: r.source, Further: r.further, Target: r.target, Files: files, RightLeft: c.RightLeft, MaxLength: c.MaxLength, Crop: c.MaxLengthCrop,
-		MaxRatio: c.MaxLengthRatio, Memory: int64(c.ShuffleMemory) << 20, Temporary: c.TempDir,
+		MaxRatio: c.MaxLengthRatio, Noise: c.noise(), Memory: int64(c.ShuffleMemory) << 20, Temporary: c.TempDir,
 	})
 	if err != nil {
 		return err

@@ -91,8 +91,8 @@ const table = `
 	train/corpus: train/corpus/extsort
 	train/align: train/corpus/extsort
 	train/pieces: translator/vocab
-	train/data: train/network train/autodiff internal/compress translator/vocab
-	train: train/autodiff train/network train/optimiser train/checkpoint train/data train/quantise internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
+	train/data: train/network train/autodiff train/corpus internal/compress translator/vocab
+	train: train/autodiff train/network train/optimiser train/checkpoint train/corpus train/data train/quantise internal/compress internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
 	train/chart:
 	train/report: train train/chart
 	train/recipe: internal/compress internal/jobfile internal/score train train/align train/corpus train/corpus/extsort train/pieces train/report translator/marian translator/model translator/shortlist translator/vocab
@@ -109,6 +109,7 @@ const table = `
 	infra/healthcheck:
 	scripts/image:
 	scripts/streams:
+	scripts/sbom:
 	scripts/reference: train
 `
 

@@ -125,6 +125,9 @@ func (b *Batches) readMaxi() error {
 			b.pairs = append(b.pairs, Pair{})
 		}
 		unpack(record, &b.pairs[b.count])
+		if c := &b.corpus.config; c.Noise != nil {
+			c.disturb(&b.pairs[b.count], b.reader.epoch)
+		}
 		b.count++
 	}
 	return nil

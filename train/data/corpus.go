@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"github.com/sluice-mt/sluice/train/autodiff"
+	"github.com/sluice-mt/sluice/train/corpus"
 	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
@@ -27,6 +28,8 @@ type Pair struct {
 	Further        [][]int32                 // the second source and those after it, of models that have several
 	Weights        []float32                 // of the target tokens; nil is 1 each
 	Alignment      []autodiff.AlignmentPoint // by target and source token; Sentence is not used
+
+	texts [2][]byte // of source and target, if there is noise to change them
 }
 
 // Config says what to read.
@@ -40,6 +43,10 @@ type Config struct {
 	Crop      bool    // crop longer ones instead of leaving the pair out
 	MaxRatio  float64 // of the longer side's pieces to the shorter's; 0 for any
 
+	// Noise, if not nil, changes the texts, in each epoch in another way. A pair that it makes too long stays as it is; one that it
+	// changes has no alignment. There must be one source, and Files.Weights must be of lines.
+	Noise *corpus.Noise
+
 	Memory    int64  // bytes of packed records that may be in memory at a time
 	Temporary string // folder for the rest; "" for the system's
 }
@@ -52,6 +59,7 @@ type Corpus struct {
 	file    *os.File // else
 	size    int64    // of all records
 	memory  int64
+	config  Config
 }
 
 // Stats count pairs.
@@ -66,15 +74,15 @@ var ErrEmpty = errors.New("the corpus has no usable sentence pair")
 
 // Read reads a corpus. Close it after use.
 func Read(c Config) (*Corpus, error) {
-	corpus := &Corpus{memory: max(c.Memory, 1<<20)}
-	if err := corpus.read(&c); err != nil {
-		return nil, errors.Join(err, corpus.Close())
+	read := &Corpus{memory: max(c.Memory, 1<<20), config: c}
+	if err := read.read(&c); err != nil {
+		return nil, errors.Join(err, read.Close())
 	}
-	if corpus.Stats.Pairs == 0 {
-		return nil, errors.Join(fmt.Errorf("%w: %d were empty, %d too long, %d unbalanced",
-			ErrEmpty, corpus.Stats.Empty, corpus.Stats.TooLong, corpus.Stats.Unbalanced), corpus.Close())
+	if s := &read.Stats; s.Pairs == 0 {
+		return nil, errors.Join(fmt.Errorf("%w: %d were empty, %d too long, %d unbalanced", ErrEmpty, s.Empty, s.TooLong, s.Unbalanced),
+			read.Close())
 	}
-	return corpus, nil
+	return read, nil
 }
 
 // Close deletes what was written.
@@ -156,6 +164,9 @@ func (k *recordKeeper) finish() error {
 // encode turns the texts of the current lines into pieces. It reports whether the pair is to be kept.
 func (c *Config) encode(p *Pair, l *lines, stats *Stats) bool {
 	p.Weights, p.Alignment = p.Weights[:0], p.Alignment[:0]
+	if c.Noise != nil {
+		p.texts = [2][]byte{l.source, l.target}
+	}
 	p.Target = encode(p.Target[:0], c.Target, l.target)
 	if c.Source != nil {
 		p.Source = encode(p.Source[:0], c.Source, l.source)
@@ -244,12 +255,12 @@ func finish(tokens []int32, v vocab.Vocabulary, reverse bool) []int32 {
 	return append(tokens, v.EOS())
 }
 
-// appendRecord packs a pair: its length in bytes, then the numbers of source tokens, target tokens, points and weights and
-// all of them, as varints, weights as their bits. Further sources follow, each after the number of its tokens.
+// appendRecord packs a pair: its length in bytes, then the numbers of source tokens, target tokens, points, weights and bytes of
+// both texts, and all of them, tokens and points as varints, weights as their bits. Further sources follow, each after the number
+// of its tokens.
 func appendRecord(dst []byte, p *Pair) []byte {
-	var body [4]int
-	body[0], body[1], body[2], body[3] = len(p.Source), len(p.Target), len(p.Alignment), len(p.Weights)
-	size := 4 * len(p.Weights)
+	body := [6]int{len(p.Source), len(p.Target), len(p.Alignment), len(p.Weights), len(p.texts[0]), len(p.texts[1])}
+	size := 4*len(p.Weights) + len(p.texts[0]) + len(p.texts[1])
 	for _, n := range body {
 		size += varintSize(uint64(n))
 	}
@@ -283,6 +294,7 @@ func appendRecord(dst []byte, p *Pair) []byte {
 	for _, w := range p.Weights {
 		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(w))
 	}
+	dst = append(append(dst, p.texts[0]...), p.texts[1]...)
 	for _, tokens := range p.Further {
 		dst = binary.AppendUvarint(dst, uint64(len(tokens)))
 		for _, token := range tokens {
@@ -307,7 +319,7 @@ func unpack(record []byte, p *Pair) {
 		record = record[n:]
 		return int(v)
 	}
-	var counts [4]int
+	var counts [6]int
 	for i := range counts {
 		counts[i] = next()
 	}
@@ -325,6 +337,9 @@ func unpack(record []byte, p *Pair) {
 	for range counts[3] {
 		p.Weights = append(p.Weights, math.Float32frombits(binary.LittleEndian.Uint32(record)))
 		record = record[4:]
+	}
+	for i := range p.texts {
+		p.texts[i], record = append(p.texts[i][:0], record[:counts[4+i]]...), record[counts[4+i]:]
 	}
 	further := p.Further[:0]
 	for len(record) > 0 {

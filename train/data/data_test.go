@@ -42,8 +42,8 @@ func write(t testing.TB, name, content string) string {
 	return path
 }
 
-// corpus writes n random pairs, each of which is unmistakable, and reads them.
-func corpus(t testing.TB, n int, memory int64) *Corpus {
+// smallCorpus writes n random pairs, each of which is unmistakable, and reads them.
+func smallCorpus(t testing.TB, n int, memory int64) *Corpus {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
 	var source, target strings.Builder
@@ -93,7 +93,7 @@ func texts(b *network.Batch) []string {
 // TestEpochs: every epoch has every pair once, in an order of its own, in memory and with little of it.
 func TestEpochs(t *testing.T) {
 	for _, memory := range []int64{1 << 30, 3 << 19} {
-		c := corpus(t, 120000, memory)
+		c := smallCorpus(t, 120000, memory)
 		if limited := memory < 1<<30; limited != (c.file != nil) || limited != (c.epoch(1, 0, false).parts > 1) {
 			t.Fatalf("memory %d: %d bytes in %d parts, file %v", memory, c.size, c.epoch(1, 0, false).parts, c.file != nil)
 		}
@@ -118,7 +118,7 @@ func TestEpochs(t *testing.T) {
 
 // TestContinuing: batches from any position on are those that would have come.
 func TestContinuing(t *testing.T) {
-	c := corpus(t, 500, 1<<20)
+	c := smallCorpus(t, 500, 1<<20)
 	batching := Batching{Budget: Budget{Sentences: 16, Words: 90}, Maxi: 100, Seed: 5}
 	b, err := c.Batches(batching, Position{})
 	if err != nil {
@@ -152,7 +152,7 @@ func TestContinuing(t *testing.T) {
 
 // TestBudget: no mini-batch exceeds a limit unless it is a single pair, and most are nearly full.
 func TestBudget(t *testing.T) {
-	c := corpus(t, 2000, 1<<20)
+	c := smallCorpus(t, 2000, 1<<20)
 	cost := func(s, target int) float64 { return float64(s*s + target) }
 	for _, budget := range []Budget{{Sentences: 10}, {Words: 60}, {Cost: cost, Limit: 300}, {Words: 1}} {
 		b, err := c.Batches(Batching{Budget: budget, Maxi: 500, Seed: 5}, Position{})
