@@ -219,7 +219,7 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 		}
 		logger.Warn("translating on the CPU", "reason", err)
 	}
-	precision, err := m.choosePrecision(p.models.quantised())
+	precision, err := m.choosePrecision(p.models.stored())
 	if err != nil {
 		return err
 	}

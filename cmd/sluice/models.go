@@ -163,16 +163,20 @@ func (e *ensemble) close() {
 	}
 }
 
-// quantised says whether any model is stored in 8 bits or less.
-func (e *ensemble) quantised() bool {
+// stored is the arithmetic that the models are stored for: int8 if any is stored in 8 bits or less, else int16 if any is in 16.
+func (e *ensemble) stored() cpumodel.Precision {
+	precision := cpumodel.Float32
 	for _, m := range e.models {
 		for _, tensor := range m.Parameters() {
-			if tensor.Type == marian.Intgemm8 || tensor.Type.In4Bits() {
-				return true
+			switch {
+			case tensor.Type == marian.Intgemm8 || tensor.Type.In4Bits():
+				return cpumodel.Int8
+			case tensor.Type == marian.Intgemm16:
+				precision = cpumodel.Int16
 			}
 		}
 	}
-	return false
+	return precision
 }
 
 // arithmeticName is what --precision or --gemm-precision says.
@@ -183,13 +187,13 @@ func (f *modelFlags) arithmeticName() string {
 	return f.precision
 }
 
-// choosePrecision reads --precision and --gemm-precision.
-func (f *modelFlags) choosePrecision(quantised bool) (cpumodel.Precision, error) {
+// choosePrecision reads --precision and --gemm-precision. stored is what the models are stored for.
+func (f *modelFlags) choosePrecision(stored cpumodel.Precision) (cpumodel.Precision, error) {
 	name := f.arithmeticName()
 	switch {
-	case name == "auto" && quantised:
-		return cpumodel.Int8, nil
-	case name == "auto", name == "float32":
+	case name == "auto":
+		return stored, nil
+	case name == "float32":
 		return cpumodel.Float32, nil
 	case strings.HasPrefix(name, "int8"):
 		return cpumodel.Int8, nil
@@ -389,7 +393,7 @@ func loadShortlist(words []string, text translator.Text, shared bool) (*shortlis
 func (f *searchFlags) options() (search.Options, error) {
 	o := search.Options{
 		Beam: f.beamSize, Normalize: f.normalize, WordPenalty: f.wordPenalty, MaxLengthFactor: f.maxLengthFactor,
-		WordScores: f.wordScores, Scores: f.nBest || f.wantScores, Align: f.alignment != "", NoRepeat: f.noRepeat, Seed: f.seed,
+		WordScores: f.wordScores, Scores: f.nBest || f.wantScores, Align: f.alignment != "", NoRepeat: f.noRepeat, StopBelow: f.earlyStop, Seed: f.seed,
 	}
 	if f.nBest {
 		o.NBest = f.beamSize
@@ -507,6 +511,9 @@ func (p *engineParts) ingredients() (map[string]string, error) {
 		"quantisation": fmt.Sprintf("%+v", p.models.int8), "keep-repetition": fmt.Sprint(p.config.KeepRepetition), "right-left": fmt.Sprint(text.RightLeft),
 		"no-spm-encode": fmt.Sprint(text.Pieces), "pieces wanted": fmt.Sprint(text.KeepPieces),
 		"max-length": fmt.Sprint(text.MaxLength), "max-length-crop": fmt.Sprint(text.Crop),
+	}
+	if o.StopBelow > 0 {
+		list["early-stop"] = fmt.Sprint(o.StopBelow)
 	}
 	if text.Shortlist != nil {
 		h := sha256.New()

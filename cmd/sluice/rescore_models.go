@@ -33,7 +33,7 @@ func (f *scorerFlags) add(s *pflag.FlagSet) {
 	s.StringArrayVarP(&f.models, "models", "m", nil, "models that score: `FILES` (.npz or .bin) or folders")
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of all these models, of each source and the target; found beside each model if left out")
 	s.StringArrayVar(&f.features, "feature", nil, "`NAME` of the feature of each model, in their order; may be repeated")
-	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int8")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int16, int8")
 	s.IntVar(&f.maxLength, "max-length", 1000, "most pieces of a source or hypothesis; of longer ones the beginning is scored")
 }
 
@@ -164,7 +164,7 @@ func scoringKind(m *model.Model) string {
 // packForScoring readies a model. No piece is suppressed: a hypothesis may hold what the search would never have written.
 func packForScoring(m *model.Model, precision string) (func(int) search.Stepper, error) {
 	flags := modelFlags{precision: precision}
-	chosen, err := flags.choosePrecision((&ensemble{models: []*model.Model{m}}).quantised())
+	chosen, err := flags.choosePrecision((&ensemble{models: []*model.Model{m}}).stored())
 	if err != nil {
 		return nil, err
 	}

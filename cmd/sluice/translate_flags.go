@@ -38,7 +38,7 @@ func (f *modelFlags) group() flagGroup {
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of each source and the target (.spm, .yml, .json, text); found beside the model if left out")
 	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
 	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
-	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, int8")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, int16, int8")
 	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian; int8shiftAlphaAll uses the model's alphas")
 	s.Float64Var(&f.saturation, "int8-saturation", 0, "cut weights off at this many standard deviations of their column; negative: nowhere")
 	s.Lookup("int8-saturation").Hidden = true // for measurements: see scripts/quality.sh
@@ -63,6 +63,7 @@ type searchFlags struct {
 	sampling        []string
 	seed            uint64
 	noRepeat        int
+	earlyStop       float32
 	keepRepetition  bool
 	wantScores      bool // an output format needs them
 	noSPMEncode     bool
@@ -89,6 +90,7 @@ func (f *searchFlags) group() flagGroup {
 	s.Lookup("output-sampling").NoOptDefVal = "full"
 	s.Uint64Var(&f.seed, "seed", 0, "seed of the sampling; with the sentence itself it decides every draw")
 	s.IntVar(&f.noRepeat, "no-repeat-ngram", 0, "never repeat a sequence of this many pieces")
+	s.Float32Var(&f.earlyStop, "early-stop", 0, "end a beam search when all open hypotheses are `DELTA` below the best ended one (0: never; 3 rarely changes the best)")
 	s.BoolVar(&f.keepRepetition, "keep-repetition", false, "leave endless repetition as it is instead of searching again without")
 	s.BoolVar(&f.noSPMEncode, "no-spm-encode", false, "the input is in pieces already")
 	s.BoolVar(&f.noSPMDecode, "no-spm-decode", false, "print pieces")
