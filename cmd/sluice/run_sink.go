@@ -19,6 +19,10 @@ import (
 
 // ends makes the source and the sink of a job.
 func (j *streamingJob) ends(parts *engineParts) (*jobSource, producer.Sink, error) {
+	count, fields := 1+len(parts.config.Text.Further), 1+len(j.job.Records.Further)
+	if fields > 1 && fields != count {
+		return nil, nil, usageErrorf("records: the models read %d, but field and further name %d: they must be as many", count, fields)
+	}
 	records, err := j.records()
 	if err != nil {
 		return nil, nil, err
@@ -63,7 +67,7 @@ func (j *streamingJob) sink(source *jobSource, records recordio.Options, lines, 
 // records are the options of files and objects.
 func (j *streamingJob) records() (recordio.Options, error) {
 	r := &j.job.Records
-	options := recordio.Options{Field: r.Field, Header: r.Header, MaxLine: int(r.MaxSize)}
+	options := recordio.Options{Field: r.Field, Further: r.Further, Header: r.Header, MaxLine: int(r.MaxSize)}
 	if len(r.Targets) == 1 {
 		options.Target = r.Targets[0]
 	}
@@ -88,6 +92,9 @@ func (j *streamingJob) madeWith(parts *engineParts) (map[string]string, error) {
 	}
 	r := &j.job.Records
 	made["format"], made["field"], made["targets"] = r.Format, r.Field, strings.Join(r.Targets, " ")
+	if len(r.Further) > 0 {
+		made["further"] = strings.Join(r.Further, "\n")
+	}
 	made["header"], made["sentences"] = fmt.Sprint(r.Header), fmt.Sprint(j.job.Sentences)
 	made["max-record"], made["dead-letters"] = fmt.Sprint(r.MaxSize), fmt.Sprint(j.job.DeadLetters != "")
 	return made, nil

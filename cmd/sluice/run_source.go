@@ -236,7 +236,7 @@ func (j *streamingJob) value() (*recordio.Value, error) {
 	if err != nil {
 		return nil, usageErrorf("records.format: %v", err)
 	}
-	value, err := recordio.NewValue(recordio.ValueOptions{Format: format, Field: j.job.Records.Field, Targets: j.job.Records.Targets, MaxSize: int(j.job.Records.MaxSize)})
+	value, err := recordio.NewValue(recordio.ValueOptions{Format: format, Field: j.job.Records.Field, Further: j.job.Records.Further, Targets: j.job.Records.Targets, MaxSize: int(j.job.Records.MaxSize)})
 	if err != nil {
 		return nil, usageErrorf("records: %v", err)
 	}

@@ -213,6 +213,9 @@ func (t *translation) madeWith(parts *engineParts, records recordio.Options) (ma
 		"header": fmt.Sprint(records.Header), "max-record": fmt.Sprint(records.MaxLine), "n-best": fmt.Sprint(t.search.nBest),
 		"jsonl": fmt.Sprint(t.output.jsonl), "alignment": t.search.alignment, "no-spm-decode": fmt.Sprint(t.search.noSPMDecode),
 	})
+	if len(records.Further) > 0 {
+		made["further-field"] = strings.Join(records.Further, "\n")
+	}
 	return made, nil
 }
 
@@ -297,7 +300,7 @@ const maxMaxRecord = 1024
 
 // records turns the flags into options of the record format.
 func (f *inputFlags) records(target string) (recordio.Options, error) {
-	options := recordio.Options{Field: f.field, Target: target, Header: f.header, MaxLine: f.maxRecord << 20, Columns: f.tsvFields}
+	options := recordio.Options{Field: f.field, Further: f.further, Target: target, Header: f.header, MaxLine: f.maxRecord << 20, Columns: f.tsvFields}
 	if f.maxRecord < 1 || f.maxRecord > maxMaxRecord {
 		return options, usageErrorf("--max-record %d: from 1 to %d MiB", f.maxRecord, maxMaxRecord)
 	}
@@ -327,7 +330,10 @@ func (f *inputFlags) records(target string) (recordio.Options, error) {
 // sources settles where the texts for models with several sources come from: from as many inputs, of which a line each belongs
 // together, or from the columns of one. It reports whether inputs are to be read side by side.
 func (f *inputFlags) sources(count int, records *recordio.Options) (beside bool, err error) {
-	if count == 1 {
+	if fields := 1 + len(records.Further); fields > 1 && fields != count {
+		return false, usageErrorf("the models read %d, but --field and --further-field name %d: they must be as many", count, fields)
+	}
+	if count == 1 || len(records.Further) > 0 {
 		return false, nil
 	}
 	columns := records.Format == recordio.TSV && records.Field == "" && records.Prefix == "" && !records.Header

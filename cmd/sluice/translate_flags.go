@@ -126,6 +126,7 @@ type inputFlags struct {
 	inputs      []string
 	format      string
 	field       string
+	further     []string
 	prefixField string
 	forceDecode bool
 	header      bool
@@ -140,6 +141,7 @@ func (f *inputFlags) group() flagGroup {
 	s.StringArrayVarP(&f.inputs, "input", "i", nil, "`FILES`, folders or patterns to translate; - is standard input (the default). A model of several sources reads a line of as many files at a time, or columns of one")
 	s.StringVar(&f.format, "format", "auto", "text, tsv, jsonl, parquet; auto goes by the file's name")
 	s.StringVar(&f.field, "field", "", "what to translate: TSV column (1, 2, … or a header's name), JSON path (a.b[0]), Parquet column")
+	s.StringArrayVar(&f.further, "further-field", nil, "for a model of several sources, the TSV column or JSON path of the second source; repeated, of those after it")
 	s.BoolVar(&f.header, "header", false, "the first line of a TSV file names its columns")
 	s.BoolVar(&f.tsv, "tsv", false, "Marian's way with TSV: print translations alone (--format tsv carries the other columns through)")
 	s.IntVar(&f.tsvFields, "tsv-fields", 0, "number of fields a TSV line must have (0: as many as the first)")

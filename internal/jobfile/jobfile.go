@@ -102,6 +102,7 @@ type Sink struct {
 type Records struct {
 	Format  string   `yaml:"format" oneof:"text tsv jsonl parquet" desc:"text, tsv, jsonl or parquet; of a message's value: text, tsv (one row) or jsonl (one JSON value). Default text."`
 	Field   string   `yaml:"field" desc:"What is translated: a column's number or name, or a path such as a.b[0]."`
+	Further []string `yaml:"further" desc:"For a model of several sources: what the second source is, and those after it. Fields of tsv and jsonl."`
 	Targets []string `yaml:"targets" desc:"Fields that receive the translations, best first. More than one asks for an n-best list, and is for messages."`
 	Header  bool     `yaml:"header" desc:"The first row of a TSV file names its columns."`
 	MaxSize Size     `yaml:"max-size" desc:"Longest record; a longer one counts as unreadable. Default 16MiB."`

@@ -16,6 +16,8 @@ import (
 type jsonl struct {
 	field, target []step
 	prefix        []step // nil for none
+	further       [][]step
+	furtherNames  []string
 	fieldName     string
 	key           string // the member that is added where target is missing
 }
@@ -36,6 +38,10 @@ func newJSON(options Options) (*jsonl, error) {
 	j.target, _ = parsePath(target)
 	if options.Prefix != "" {
 		j.prefix, _ = parsePath(options.Prefix)
+	}
+	for _, name := range options.Further {
+		path, _ := parsePath(name)
+		j.further, j.furtherNames = append(j.further, path), append(j.furtherNames, name)
 	}
 	j.key = string(appendJSONString(nil, j.target[len(j.target)-1].key))
 	return j, nil
@@ -67,23 +73,37 @@ func (j *jsonl) read(text []byte, line string, begin int, record *job.Record) (s
 	if err := validate(text); err != nil {
 		return splice{}, err
 	}
-	source, ok := follow(line, begin, j.field)
-	if !ok {
-		return splice{}, fmt.Errorf("the field %s is missing", j.fieldName)
-	}
-	if line[source.at] != '"' {
-		return splice{}, fmt.Errorf("%s is %s, not a string", j.fieldName, kindOf(line[source.at]))
-	}
-	var flags job.Flags
+	texts := make([]string, 1+len(j.further))
 	var err error
-	if record.Text, flags, err = unquote(line[source.at:source.end]); err != nil {
+	if texts[0], err = readString(line, begin, j.field, j.fieldName, record); err != nil {
 		return splice{}, err
 	}
-	record.Flags |= flags
+	for i, path := range j.further {
+		if texts[i+1], err = readString(line, begin, path, j.furtherNames[i], record); err != nil {
+			return splice{}, err
+		}
+	}
+	if record.Text = texts[0]; len(texts) > 1 {
+		record.Text = besides(texts)
+	}
 	if err := j.readPrefix(line, begin, record); err != nil {
 		return splice{}, err
 	}
 	return j.place(line, begin)
+}
+
+// readString reads the string at a path.
+func readString(line string, begin int, path []step, name string, record *job.Record) (string, error) {
+	source, ok := follow(line, begin, path)
+	if !ok {
+		return "", fmt.Errorf("the field %s is missing", name)
+	}
+	if line[source.at] != '"' {
+		return "", fmt.Errorf("%s is %s, not a string", name, kindOf(line[source.at]))
+	}
+	text, flags, err := unquote(line[source.at:source.end])
+	record.Flags |= flags
+	return text, err
 }
 
 // readPrefix reads what the translation has to begin with. Where there is nothing, or null, it is free.

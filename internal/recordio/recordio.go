@@ -68,6 +68,10 @@ type Options struct {
 	// text).
 	Field string
 
+	// Further are the texts of the second source and those after it, for models of several sources, in the notation of Field:
+	// a record's text is all of them, divided by tabs. Tabs inside them become spaces. TSV and JSONL only.
+	Further []string
+
 	// Target is where the translation goes: the same notation as Field. What is there already is replaced; the same
 	// as Field replaces the source. A TSV column that does not exist is appended, and so is a member of a JSON object
 	// and a column of a Parquet file. "" appends, under the name translation where there are names.
@@ -99,6 +103,9 @@ func (o Options) Check() error {
 	if o.Prefix != "" && o.Format != TSV && o.Format != JSONL {
 		return fmt.Errorf("%s has no field for a prefix that a translation is forced to begin with: say --format tsv or jsonl", o.Format)
 	}
+	if len(o.Further) > 0 && o.Format != TSV && o.Format != JSONL {
+		return fmt.Errorf("%s has no fields for further sources: say --format tsv or jsonl", o.Format)
+	}
 	if o.Header && o.Format != TSV {
 		return fmt.Errorf("only tsv has a header, not %s", o.Format)
 	}
@@ -116,6 +123,9 @@ func (o Options) Check() error {
 		}
 		if !o.Header {
 			err := errors.Join(checkColumn(o.Field), checkColumn(o.Target))
+			for _, further := range o.Further {
+				err = errors.Join(err, checkColumn(further))
+			}
 			if o.Prefix != LastColumn {
 				err = errors.Join(err, checkColumn(o.Prefix))
 			}
@@ -125,7 +135,12 @@ func (o Options) Check() error {
 		_, fieldErr := parsePath(o.Field)
 		_, targetErr := parsePath(o.Target)
 		_, prefixErr := parsePath(o.Prefix)
-		return errors.Join(fieldErr, targetErr, prefixErr)
+		err := errors.Join(fieldErr, targetErr, prefixErr)
+		for _, further := range o.Further {
+			_, furtherErr := parsePath(further)
+			err = errors.Join(err, furtherErr)
+		}
+		return err
 	}
 	return nil
 }
@@ -181,4 +196,12 @@ func repair(text string) (string, job.Flags) {
 		return text, 0
 	}
 	return strings.ToValidUTF8(text, string(utf8.RuneError)), job.InvalidText
+}
+
+// besides joins the texts of several sources. The tabs between them are the only ones.
+func besides(texts []string) string {
+	for i, text := range texts {
+		texts[i] = strings.ReplaceAll(text, "\t", " ")
+	}
+	return strings.Join(texts, "\t")
 }

@@ -14,6 +14,7 @@ type tsv struct {
 	options Options
 	columns int // fields of the first row; 0 before it
 	field   int
+	further []int  // of further sources
 	prefix  int    // noColumn for none
 	target  int    // a column of the input, or columns to append one
 	name    string // of the appended column
@@ -46,12 +47,10 @@ func (t *tsv) decode(row []byte, record *job.Record) error {
 		record.Carry, record.Original = unchanged(line), []byte(line)
 		return nil
 	}
-	at, end := fieldSpan(line, t.field)
-	var flags job.Flags
-	record.Text, flags = repair(line[at:end])
-	record.Flags |= flags
+	record.Text = rowText(line, t.field, t.further, record)
 	if t.prefix != noColumn {
 		at, end := fieldSpan(line, t.prefix)
+		var flags job.Flags
 		record.Prefix, flags = repair(line[at:end])
 		record.Flags |= flags
 	}
@@ -62,6 +61,22 @@ func (t *tsv) decode(row []byte, record *job.Record) error {
 	}
 	record.Carry = carried
 	return nil
+}
+
+// rowText returns the text of a column, and of those of further sources. The row has them.
+func rowText(row string, field int, further []int, record *job.Record) string {
+	texts := make([]string, 1+len(further))
+	for i := range texts {
+		column := field
+		if i > 0 {
+			column = further[i-1]
+		}
+		at, end := fieldSpan(row, column)
+		var flags job.Flags
+		texts[i], flags = repair(row[at:end])
+		record.Flags |= flags
+	}
+	return strings.Join(texts, "\t")
 }
 
 // begin learns from the first row how many columns there are, and which of them are meant.
@@ -80,6 +95,13 @@ func (t *tsv) begin(line string) error {
 	}
 	if t.field, err = t.find(names, field); err != nil {
 		return err
+	}
+	for _, further := range t.options.Further {
+		column, err := t.find(names, further)
+		if err != nil {
+			return err
+		}
+		t.further = append(t.further, column)
 	}
 	if t.prefix, err = t.findPrefix(names); err != nil {
 		return err

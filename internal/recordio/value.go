@@ -20,6 +20,9 @@ type ValueOptions struct {
 	// Field is what is translated: a column's number from 1 ("" is 1), or a path as in Options.Field ("" is text).
 	Field string
 
+	// Further are the texts of the second source and those after it, as in Options.Further.
+	Further []string
+
 	// Targets are where the translations go, best first, in the notation of Options.Target. None at all stands for
 	// one with the default name. Where there are fewer hypotheses than targets the rest are null, or empty columns.
 	Targets []string
@@ -36,6 +39,7 @@ type Value struct {
 	format  Format
 	most    int // bytes of a value; 0 is no limit
 	field   int // TSV: column from 0
+	further []int
 	columns []int
 	paths   []*jsonl // JSON: one for each target; the field is the same in all
 }
@@ -49,14 +53,14 @@ func NewValue(options ValueOptions) (*Value, error) {
 	}
 	switch options.Format {
 	case Text:
-		if options.Field != "" || len(options.Targets) > 0 {
+		if options.Field != "" || len(options.Targets) > 0 || len(options.Further) > 0 {
 			return nil, errors.New("a value of plain text has no fields: its format is tsv or jsonl where it has")
 		}
 		return v, nil
 	case TSV:
-		return v, v.useColumns(options.Field, targets)
+		return v, v.useColumns(options.Field, options.Further, targets)
 	case JSONL:
-		return v, v.usePaths(options.Field, targets)
+		return v, v.usePaths(options, targets)
 	default:
 		return nil, fmt.Errorf("the value of a message cannot be %s", options.Format)
 	}
@@ -65,12 +69,19 @@ func NewValue(options ValueOptions) (*Value, error) {
 // appended stands for a column behind the last one.
 const appended = -1
 
-func (v *Value) useColumns(field string, targets []string) error {
+func (v *Value) useColumns(field string, further, targets []string) error {
 	if err := checkColumn(field); err != nil {
 		return err
 	}
 	if field != "" {
 		v.field, _ = columnNumber(field)
+	}
+	for _, name := range further {
+		column, ok := columnNumber(name)
+		if !ok {
+			return fmt.Errorf("column %q is not a number from 1", name)
+		}
+		v.further = append(v.further, column)
 	}
 	for _, target := range targets {
 		column := appended
@@ -88,9 +99,9 @@ func (v *Value) useColumns(field string, targets []string) error {
 	return nil
 }
 
-func (v *Value) usePaths(field string, targets []string) error {
+func (v *Value) usePaths(options ValueOptions, targets []string) error {
 	for i, target := range targets {
-		layout, err := newJSON(Options{Format: JSONL, Field: field, Target: target})
+		layout, err := newJSON(Options{Format: JSONL, Field: options.Field, Further: options.Further, Target: target})
 		if err != nil {
 			return err
 		}
@@ -164,13 +175,10 @@ func (v *Value) decodeRow(carried *filling, record *job.Record) error {
 		return errors.New("the value is not one row: there is a line break in it")
 	}
 	columns := strings.Count(row, "\t") + 1
-	if v.field >= columns {
-		return fmt.Errorf("the row has %d columns, and column %d is to be translated", columns, v.field+1)
+	if last := slices.Max(append([]int{v.field}, v.further...)); last >= columns {
+		return fmt.Errorf("the row has %d columns, and column %d is to be translated", columns, last+1)
 	}
-	at, end := fieldSpan(row, v.field)
-	var flags job.Flags
-	record.Text, flags = repair(row[at:end])
-	record.Flags |= flags
+	record.Text = rowText(row, v.field, v.further, record)
 	there := columns
 	for i, column := range v.columns {
 		place := gap{at: len(row), end: len(row), lead: "\t", hypothesis: i}
