@@ -134,7 +134,7 @@ func trainingPage(root string) (string, error) {
 	b.WriteString("# Settings of a training\n\nThe keys of the file that `sluice train --config FILE` reads. They are those of Marian's training, and mean the same; the comments say what is " +
 		"particular. [training.md](../training.md) is about whole recipes.\n")
 	for _, part := range []struct{ title, file, typeName string }{
-		{"Data, course, validation", "train/config.go", "Config"}, {"The network", "train/architecture.go", "Architecture"},
+		{"Data, course, validation", "train/config.go", "Config"}, {"The network", "translator/model/config.go", "Description"},
 	} {
 		s, err := readStructure(root, part.file, part.typeName, "yaml")
 		if err != nil {
