@@ -33,6 +33,7 @@ type speedupsBench struct {
 	dimEmb     int
 	dimRNN     int
 	fcDepth    int
+	vectors    bool // from the first row on
 	asJSON     bool
 }
 
@@ -101,6 +102,7 @@ pieces are frequent. Every translation then has the length of its source.`,
 	s.IntVar(&b.dimEmb, "dim-emb", 512, "width of its embeddings")
 	s.IntVar(&b.dimRNN, "dim-rnn", 1024, "width of its GRUs and fully connected layers")
 	s.IntVar(&b.fcDepth, "dec-fc-depth", 6, "its fully connected layers")
+	s.BoolVar(&b.vectors, "vectors", false, "use vectors for sigmoid and tanh from the first row on")
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own)
 	return command
@@ -141,6 +143,9 @@ func (b *speedupsBench) run(command *cobra.Command) error {
 // rows are the baseline and what is added to it, one after another.
 func (b *speedupsBench) rows(text *speedupText) []*speedupRow {
 	without := cpumodel.KnownEmbeddings | cpumodel.KeptContexts | cpumodel.VectorGates | cpumodel.MergedStates
+	if b.vectors {
+		without &^= cpumodel.VectorGates
+	}
 	options := cpumodel.Options{Suppress: text.suppress, KnownPieces: b.known, Without: without}
 	rows := []*speedupRow{
 		{Name: "baseline: float32", options: options, precision: cpumodel.Float32},
@@ -155,6 +160,9 @@ func (b *speedupsBench) rows(text *speedupText) []*speedupRow {
 	} {
 		if one.speedups == cpumodel.KeptContexts && text.model.Recurrence.Devlin == nil {
 			continue // which has it not
+		}
+		if options.Without&one.speedups == 0 {
+			continue
 		}
 		options.Without &^= one.speedups
 		rows = append(rows, &speedupRow{Name: one.name, options: options, precision: cpumodel.Int16})

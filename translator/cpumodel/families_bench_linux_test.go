@@ -17,6 +17,7 @@ var families = []syntheticKind{
 	{name: "GRU 256-512", lines: "type: s2s\ndim-emb: 256\ndim-rnn: 512\nenc-depth: 1\ndec-depth: 1"},
 	{name: "Nematus 512-1024", lines: "type: nematus\nenc-cell: gru-nematus\ndec-cell: gru-nematus\nlayer-normalization: true\ndim-emb: 512\ndim-rnn: 1024\nenc-depth: 1\ndec-depth: 1"},
 	{name: "deep GRU 512-1024", lines: "type: s2s\ndim-emb: 512\ndim-rnn: 1024\nenc-type: alternating\nenc-depth: 4\nenc-cell-depth: 2\ndec-cell-base-depth: 4\ndec-depth: 4\ndec-cell-high-depth: 2\nlayer-normalization: true\nskip: true"},
+	{name: "Devlin 512-1024, 6 layers", lines: "type: devlin\ndim-emb: 512\ndim-rnn: 1024\nenc-depth: 1\ndec-fc-depth: 6"},
 	{name: "LSTM 256-512", lines: "type: s2s\ndim-emb: 256\ndim-rnn: 512\nenc-cell: lstm\ndec-cell: lstm\nenc-depth: 1\ndec-depth: 1"},
 }
 
@@ -29,7 +30,7 @@ func describeFamily(lines string) string {
 // costs is given in multiply-accumulates of products, and the rate of these in percent of the ceiling. Time is that of the
 // processor, since others may use the machine too.
 func BenchmarkFamilies(b *testing.B) {
-	for _, precision := range []Precision{Int8, Float32} {
+	for _, precision := range []Precision{Int8, Int16, Float32} {
 		for i, family := range families {
 			b.Run(precision.String()+" "+family.name, func(b *testing.B) {
 				random := rand.New(rand.NewPCG(uint64(i), 9))
