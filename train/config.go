@@ -104,6 +104,9 @@ type Config struct {
 	KeepBest       bool     `yaml:"keep-best"`      // of every metric, in NAME.best-METRIC.npz
 	BeamSize       int      `yaml:"beam-size"`
 	Normalize      float64  `yaml:"normalize"`
+
+	Open  func(path string) (io.ReadCloser, error) `yaml:"-"` // opens training and validation sets; nil is os.Open
+	Watch func(Progress)                           `yaml:"-"` // is told about every update; may be nil
 }
 
 // DefaultConfig returns the settings that hold if nothing is said.

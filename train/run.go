@@ -200,14 +200,14 @@ func (c *Config) guided() bool { return c.GuidedAlignment != "" && c.GuidedAlign
 
 // files returns the files of a training or validation set.
 func (c *Config) files(sets []string) data.Files {
+	last := len(sets) - 1
 	switch {
 	case c.TSV:
-		return data.Files{TSV: sets[0], TSVSources: c.Sources()}
+		return data.Files{TSV: sets[0], TSVSources: c.Sources(), Open: c.Open}
 	case c.languageModel():
-		return data.Files{Target: sets[0]}
+		return data.Files{Target: sets[0], Open: c.Open}
 	}
-	last := len(sets) - 1
-	return data.Files{Source: sets[0], Further: sets[1:last], Target: sets[last]}
+	return data.Files{Source: sets[0], Further: sets[1:last], Target: sets[last], Open: c.Open}
 }
 
 func (r *run) readCorpus() error {
@@ -260,6 +260,7 @@ func (r *run) train(ctx context.Context) error {
 		if err := r.update(); err != nil {
 			return err
 		}
+		r.showProgress()
 		if err := r.afterUpdate(ctx); err != nil {
 			return err
 		}
@@ -323,6 +324,27 @@ func (r *run) finish(ctx context.Context) error {
 	}
 	r.state.Finished = true
 	return r.save()
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Update, Updates int     // Updates are all there will be; 0 if that is not known
+	Epoch           int     // from 1
+	Loss            float64 // per word, since the last display
+	WordsPerSecond  float64 // likewise
+	Skipped         int
+}
+
+func (r *run) showProgress() {
+	if r.config.Watch == nil {
+		return
+	}
+	w := &r.state.Window
+	r.config.Watch(Progress{
+		Update: r.state.Steps, Updates: r.config.AfterBatches, Epoch: r.state.Position.Epoch + 1,
+		Loss: w.Loss / math.Max(1, float64(w.Words)), WordsPerSecond: float64(r.words) / time.Since(r.since).Seconds(),
+		Skipped: r.state.Optimiser.NotFinite,
+	})
 }
 
 // display logs what was learnt since the last time.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ import (
 type training struct {
 	config           string
 	quiet            bool
+	progress         string
 	level, logFormat string
 }
 
@@ -28,6 +30,8 @@ func newTrainCommand() *cobra.Command {
 		Use:   "train --config FILE",
 		Short: "Train a model",
 		Long: `Train a model from sentence pairs. The configuration is YAML, with the keys of Marian's training.
+Texts may be objects of S3, such as s3://bucket/train.en.zst, of the store that the AWS_ variables of Amazon's tools
+name.
 
 Beside the model NAME, the run writes NAME.checkpoints, with which the same command continues a run that was
 stopped, even by force, NAME.metrics.jsonl, its course, and NAME.decoder.yml, with which it is translated. The
@@ -45,6 +49,7 @@ result depends on the configuration, the data and cpu-threads, to the last bit, 
 	group := newGroup("Options")
 	group.flags.StringVarP(&t.config, "config", "c", "", "`FILE` with the settings")
 	group.flags.BoolVar(&t.quiet, "quiet", false, "print warnings and errors only")
+	group.flags.StringVar(&t.progress, "progress", "auto", "bar, log, or auto: a bar on a terminal, messages alone elsewhere")
 	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
 	group.flags.StringVar(&t.logFormat, "log-format", "text", "text or json")
 	addGroups(command, group)
@@ -56,7 +61,8 @@ func (t *training) run(command *cobra.Command) error {
 	if t.config == "" {
 		return usageErrorf("train needs --config FILE (see sluice train --help)")
 	}
-	logger, err := newLogger(command.ErrOrStderr(), t.logFormat, t.level, t.quiet)
+	messages := command.ErrOrStderr()
+	drawn, err := wantsBar(t.progress, t.quiet)
 	if err != nil {
 		return err
 	}
@@ -64,6 +70,18 @@ func (t *training) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if drawn {
+		bar := newTrainingBar(messages, time.Now)
+		defer bar.end()
+		messages, config.Watch = bar, bar.show
+	}
+	logger, err := newLogger(messages, t.logFormat, t.level, t.quiet)
+	if err != nil {
+		return err
+	}
+	texts := &corpora{ctx: command.Context()}
+	defer texts.close()
+	config.Open = texts.open
 	result, err := train.Run(command.Context(), config, logger)
 	if err == nil {
 		logger.Info("done", slog.String("model", config.Model), slog.Int("updates", result.Updates), slog.Int("epochs", result.Epochs),

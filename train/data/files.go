@@ -25,6 +25,8 @@ type Files struct {
 	Alignment   string // "0-0 1-2 …": pairs of source and target pieces of each line, counted from 0; "" for none
 	Weights     string // of the lines, or of their target pieces; "" for none
 	WordWeights bool   // Weights has a number for each target piece, and one for the end of sentence if it likes
+
+	Open func(path string) (io.ReadCloser, error) // opens a file, or what else a path may name; nil is os.Open
 }
 
 // ErrFormat is wrapped by errors about lines that are not what they should be.
@@ -50,23 +52,27 @@ type lines struct {
 // A textFile is one of the files.
 type textFile struct {
 	path   string
-	file   *os.File
+	file   io.ReadCloser
 	plain  *compress.Reader
 	buffer *bufio.Reader
 	line   []byte
 	ended  bool
 }
 
-func openText(path string) (*textFile, error) {
-	f, err := os.Open(path)
+func (f *Files) openText(path string) (*textFile, error) {
+	open := f.Open
+	if open == nil {
+		open = func(path string) (io.ReadCloser, error) { return os.Open(path) }
+	}
+	file, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening a corpus: %w", err)
 	}
-	plain, err := compress.NewReader(f)
+	plain, err := compress.NewReader(file)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
 	}
-	return &textFile{path: path, file: f, plain: plain, buffer: bufio.NewReaderSize(plain, 1<<16)}, nil
+	return &textFile{path: path, file: file, plain: plain, buffer: bufio.NewReaderSize(plain, 1<<16)}, nil
 }
 
 // next reads a line; io.EOF is the end.
@@ -118,7 +124,7 @@ func (f Files) open() (*lines, error) {
 }
 
 func (l *lines) add(path string, keep func(*textFile)) error {
-	t, err := openText(path)
+	t, err := l.files.openText(path)
 	if err != nil {
 		l.close()
 		return err
