@@ -253,27 +253,23 @@ their own text as target, are what a model learns to correct from.`,
 	return command
 }
 
-// readConfusions reads sets of words. Lines that begin with # are comments.
-func (n *noising) readConfusions() error {
+// readConfusions reads sets of words.
+func (n *noising) readConfusions() (err error) {
 	if (n.confusions == "") != (n.noise.ConfusionRate == 0) {
 		return usageErrorf("--confusions and --confusion-rate belong together")
 	}
 	if n.confusions == "" {
 		return nil
 	}
-	n.noise.Confusions = corpus.Confusions{}
-	number := 0
-	return eachLine(n.confusions, func(line string) error {
-		number++
-		words := strings.Fields(line)
-		if len(words) == 0 || strings.HasPrefix(line, "#") {
-			return nil
-		}
-		if err := n.noise.Confusions.Add(words); err != nil {
-			return inputError{fmt.Errorf("%s, line %d: %w", n.confusions, number, err)}
-		}
-		return nil
-	})
+	text, err := openLines(n.confusions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, text.Close()) }()
+	if n.noise.Confusions, err = corpus.ReadConfusions(text.lines); err != nil {
+		return inputError{fmt.Errorf("%s: %w", n.confusions, err)}
+	}
+	return nil
 }
 
 func (n *noising) run(ctx context.Context, stdout, stderr io.Writer) error {

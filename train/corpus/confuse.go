@@ -1,7 +1,9 @@
 package corpus
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"unicode"
@@ -76,4 +78,28 @@ func likeCase(word, like string) string {
 	letters := []rune(word)
 	letters[0] = unicode.ToUpper(letters[0])
 	return string(letters)
+}
+
+// maxConfusions bounds a line of a file of confusions, in bytes.
+const maxConfusions = 1 << 16
+
+// ReadConfusions reads sets of words, one on each line, divided by spaces. Empty lines and those that begin with # are passed
+// over.
+func ReadConfusions(from io.Reader) (Confusions, error) {
+	c := Confusions{}
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, maxConfusions)
+	for number := 1; lines.Scan(); number++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		if err := c.Add(words); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading words that are confused: %w", err)
+	}
+	return c, nil
 }

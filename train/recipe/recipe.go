@@ -26,6 +26,8 @@ type Step struct {
 	Name          string         `yaml:"name" desc:"Names the step: letters, digits, dots, dashes and underscores."`
 	Clean         *Clean         `yaml:"clean" desc:"Makes one corpus of sentence pairs out of texts, without what would harm, shuffled, and holds back pairs for validation and tests."`
 	Noise         *Noise         `yaml:"noise" desc:"Makes sentence pairs as careless as people write: case, punctuation, typing errors."`
+	PlantErrors   *PlantErrors   `yaml:"plant-errors" desc:"Makes sentence pairs to learn corrections from out of correct text: words that writers confuse, typing errors."`
+	Edits         *Edits         `yaml:"edits" desc:"Finds what corrections change: gold edits to score with, weights to train with."`
 	Vocabulary    *Vocabulary    `yaml:"vocabulary" desc:"Trains a SentencePiece vocabulary."`
 	Train         *Train         `yaml:"train" desc:"Trains a model, several for an ensemble, or one for each setting of a grid."`
 	Translate     *Translate     `yaml:"translate" desc:"Translates a text."`
@@ -170,7 +172,7 @@ func (r *Recipe) check(report jobfile.Report, engine Engine) {
 // usesVocabularies says whether a step reads the recipe's vocabularies.
 func usesVocabularies(k kind) bool {
 	switch k.(type) {
-	case *Clean, *Noise, *Vocabulary, *Quantise, *Report:
+	case *Clean, *Noise, *PlantErrors, *Vocabulary, *Quantise, *Report:
 		return false
 	}
 	return true

@@ -26,6 +26,7 @@ type Train struct {
 	Valid      string           `yaml:"valid" desc:"Sentence pairs to validate with."`
 	Inverse    bool             `yaml:"inverse" desc:"Translate from the target language into the source language."`
 	Alignments string           `yaml:"alignments" desc:"Alignments of the corpora, for guided alignment."`
+	Weights    string           `yaml:"weights" desc:"Weights of the target pieces of the corpora, as the step edits makes them."`
 	StartFrom  string           `yaml:"start-from" desc:"A model of the same architecture to start from."`
 	Models     int              `yaml:"models" desc:"How many models, for an ensemble: they differ in their seed, and are called NAME.1.npz, NAME.2.npz and so on. Default 1."`
 	Grid       []jobfile.Option `yaml:"grid" desc:"Settings with several values each: a model for every combination, called after it, such as NAME.dec-depth-1.npz."`
@@ -37,11 +38,11 @@ type Train struct {
 var stepSets = map[string]string{
 	"model": "to", "train-sets": "corpora", "valid-sets": "valid", "vocabs": "vocabularies of the recipe", "pretrained-model": "start-from",
 	"guided-alignment": "alignments", "tsv": "corpora", "tempdir": "nothing: the recipe's folder is used", "dim-vocabs": "vocabularies of the recipe",
-	"data-weighting": "nothing: pairs have no weights here",
+	"data-weighting": "weights", "data-weighting-type": "weights", "embedding-vectors": "nothing: the files are not the recipe's",
 }
 
 func (t *Train) inputs() []string {
-	return append(slices.Clone(t.Corpora), t.Valid, t.Alignments, t.StartFrom)
+	return append(slices.Clone(t.Corpora), t.Valid, t.Alignments, t.Weights, t.StartFrom)
 }
 
 func (t *Train) outputs() []string {
@@ -246,6 +247,9 @@ func (t *Train) train(w *work, v variant, sets, valid []string, done func(float6
 	config.Vocabs, config.TempDir = w.direction(t.Inverse), w.scratch
 	if t.StartFrom != "" {
 		config.PretrainedModel = w.input(t.StartFrom)
+	}
+	if t.Weights != "" {
+		config.DataWeighting, config.DataWeightingType = w.input(t.Weights), "word"
 	}
 	if t.Alignments != "" {
 		config.GuidedAlignment = w.input(t.Alignments)
