@@ -41,6 +41,27 @@ func quantiseRow[T Float](y, x []T) {
 	}
 }
 
+// RoundBFloat16 returns x rounded to bfloat16, halves to even: what the engine's 8-bit models keep of keys and values. The gradient
+// goes through as if nothing had happened.
+func (t *Tape[T]) RoundBFloat16(x *Matrix[T]) *Matrix[T] {
+	y := t.matrix(x.Rows, x.Cols)
+	for i, v := range x.Value {
+		y.Value[i] = T(bfloat16(float32(v)))
+	}
+	o := t.roundings.next()
+	*o = rounding[T]{y, x}
+	t.record(o)
+	return y
+}
+
+func bfloat16(v float32) float32 {
+	bits := math.Float32bits(v)
+	if v != v {
+		return v
+	}
+	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
+}
+
 func (o *rounding[T]) backward(t *Tape[T]) {
 	if o.x.Grad != nil {
 		t.device.Add(o.x.Grad, o.y.Grad)

@@ -45,3 +45,28 @@ func TestQuantiseRows(t *testing.T) {
 		t.Error("a NaN is lost")
 	}
 }
+
+// TestRoundBFloat16 compares with the kernels.
+func TestRoundBFloat16(t *testing.T) {
+	const rows, cols = 3, 8
+	x := &Matrix[float32]{Rows: rows, Cols: cols, Value: make([]float32, rows*cols), Grad: make([]float32, rows*cols)}
+	for i := range x.Value {
+		x.Value[i] = float32(math.Sin(float64(i))) * 3
+	}
+	x.Value[0], x.Value[1], x.Value[2], x.Value[3] = 1+1.0/256, 1+3.0/256, float32(math.Inf(-1)), float32(math.NaN())
+	words := make([]uint16, rows*kernels.BFloat16Stride(cols))
+	kernels.ToBFloat16(words, x.Value, cols, rows, cols)
+	tape := NewTape(Device[float32](new(CPU)))
+	tape.Reset(true, 1)
+	y := tape.RoundBFloat16(x)
+	for i, got := range y.Value {
+		if want := math.Float32frombits(uint32(words[i]) << 16); got != want && (got == got || want == want) {
+			t.Errorf("%v becomes %v, want %v", x.Value[i], got, want)
+		}
+	}
+	copy(y.Grad, y.Value[4:])
+	tape.Backward()
+	if !slices.Equal(x.Grad, y.Grad) {
+		t.Error("the gradient does not go straight through")
+	}
+}
