@@ -9,7 +9,7 @@ import (
 )
 
 // HeadDims are the sizes of attention heads that there are kernels for.
-var HeadDims = []int{32, 64}
+var HeadDims = []int{16, 32, 64, 128}
 
 const attentionTile = 64 // queries and keys
 

@@ -13,12 +13,25 @@ var programs embed.FS
 // sources are the files of src/ with the kernels of each and the dynamic shared memory that they want, in bytes.
 var sources = map[string]map[string]int{
 	"product":   {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared()},
-	"layernorm": {"layer_norm": 0},
+	"layernorm": {"layer_norm": 0, "rms_norm": 0},
 	"embed":     {"embed": 0, "move_rows": 0},
 	"ssru":      {"ssru": 0},
-	"attention": {"attention_32": attentionShared(32), "attention_64": attentionShared(64)},
-	"lookup":    {"lookup_32": 0, "lookup_64": 0, "lookup_weights_32": 0, "lookup_weights_64": 0},
+	"gates":     {"activate": 0, "add": 0, "highway": 0, "gated_sum": 0, "average": 0, "sru": 0},
+	"words":     {"keep_words": 0, "first_words": 0},
+	"attention": ofHeads(attentionShared, "attention"),
+	"lookup":    ofHeads(func(int) int { return 0 }, "lookup", "lookup_weights", "recall"),
 	"output":    {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared()},
+}
+
+// ofHeads names the kernels that there are for each size of attention heads.
+func ofHeads(shared func(headDim int) int, names ...string) map[string]int {
+	kernels := map[string]int{}
+	for _, dim := range HeadDims {
+		for _, name := range names {
+			kernels[fmt.Sprintf("%s_%d", name, dim)] = shared(dim)
+		}
+	}
+	return kernels
 }
 
 // Kernels are the kernels on one device. They may be launched from any goroutine that has bound the context, on any stream.

@@ -160,5 +160,7 @@ template <int DIM> __device__ void attention(const __half* qkv, const int* start
   }                                                                                                         \
   KERNEL(name)
 
+ATTENTION(attention_16, 16);
 ATTENTION(attention_32, 32);
 ATTENTION(attention_64, 64);
+ATTENTION(attention_128, 128);

@@ -1,19 +1,30 @@
 #include "rows.cuh"
 
+namespace {
+
+// Eight elements of x + residual, which may be null.
+struct Sum {
+  const __half *x, *residual;
+
+  __device__ __forceinline__ void operator()(float (&v)[8], int i) const {
+    read_eight(v, x + i);
+    if (!residual) return;
+    float r[8];
+    read_eight(r, residual + i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) v[e] += r[e];
+  }
+};
+
+}  // namespace
+
 // With v = x + residual, result = (v - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, the variance being divided
 // by n. Everything in float32; residual and bias may be null, n is a multiple of 8. result may be x or residual.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     layer_norm(const __half* x, const __half* residual, const float* scale, const float* bias, __half* result, int rows, int n, float epsilon) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
-  auto read = [&](float (&v)[8], int i) {
-    read_eight(v, x + size_t(row) * n + i);
-    if (!residual) return;
-    float r[8];
-    read_eight(r, residual + size_t(row) * n + i);
-#pragma unroll
-    for (int e = 0; e < 8; e++) v[e] += r[e];
-  };
+  Sum read{x + size_t(row) * n, residual ? residual + size_t(row) * n : nullptr};
   float v[8], sum = 0, squares = 0;
   for (int i = lane * 8; i < n; i += 256) {
     read(v, i);
@@ -35,3 +46,25 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
   }
 }
 KERNEL(layer_norm);
+
+// With v = x + residual, result = v/sqrt(mean of v² + epsilon)·scale for each row. Otherwise as layer_norm.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    rms_norm(const __half* x, const __half* residual, const float* scale, __half* result, int rows, int n, float epsilon) {
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row > rows - 1) return;
+  Sum read{x + size_t(row) * n, residual ? residual + size_t(row) * n : nullptr};
+  float v[8], squares = 0;
+  for (int i = lane * 8; i < n; i += 256) {
+    read(v, i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) squares += v[e] * v[e];
+  }
+  float factor = rsqrtf(warp_sum(squares) / n + epsilon);
+  for (int i = lane * 8; i < n; i += 256) {
+    read(v, i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) v[e] *= factor * scale[i + e];
+    write_eight(result + size_t(row) * n + i, v);
+  }
+}
+KERNEL(rms_norm);

@@ -1,4 +1,5 @@
-// Attention of the decoder to encoded sentences: one query for each row, each row with a sentence of its own.
+// Attention of the decoder with one query for each row: to encoded sentences, each row with one of its own, and to the target words
+// before.
 #include "rows.cuh"
 
 namespace {
@@ -25,54 +26,72 @@ template <int DIM> __device__ float dot(const float* query, const __half* key) {
   return sum;
 }
 
-// result += weight · value, a lane having DIM/32 elements of them.
-template <int DIM> __device__ void add_value(float (&result)[DIM / 32], float weight, const __half* value) {
+// What a lane has of the DIM elements of a value: two that follow each other, 64 apart, or one of 32, or of the first 16 lanes.
+template <int DIM> struct Share { static constexpr int COUNT = DIM < 32 ? 1 : DIM / 32; };
+
+// result += weight · value.
+template <int DIM> __device__ void add_value(float (&result)[Share<DIM>::COUNT], float weight, const __half* value) {
   int lane = threadIdx.x % 32;
-  if (DIM == 32) {
-    result[0] += weight * __half2float(value[lane]);
+  if (DIM <= 32) {
+    if (lane < DIM) result[0] += weight * __half2float(value[lane]);
   } else {
 #pragma unroll
-    for (int i = 0; i < DIM / 32; i += 2) {
+    for (int i = 0; i + 1 < Share<DIM>::COUNT; i += 2) {
       float2 v = __half22float2(reinterpret_cast<const __half2*>(value)[lane + i * 16]);
       result[i] += weight * v.x, result[i + 1] += weight * v.y;
     }
   }
 }
 
-template <int DIM> __device__ void write_value(__half* to, const float (&x)[DIM / 32], float factor) {
+template <int DIM> __device__ void write_value(__half* to, const float (&x)[Share<DIM>::COUNT], float factor) {
   int lane = threadIdx.x % 32;
-  if (DIM == 32) {
-    to[lane] = __float2half_rn(x[0] * factor);
+  if (DIM <= 32) {
+    if (lane < DIM) to[lane] = __float2half_rn(x[0] * factor);
   } else {
 #pragma unroll
-    for (int i = 0; i < DIM / 32; i += 2)
+    for (int i = 0; i + 1 < Share<DIM>::COUNT; i += 2)
       reinterpret_cast<__half2*>(to)[lane + i * 16] = __floats2half2_rn(x[i] * factor, x[i + 1] * factor);
   }
 }
 
-// A warp has one head of one row. Each lane scores a position, 32 at a time, and then all lanes add their elements of the 32 values.
-template <int DIM>
-__device__ void lookup(const __half* queries, const __half* keys, const __half* values, const int* starts, const int* lengths,
-                       __half* result, int rows, int heads, int stride, float scale) {
-  int row = row_of_warp(), head = blockIdx.y, lane = threadIdx.x % 32;
-  if (row >= rows) return;
-  size_t at = (size_t(row) * heads + head) * DIM;
-  const float* query = load_query<DIM>(queries + at, scale);
-  int length = lengths[row];
-  size_t first = size_t(starts[row]) * stride + head * DIM;
-  float sums[DIM / 32] = {}, largest = -INFINITY, sum = 0;
+// Attention to `length` positions, of which place(i) says where the keys and values of position i lie. A warp has one head of one row.
+// Each lane scores a position, 32 at a time, and then all lanes add their elements of the 32 values.
+template <int DIM, class Place>
+__device__ void attend(const float* query, const __half* keys, const __half* values, int length, Place place, __half* result) {
+  int lane = threadIdx.x % 32;
+  float sums[Share<DIM>::COUNT] = {}, largest = -INFINITY, sum = 0;
   for (int base = 0; base < length; base += 32) {
     int position = base + lane;
-    float s = position < length ? dot<DIM>(query, keys + first + size_t(position) * stride) : -INFINITY;
+    float s = position < length ? dot<DIM>(query, keys + place(position)) : -INFINITY;
     float top = fmaxf(largest, warp_max(s)), factor = __expf(largest - top), weight = __expf(s - top);
     largest = top;
     sum = sum * factor + warp_sum(weight);
 #pragma unroll
-    for (int i = 0; i < DIM / 32; i++) sums[i] *= factor;
-    for (int j = 0; j < min(32, length - base); j++)
-      add_value<DIM>(sums, __shfl_sync(~0u, weight, j), values + first + size_t(base + j) * stride);
+    for (int i = 0; i < Share<DIM>::COUNT; i++) sums[i] *= factor;
+    for (int j = 0; j < min(32, length - base); j++) add_value<DIM>(sums, __shfl_sync(~0u, weight, j), values + place(base + j));
   }
-  write_value<DIM>(result + at, sums, length > 0 ? 1 / sum : 0.f);
+  write_value<DIM>(result, sums, length > 0 ? 1 / sum : 0.f);
+}
+
+template <int DIM>
+__device__ void lookup(const __half* queries, const __half* keys, const __half* values, const int* starts, const int* lengths,
+                       __half* result, int rows, int heads, int stride, float scale) {
+  int row = row_of_warp(), head = blockIdx.y;
+  if (row >= rows) return;
+  size_t at = (size_t(row) * heads + head) * DIM, first = size_t(starts[row]) * stride + head * DIM;
+  const float* query = load_query<DIM>(queries + at, scale);
+  attend<DIM>(query, keys, values, lengths[row], [=](int i) { return first + size_t(i) * stride; }, result + at);
+}
+
+template <int DIM>
+__device__ void recall(const __half* queries, const __half* keys, const __half* values, const int* words, const int* slots,
+                       const int* positions, __half* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {
+  int row = row_of_warp(), head = blockIdx.y;
+  if (row >= rows) return;
+  const float* query = load_query<DIM>(queries + size_t(row) * query_stride + head * DIM, scale);
+  const int* of_row = words + size_t(slots[row]) * capacity;
+  attend<DIM>(query, keys, values, positions[row] + 1, [=](int i) { return size_t(of_row[i]) * stride + head * DIM; },
+              result + (size_t(row) * heads + head) * DIM);
 }
 
 // Writes the weights of the first head, `most` places for each row. Here a warp has a row.
@@ -100,25 +119,45 @@ __device__ void weights(const __half* queries, const __half* keys, const int* st
 // queries, result: rows of heads x DIM elements. The sentence of row r has lengths[r] positions from starts[r] on; the keys and values of
 // a position lie `stride` elements behind those of the one before. No positions give zeros. The grid is (rows by 4, heads).
 #define LOOKUP(name, DIM)                                                                                                  \
-  extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)                                                                 \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                 \
       name(const __half* queries, const __half* keys, const __half* values, const int* starts, const int* lengths,         \
            __half* result, int rows, int heads, int stride, float scale) {                                                 \
     lookup<DIM>(queries, keys, values, starts, lengths, result, rows, heads, stride, scale);                               \
   }                                                                                                                        \
   KERNEL(name)
 
+LOOKUP(lookup_16, 16);
 LOOKUP(lookup_32, 32);
 LOOKUP(lookup_64, 64);
+LOOKUP(lookup_128, 128);
 
 // The weights that the first head of each row gives to the positions of its sentence, `most` places for each row. width is that of a row
 // of queries.
 #define WEIGHTS(name, DIM)                                                                                                              \
-  extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)                                                                              \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                              \
       name(const __half* queries, const __half* keys, const int* starts, const int* lengths, float* result, int rows, int width,        \
            int stride, int most, float scale) {                                                                                         \
     weights<DIM>(queries, keys, starts, lengths, result, rows, width, stride, most, scale);                                             \
   }                                                                                                                                     \
   KERNEL(name)
 
+WEIGHTS(lookup_weights_16, 16);
 WEIGHTS(lookup_weights_32, 32);
 WEIGHTS(lookup_weights_64, 64);
+WEIGHTS(lookup_weights_128, 128);
+
+// Attention to the target words before and the one at positions[r]. Row r is in slot slots[r], and words, `capacity` numbers for each
+// slot, says which row of the cache has the keys and values of each position; rows of the cache are `stride` elements apart, those of
+// queries query_stride.
+#define RECALL(name, DIM)                                                                                                         \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                     \
+      name(const __half* queries, const __half* keys, const __half* values, const int* words, const int* slots,                   \
+           const int* positions, __half* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {  \
+    recall<DIM>(queries, keys, values, words, slots, positions, result, rows, heads, query_stride, stride, capacity, scale);      \
+  }                                                                                                                               \
+  KERNEL(name)
+
+RECALL(recall_16, 16);
+RECALL(recall_32, 32);
+RECALL(recall_64, 64);
+RECALL(recall_128, 128);

@@ -3,6 +3,7 @@ package gpumodel
 import (
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -22,10 +23,10 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 }
 
 // stepLists are the lists of numbers that a step needs, on the device: one number for each row.
-type stepLists struct{ tokens, slots, positions, starts, lengths cuda.Pointer }
+type stepLists struct{ tokens, slots, positions, starts, lengths, words cuda.Pointer }
 
 // numbersOfRow is how many lists there are.
-const numbersOfRow = 5
+const numbersOfRow = 6
 
 // feedStep fills in the lists of a number of rows, of which those behind the last slot belong to nobody: each has a slot of its own
 // that no hypothesis has.
@@ -34,17 +35,19 @@ func (s *Stepper) feedStep(slots []search.Slot, tokens []search.Token, rows int)
 		return err
 	}
 	list := func(i int) []int32 { return s.feed.host[i*rows : (i+1)*rows] }
-	toTokens, toSlots, positions, starts, lengths := list(0), list(1), list(2), list(3), list(4)
-	s.longest = 0
+	toTokens, toSlots, positions, starts, lengths, words := list(0), list(1), list(2), list(3), list(4), list(5)
+	s.longest, s.starting = 0, false
 	for i, number := range slots {
 		at := &s.slots[number]
 		memory := s.contexts[at.context].memory
 		toTokens[i], toSlots[i], positions[i] = tokens[i], int32(number), int32(at.position)
 		starts[i], lengths[i] = int32(memory.first), int32(memory.count)
-		s.longest = max(s.longest, memory.count)
+		words[i] = at.lastWord()
+		s.longest, s.starting = max(s.longest, memory.count), s.starting || at.position == 0 && s.w.normedWords()
 	}
 	for i := len(slots); i < rows; i++ {
-		toTokens[i], toSlots[i], positions[i], starts[i], lengths[i] = search.NoToken, int32(len(s.slots)+i-len(slots)), 0, 0, 0
+		spare := int32(i - len(slots))
+		toTokens[i], toSlots[i], positions[i], starts[i], lengths[i], words[i] = search.NoToken, int32(len(s.slots))+spare, 0, 0, 0, spare
 	}
 	return nil
 }
@@ -52,7 +55,7 @@ func (s *Stepper) feedStep(slots []search.Slot, tokens []search.Token, rows int)
 // stepLists says where the lists of a step with that many rows are.
 func (s *Stepper) stepLists(rows int) stepLists {
 	at := func(i int) cuda.Pointer { return cuda.Offset[int32](s.feed.device.at, i*rows) }
-	return stepLists{at(0), at(1), at(2), at(3), at(4)}
+	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5)}
 }
 
 func (s *Stepper) step(slots []search.Slot, tokens []search.Token) error {
@@ -70,10 +73,13 @@ func (s *Stepper) step(slots []search.Slot, tokens []search.Token) error {
 		if err := s.attention.reserve(s.w.device.context, 4*rows*max(s.longest, 1)); err != nil {
 			return err
 		}
-		if err := s.run(rows); err != nil {
-			return err
+	}
+	if err := s.stepTime.around(s.stream, func() error {
+		if s.aligned {
+			return s.run(rows)
 		}
-	} else if err := s.replay(rows); err != nil {
+		return s.replay(rows)
+	}); err != nil {
 		return err
 	}
 	return s.stream.Record(s.feed.read)
@@ -87,6 +93,11 @@ func (s *Stepper) prepareStep(slots []search.Slot) error {
 	}
 	if err := s.reserveSignal(last + 1); err != nil {
 		return err
+	}
+	if s.w.autoreg == model.SelfAttention {
+		if err := s.addWords(slots, last+1); err != nil {
+			return err
+		}
 	}
 	if s.awaited {
 		return nil
@@ -106,7 +117,7 @@ func (s *Stepper) run(rows int) error {
 		return err
 	}
 	for i, l := range s.w.decoder {
-		if err := s.recurrent(a, l, lists, i); err != nil {
+		if err := s.autoregress(a, l, lists, i); err != nil {
 			return err
 		}
 		if err := s.lookUp(a, l, lists, s.aligned && i == s.w.alignment); err != nil {
@@ -116,32 +127,12 @@ func (s *Stepper) run(rows int) error {
 			return err
 		}
 	}
-	return s.normalise(a, s.w.top[decoderSide], a.x, a.x, 0)
-}
-
-// recurrent runs the recurrent sublayer of a layer.
-func (s *Stepper) recurrent(a *activations, l *decoderLayer, lists stepLists, layer int) error {
-	input, err := s.before(a, &l.recurrent)
-	if err != nil {
-		return err
-	}
-	if err := s.product(a, a.wide, input, &l.gates, false); err != nil {
-		return err
-	}
-	state := cuda.Offset[float32](s.states.at, layer*s.w.dim)
-	if err := s.w.device.kernels.SSRU(s.stream, a.matrix(a.attended, s.w.dim), a.wide, lists.slots, lists.positions, state,
-		len(s.w.decoder)*s.w.dim); err != nil {
-		return err
-	}
-	if l.project != nil {
-		return s.after(a, &l.recurrent, a.attended, l.project)
-	}
-	return s.end(a, &l.recurrent, a.attended)
+	return s.end(a, s.w.top[decoderSide], a.x, a.x, a.bottom)
 }
 
 // lookUp runs the attention of a layer to the source.
 func (s *Stepper) lookUp(a *activations, l *decoderLayer, lists stepLists, align bool) error {
-	input, err := s.before(a, &l.context)
+	input, err := s.before(a, l.pre, a.normed, a.x)
 	if err != nil {
 		return err
 	}
@@ -159,7 +150,7 @@ func (s *Stepper) lookUp(a *activations, l *decoderLayer, lists stepLists, align
 	if err := s.w.device.kernels.Lookup(s.stream, lookup); err != nil {
 		return err
 	}
-	return s.after(a, &l.context, a.attended, &l.o)
+	return s.after(a, l.post, a.attended, l.o)
 }
 
 // Attention returns the weights of row's attention over the source tokens; nil if the last Step was not asked to align.

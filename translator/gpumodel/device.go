@@ -14,11 +14,18 @@ type Device struct {
 	properties cuda.Properties
 }
 
+// leastMajor is the compute capability that the kernels need: for tensor cores and asynchronous copies.
+const leastMajor = 8
+
 // Open takes a device of a driver, numbered from 0, and loads the kernels.
 func Open(driver *cuda.Driver, number int) (*Device, error) {
 	properties, err := driver.Properties(number)
 	if err != nil {
 		return nil, err
+	}
+	if properties.Major < leastMajor {
+		return nil, fmt.Errorf("%w: %v is too old: compute capability %d.0 (Ampere, of 2020) or later is needed", cuda.ErrUnavailable,
+			properties, leastMajor)
 	}
 	context, err := driver.Context(number)
 	if err != nil {

@@ -1,13 +1,19 @@
 // Package gpumodel runs Marian's students on one GPU: it is the search.Stepper on top of gpukernels.
 //
-// It runs transformers with one source, layer norms, rectified feed-forward sublayers of two matrices and SSRU decoders, tied or not.
-// Load refuses others with an error that wraps ErrUnsupported.
+// It runs transformers with one source, whose decoders have self-attention, average attention, SSRUs or SRUs, tied or not. Load refuses
+// others with an error that wraps ErrUnsupported: recurrent models, several sources, language models, other cells in the decoder, and
+// sizes that the kernels do not take.
 //
 // # Memory
 //
 // Weights are stored as fp16 once for each device and shared by all workers. Everything else belongs to a Stepper, which has a stream of
-// its own: buffers for the rows of a call, the state of each slot, and the keys and values of the encoded sentences. It grows to what
-// the work needs and is used again.
+// its own: buffers for the rows of a call, the state of each slot, the keys and values of the encoded sentences, and with self-attention
+// those of the target words. It grows to what the work needs and is used again.
+//
+// # Streams
+//
+// Encoder and decoder have a stream each, so that the next sentences are encoded while others are being translated. A decoder step is
+// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose.
 //
 // # Errors
 //

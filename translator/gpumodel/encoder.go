@@ -17,7 +17,9 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 	}
 	for len(sources) > 0 {
 		count, tokens := group(sources, groupTokens)
-		s.do(func() error { return s.encode(sources[:count], contexts[:count], tokens) })
+		s.do(func() error {
+			return s.encodeTime.around(s.encoding.stream, func() error { return s.encode(sources[:count], contexts[:count], tokens) })
+		})
 		sources, contexts = sources[count:], contexts[count:]
 	}
 }
@@ -70,14 +72,14 @@ func (s *Stepper) encode(sources []search.Source, contexts []search.Context, tok
 			return err
 		}
 	}
-	if err := s.normalise(a, s.w.top[encoderSide], a.x, a.x, 0); err != nil {
+	if err := s.end(a, s.w.top[encoderSide], a.x, a.x, a.bottom); err != nil {
 		return err
 	}
 	return s.keepContexts(a, contexts)
 }
 
 func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Pointer, sentences, longest int) error {
-	input, err := s.before(a, &l.self)
+	input, err := s.before(a, l.pre, a.normed, a.x)
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Poin
 	if err := s.w.device.kernels.Attention(a.stream, a.attended, a.wide, starts, sentences, longest, s.w.heads, s.w.dim/s.w.heads); err != nil {
 		return err
 	}
-	if err := s.after(a, &l.self, a.attended, &l.o); err != nil {
+	if err := s.after(a, l.post, a.attended, l.o); err != nil {
 		return err
 	}
 	return s.feedForward(a, &l.ffn)

@@ -31,6 +31,7 @@ type comparison struct {
 	tolerance float64
 	eos       search.Token
 	most      int  // tokens of a translation
+	steps     int  // so far: every other one is asked to align
 	scored    bool // compare log-probabilities, too
 	ties      int
 }
@@ -79,8 +80,10 @@ func (c *comparison) step(slots []search.Slot, tokens []search.Token) []search.T
 	for i := range rows {
 		rows[i] = int32(i)
 	}
-	gpu.Step(slots, tokens, true)
-	cpu.Step(slots, tokens, true)
+	c.steps++
+	align := c.steps%2 == 0
+	gpu.Step(slots, tokens, align)
+	cpu.Step(slots, tokens, align)
 	have, want := make([]search.Scored, len(rows)), make([]search.Scored, len(rows))
 	gpu.Best(rows, nil, have)
 	cpu.Best(rows, nil, want)
@@ -140,17 +143,36 @@ var descriptions = map[string]string{
 	"pre-norm":   "transformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n\ntransformer-rnn-projection: true",
 	"own tables": "tied-embeddings-all: false", "norm behind embeddings": "transformer-postprocess-emb: nd",
 	"no positions": "transformer-disable-position-embeddings: true", "no bias": "output-omit-bias: true",
+	"small heads": "transformer-heads: 4", "one head": "transformer-heads: 1", "no projection": "transformer-no-projection: true",
+	"swish":     "transformer-ffn-activation: swish\ntransformer-ffn-depth: 3",
+	"gelu":      "transformer-ffn-activation: gelu\ntransformer-decoder-ffn-depth: 1",
+	"rms norms": "transformer-preprocess: r\ntransformer-postprocess: dar", "highways": "transformer-postprocess: hn\ntransformer-rnn-projection: true",
+	"top adds": "transformer-postprocess-top: an", "sru": "dec-cell: sru",
+	"self-attention":          "transformer-decoder-autoreg: self-attention",
+	"pre-norm self-attention": "transformer-decoder-autoreg: self-attention\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n\ntransformer-no-projection: true",
+	"tied self-attention":     "transformer-decoder-autoreg: self-attention\ntransformer-tied-layers: [1, 1]",
+	"average attention":       "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 96",
+	"plain average attention": "transformer-decoder-autoreg: average-attention\ntransformer-aan-nogate: true\ntransformer-aan-depth: 1",
+	"deep average attention":  "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 64\ntransformer-aan-depth: 3\ntransformer-aan-activation: relu\ntransformer-preprocess: n",
+}
+
+// describe is the description of the small model with some keys set otherwise.
+func describe(changes string) []byte {
+	lines := strings.Split(strings.TrimSpace(string(small(""))), "\n")
+	for change := range strings.Lines(changes) {
+		change = strings.TrimSpace(change)
+		key, _, _ := strings.Cut(change, ":")
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, key+":") })
+		lines = append(lines, change)
+	}
+	return []byte(strings.Join(lines, "\n"))
 }
 
 func TestSmallModels(t *testing.T) {
 	d := openDevice(t)
 	for name, more := range descriptions {
 		t.Run(name, func(t *testing.T) {
-			description := strings.Replace(string(small("")), "tied-embeddings-all: true\n", "", 1) + "tied-embeddings-all: true\n" + more
-			if strings.HasPrefix(more, "tied-embeddings-all") {
-				description = strings.Replace(string(small("")), "tied-embeddings-all: true", more, 1)
-			}
-			c := comparison{t: t, p: newPair(t, d, randomModel(t, []byte(description)), 4, 5), tolerance: 0.05, most: 5, scored: true}
+			c := comparison{t: t, p: newPair(t, d, randomModel(t, describe(more)), 4, 5), tolerance: 0.05, most: 5, scored: true}
 			c.run(randomSources(3, 17, 1, 9))
 			sources := randomSources(4, 2)
 			sources[0].Candidates, sources[1].Candidates = []search.Token{0, 3, 5, 8, 64}, nil
@@ -207,16 +229,43 @@ func TestScores(t *testing.T) {
 // Beam search moves hypotheses among slots, and slots are taken again by other sentences.
 func TestBeam(t *testing.T) {
 	d := openDevice(t)
-	p := newPair(t, d, randomModel(t, small("")), 8)
-	sources := randomSources(5, 12, 3, 7, 9)
-	options := search.Options{Beam: 4, Normalize: 1, MaxLengthFactor: 1}
+	for _, kind := range autoregressions {
+		p := newPair(t, d, randomModel(t, describe(descriptions[kind])), 8)
+		sources := randomSources(5, 12, 3, 7, 9)
+		options := search.Options{Beam: 4, Normalize: 1, MaxLengthFactor: 1}
+		have, want := decode(t, p.gpu, sources, options), decode(t, p.cpu, sources, options)
+		for i := range want {
+			if math.Abs(float64(have[i].Score-want[i].Score)) > 0.05*float64(len(want[i].Tokens)) {
+				t.Errorf("%s: sentence %d scores %v, want %v", kind, i, have[i].Score, want[i].Score)
+			}
+		}
+		must(t, p.gpu.Err())
+	}
+}
+
+// autoregressions names a description of each way to look at the words so far.
+var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention"}
+
+// Translations get longer than there is room for at first, and hypotheses share and leave the rows of their words.
+func TestLongTranslations(t *testing.T) {
+	p := newPair(t, openDevice(t), randomModel(t, describe(descriptions["self-attention"])), 6)
+	sources := randomSources(14, 2, 9)
+	options := search.Options{Beam: 3, Normalize: 1, MaxLengthFactor: 5}
 	have, want := decode(t, p.gpu, sources, options), decode(t, p.cpu, sources, options)
 	for i := range want {
 		if math.Abs(float64(have[i].Score-want[i].Score)) > 0.05*float64(len(want[i].Tokens)) {
 			t.Errorf("sentence %d scores %v, want %v", i, have[i].Score, want[i].Score)
 		}
 	}
-	must(t, p.gpu.Err())
+	if len(want[0].Tokens) <= fewestPositions {
+		t.Errorf("only %d tokens", len(want[0].Tokens))
+	}
+	for slot := range p.gpu.slots {
+		p.gpu.Begin(search.Slot(slot), 0)
+	}
+	if w := &p.gpu.words; len(w.free) != w.rows-mostPadding || slices.Max(w.users) > 0 || slices.Min(w.users) < 0 {
+		t.Errorf("of %d rows, %d are free when nobody has any", w.rows-mostPadding, len(w.free))
+	}
 }
 
 func decode(t *testing.T, s search.Stepper, sources []search.Source, options search.Options) []search.Hypothesis {
@@ -245,7 +294,12 @@ func decode(t *testing.T, s search.Stepper, sources []search.Source, options sea
 // A sentence gives the same bits alone, among others, and in another slot.
 func TestInvariance(t *testing.T) {
 	d := openDevice(t)
-	s := newStepper(t, d, randomModel(t, small("")), 40)
+	for _, kind := range autoregressions {
+		testInvariance(t, newStepper(t, d, randomModel(t, describe(descriptions[kind])), 40))
+	}
+}
+
+func testInvariance(t *testing.T, s *Stepper) {
 	lengths := []int{9, 70, 3}
 	for len(lengths) < 40 {
 		lengths = append(lengths, 1+len(lengths)%5)
@@ -472,9 +526,8 @@ func TestFailures(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	d := openDevice(t)
 	for _, change := range [][2]string{
-		{"dec-cell: ssru", "dec-cell: sru"}, {"autoreg: rnn", "autoreg: self-attention"}, {"activation: relu", "activation: swish"},
-		{"heads: 2", "heads: 4"}, {"dim-ffn: 96", "dim-ffn: 100"}, {"enc-depth: 2", "transformer-ffn-depth: 3"},
-		{"enc-depth: 2", "transformer-no-projection: true"}, {"enc-depth: 2", "transformer-postprocess: dhn"},
+		{"dec-cell: ssru", "dec-cell: gru"}, {"heads: 2", "heads: 8"}, {"dim-ffn: 96", "dim-ffn: 100"}, {"type: transformer\ndim-vocabs: [70, 70]", "type: multi-transformer\ndim-vocabs: [70, 70, 70]"},
+		{"autoreg: rnn", "autoreg: average-attention\ntransformer-dim-aan: 100"},
 	} {
 		m, err := model.New([]byte(strings.Replace(string(small("")), change[0], change[1], 1)))
 		must(t, err)

@@ -24,24 +24,31 @@ func padded(rows int) int {
 const mostPadding = 31
 
 // places are the addresses in a graph that may change.
-type places struct{ memory, signal cuda.Pointer }
+type places struct{ memory, signal, states, words cuda.Pointer }
+
+// A shape is what decides which kernels a step has.
+type shape struct {
+	rows     int
+	starting bool // a row is at position 0, where that makes a difference
+}
 
 // replay runs a step of that many rows as a graph.
 func (s *Stepper) replay(rows int) error {
-	now := places{s.memory.memory.at, s.signal.at}
+	now := places{s.memory.memory.at, s.signal.at, s.states.at, s.words.cache.at}
 	if s.captured != now {
 		if err := s.forgetGraphs(); err != nil {
 			return err
 		}
 		s.captured = now
 	}
-	g := s.graphs[rows]
+	of := shape{rows, s.starting}
+	g := s.graphs[of]
 	if g == nil {
 		var err error
 		if g, err = s.stream.Capture(func() error { return s.run(rows) }); err != nil {
 			return err
 		}
-		s.graphs[rows] = g
+		s.graphs[of] = g
 	}
 	return g.Launch(s.stream)
 }

@@ -8,24 +8,27 @@ import (
 
 // activations are the buffers of rows of a stack, of fp16.
 type activations struct {
-	stream                 *cuda.Stream // that works on them
-	memory                 buffer
-	rows                   int
-	x, y, normed, attended cuda.Pointer // rows × dim
-	wide                   cuda.Pointer // rows × the widest product
+	stream                         *cuda.Stream // that works on them
+	memory                         buffer
+	rows                           int
+	x, y, normed, attended, bottom cuda.Pointer // rows × dim
+	wide, other                    cuda.Pointer // rows × the widest product
 }
+
+// rowBytes is what a row takes.
+func (w *Weights) rowBytes() int { return 2 * (5*w.dim + 2*w.widest) }
 
 // reserve makes room for rows.
 func (a *activations) reserve(w *Weights, rows int) error {
 	a.rows = rows
-	if err := a.memory.reserve(w.device.context, 2*rows*(4*w.dim+w.widest)); err != nil {
+	if err := a.memory.reserve(w.device.context, rows*w.rowBytes()); err != nil {
 		return err
 	}
 	at := a.memory.at
-	for _, p := range []*cuda.Pointer{&a.x, &a.y, &a.normed, &a.attended} {
+	for _, p := range []*cuda.Pointer{&a.x, &a.y, &a.normed, &a.attended, &a.bottom} {
 		*p, at = at, cuda.Offset[gpukernels.Half](at, rows*w.dim)
 	}
-	a.wide = at
+	a.wide, a.other = at, cuda.Offset[gpukernels.Half](at, rows*w.widest)
 	return nil
 }
 
@@ -44,55 +47,35 @@ func (l *linear) matrix() gpukernels.Matrix {
 	return gpukernels.Matrix{At: l.weights, Rows: l.out, Columns: l.in}
 }
 
-// normalise sets rows to the norm of x + residual; residual may be 0, and there may be no norm.
-func (s *Stepper) normalise(a *activations, n *norm, to, x, residual cuda.Pointer) error {
-	if n == nil {
-		return nil
-	}
-	return s.w.device.kernels.LayerNorm(a.stream, a.matrix(to, s.w.dim), x, residual, n.scale, n.bias, model.LayerNormEpsilon)
-}
-
-// before returns the input of a sublayer.
-func (s *Stepper) before(a *activations, f *frame) (cuda.Pointer, error) {
-	if f.pre == nil {
-		return a.x, nil
-	}
-	return a.normed, s.normalise(a, f.pre, a.normed, a.x, 0)
-}
-
-// after ends a sublayer with a product: x = post(from·l + x).
-func (s *Stepper) after(a *activations, f *frame, from cuda.Pointer, l *linear) error {
-	if f.post != nil {
-		if err := s.product(a, a.y, from, l, false); err != nil {
-			return err
+// hidden runs matrices one after another, each followed by the activation, and returns where the result is.
+func (s *Stepper) hidden(a *activations, from cuda.Pointer, layers []linear, activation model.Activation) (cuda.Pointer, error) {
+	for i := range layers {
+		to := a.wide
+		if from == to {
+			to = a.other
 		}
-		return s.end(a, f, a.y)
+		if err := s.product(a, to, from, &layers[i], activation == model.ReLU); err != nil {
+			return 0, err
+		}
+		if activation != model.ReLU && activation != model.Identity {
+			if err := s.w.device.kernels.Activate(a.stream, a.matrix(to, layers[i].out), gpukernels.Activation(activation)); err != nil {
+				return 0, err
+			}
+		}
+		from = to
 	}
-	p := gpukernels.Product{X: a.matrix(from, l.in), Weights: l.matrix(), Bias: l.bias, Result: a.matrix(a.x, l.out)}
-	if f.add {
-		p.Residual = p.Result
-	}
-	return s.w.device.kernels.Product(a.stream, p)
-}
-
-// end ends a sublayer that has a norm behind it: x = post(y + x).
-func (s *Stepper) end(a *activations, f *frame, y cuda.Pointer) error {
-	residual := a.x
-	if !f.add {
-		residual = 0
-	}
-	return s.normalise(a, f.post, a.x, y, residual)
+	return from, nil
 }
 
 func (s *Stepper) feedForward(a *activations, f *feedForward) error {
-	input, err := s.before(a, &f.frame)
+	input, err := s.before(a, f.pre, a.normed, a.x)
 	if err != nil {
 		return err
 	}
-	if err := s.product(a, a.wide, input, &f.up, true); err != nil {
+	if input, err = s.hidden(a, input, f.layers, f.activation); err != nil {
 		return err
 	}
-	return s.after(a, &f.frame, a.wide, &f.down)
+	return s.after(a, f.post, input, &f.last)
 }
 
 // embed begins a stack.
@@ -100,5 +83,9 @@ func (s *Stepper) embed(a *activations, side int, table, tokens, positions cuda.
 	if err := s.w.device.kernels.Embed(a.stream, a.matrix(a.x, s.w.dim), tokens, positions, table, s.signal.at, s.w.embeddingFactor()); err != nil {
 		return err
 	}
-	return s.normalise(a, s.w.emb[side], a.x, a.x, 0)
+	if err := s.keepBottom(a, side); err != nil {
+		return err
+	}
+	_, err := s.before(a, s.w.emb[side], a.x, a.x)
+	return err
 }

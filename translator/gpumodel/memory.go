@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
 // A buffer is memory of the device that grows. What was in it is lost then.
@@ -205,8 +206,10 @@ func (w *Weights) Batch(workers int) (slots, tokens int) {
 		}
 		return nil
 	})
-	activations := 2 * (4*w.dim + w.widest)
-	slot := (1+tokensOfSlot)*activations + 2*w.contextKV.out*tokensWaiting + 8*len(w.decoder)*w.dim + w.vocabulary
+	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextKV.out*tokensWaiting + 8*len(w.decoder)*w.dim + w.vocabulary
+	if w.autoreg == model.SelfAttention {
+		slot += 2 * w.wordWidth() * tokensWaiting
+	}
 	slots = mostSlots
 	for slots > fewestSlots && uint64(slots*workers*slot) > free/2 {
 		slots /= 2

@@ -63,6 +63,16 @@ func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalise
 	if err := s.scratch.reserve(c, gpukernels.OutputScratch(len(rows), n, k)); err != nil {
 		return err
 	}
+	if err := s.outputTime.around(s.stream, func() error { return s.multiplyOut(rows, k, places, tokens, n, normalised) }); err != nil {
+		return err
+	}
+	return cuda.CopyOut(s.stream, s.chosen, s.choices.at)
+}
+
+// multiplyOut runs the output layer over the rows, those that follow each other at a time. places are those of feedTokens; n columns are
+// multiplied, those of tokens if that is not 0.
+func (s *Stepper) multiplyOut(rows []int32, k int, places []cuda.Pointer, tokens cuda.Pointer, n int, normalised bool) error {
+	w := s.w
 	for first := 0; first < len(rows); {
 		count := following(rows[first:])
 		o := gpukernels.Output{X: gpukernels.Matrix{At: s.top(rows[first]), Rows: count, Columns: w.dim}, Table: w.table, Bias: w.bias,
@@ -74,7 +84,7 @@ func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalise
 		}
 		first += count
 	}
-	return cuda.CopyOut(s.stream, s.chosen, s.choices.at)
+	return nil
 }
 
 // top is the row that the output layer multiplies.

@@ -3,6 +3,7 @@ package gpumodel
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -21,8 +22,8 @@ type Stepper struct {
 	encoded *cuda.Event // what is encoded
 	awaited bool        // by the decoder's stream
 
-	graphs   map[int]*cuda.Graph // decoder steps, by their rows
-	captured places              // where what is in them was
+	graphs   map[shape]*cuda.Graph // decoder steps
+	captured places                // where what is in them was
 
 	contexts     []context // by their handles
 	freeContexts []search.Context
@@ -30,7 +31,8 @@ type Stepper struct {
 	candidates   buffer // a set of bits for each context that has candidates
 
 	slots  []slot
-	states buffer // float32: slot × layer × dim
+	states buffer // float32: slot × layer × dim; with self-attention int32: slot × words.capacity
+	words  words
 	moving buffer
 
 	signal          buffer // float32, a row for each position
@@ -45,6 +47,9 @@ type Stepper struct {
 	attention buffer // float32, longest places for each row
 	longest   int
 	aligned   bool
+	starting  bool // a row was at position 0
+
+	encodeTime, stepTime, outputTime stopwatch
 
 	choices, scratch, scores buffer
 	chosen                   []gpukernels.Choice
@@ -68,7 +73,8 @@ const noContext search.Context = -1
 // A slot is the place of a hypothesis.
 type slot struct {
 	context  search.Context
-	position int // of the next token
+	position int     // of the next token
+	words    []int32 // rows of the words so far, with self-attention
 }
 
 // A row is a row of the last Step.
@@ -76,7 +82,7 @@ type row struct{ context search.Context }
 
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) (*Stepper, error) {
-	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextKV.out}, graphs: map[int]*cuda.Graph{}, awaited: true}
+	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextKV.out}, graphs: map[shape]*cuda.Graph{}, awaited: true}
 	if err := w.device.bound(s.open); err != nil {
 		s.Close()
 		return nil, err
@@ -97,7 +103,7 @@ func (s *Stepper) open() (err error) {
 		return err
 	}
 	s.rowsOf.stream = s.stream
-	rows, width := padded(len(s.slots)), 4*len(s.w.decoder)*s.w.dim
+	rows, width := padded(len(s.slots)), 4*s.stateWidth() // of self-attention 0: it grows
 	return errors.Join(s.states.reserve(c, (len(s.slots)+mostPadding)*width), s.moving.reserve(c, len(s.slots)*width),
 		s.rowsOf.reserve(s.w, rows), s.feed.reserve(c, numbersOfRow*rows))
 }
@@ -107,7 +113,7 @@ func (s *Stepper) Close() error {
 	c := s.w.device.context
 	return s.w.device.bound(func() error {
 		failed := []error{s.forgetGraphs(), s.feed.close(c), s.lists.close(c), s.sourceFeed.close(c)}
-		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.moving, &s.signal, &s.feed.device, &s.lists.device, &s.sourceFeed.device, &s.encoding.memory,
+		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.words.cache, &s.moving, &s.signal, &s.feed.device, &s.lists.device, &s.sourceFeed.device, &s.encoding.memory,
 			&s.rowsOf.memory, &s.attention, &s.choices, &s.scratch, &s.scores} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}
@@ -116,6 +122,9 @@ func (s *Stepper) Close() error {
 			if stream != nil {
 				failed = append(failed, stream.Close())
 			}
+		}
+		for _, w := range s.watches() {
+			failed = append(failed, w.close())
 		}
 		if s.encoded != nil {
 			failed = append(failed, s.encoded.Close())
@@ -142,7 +151,10 @@ func (s *Stepper) Slots() int { return len(s.slots) }
 func (s *Stepper) Vocabulary() int { return s.w.vocabulary }
 
 // Begin puts the decoder's initial state for the sentence into the slot: at position 0 the kernels begin with it by themselves.
-func (s *Stepper) Begin(to search.Slot, c search.Context) { s.slots[to] = slot{context: c} }
+func (s *Stepper) Begin(to search.Slot, c search.Context) {
+	s.words.release(s.slots[to].words)
+	s.slots[to] = slot{context: c, words: s.slots[to].words[:0]}
+}
 
 // Release frees the memory of a context.
 func (s *Stepper) Release(c search.Context) {
@@ -167,12 +179,15 @@ func (s *Stepper) Reorder(dst, src []search.Slot) {
 	taken := make([]slot, len(src))
 	for i, from := range src {
 		taken[i] = s.slots[from]
+		taken[i].words = slices.Clone(taken[i].words)
+		s.words.share(taken[i].words)
 	}
 	for i, to := range dst {
+		s.words.release(s.slots[to].words)
 		s.slots[to] = taken[i]
 	}
 	s.do(func() error {
-		k, width := s.w.device.kernels, len(s.w.decoder)*s.w.dim
+		k, width := s.w.device.kernels, s.stateWidth()
 		places, err := s.lists.put(s.w.device.context, s.stream, appendNumbers(nil, src), appendNumbers(nil, dst))
 		if err != nil {
 			return err

@@ -33,7 +33,8 @@ type Weights struct {
 
 	positions      bool
 	source, target cuda.Pointer // tables of embeddings
-	emb, top       [2]*norm     // behind the embeddings and the stack, of encoder and decoder; nil for none
+	emb, top       [2]process   // behind the embeddings and the stack, of encoder and decoder
+	autoreg        model.Autoregression
 	encoder        []encoderLayer
 	decoder        []*decoderLayer
 	contextKV      linear // keys and values of all decoder layers from the encoder's output
@@ -49,33 +50,54 @@ type linear struct {
 	in, out       int
 }
 
-type norm struct{ scale, bias cuda.Pointer }
-
-// A frame is what stands around a sublayer: with x its input, x = post(sublayer(pre(x)) + x). Each may be missing.
-type frame struct {
-	pre, post *norm
-	add       bool
-}
-
 type encoderLayer struct {
-	self   frame
-	qkv, o linear
-	ffn    feedForward
+	pre, post process
+	qkv       linear
+	o         *linear // nil without
+	ffn       feedForward
 }
 
 type feedForward struct {
-	frame    frame
-	up, down linear
+	pre, post  process
+	layers     []linear // each followed by the activation
+	last       linear
+	activation model.Activation
 }
 
+// A decoderLayer has one of self, average and recurrent.
 type decoderLayer struct {
-	recurrent frame
-	gates     linear  // x and f
-	project   *linear // nil without
-	context   frame
-	q, o      linear
-	first     int // where the layer's keys begin in a row of contextKV
+	self      *selfAttention
+	average   *average
+	recurrent *recurrent
+	pre, post process // around attention to the source
+	q         linear
+	o         *linear // nil without
+	first     int     // where the layer's keys begin in a row of contextKV
 	ffn       feedForward
+}
+
+// selfAttention has queries, keys and values in one matrix, or, if a norm stands before it, those of keys and values apart, which do
+// not see it.
+type selfAttention struct {
+	pre, post process
+	qkv       linear
+	q, kv, v  *linear // nil if there is qkv
+	o         *linear
+}
+
+type recurrent struct {
+	pre, post process
+	gates     linear // x, f and, of an SRU, r
+	sru       bool
+	o         *linear // nil without
+}
+
+type average struct {
+	pre, post    process
+	hidden       []linear
+	activation   model.Activation
+	out          *linear // nil without
+	gateX, gateY *linear
 }
 
 // Load puts the parameters of a model on the device: the file may be closed afterwards.
@@ -83,7 +105,8 @@ func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
 	if err := check(m); err != nil {
 		return nil, err
 	}
-	w := &Weights{device: d, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, positions: !m.NoPositions,
+	w := &Weights{device: d, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, widest: 2 * m.Dim, positions: !m.NoPositions,
+		autoreg:   m.Autoregression,
 		alignment: m.AlignmentLayer, suppressed: slices.Clone(options.Suppress)}
 	for _, token := range options.Suppress {
 		if token < 0 || int(token) >= w.vocabulary {
@@ -121,11 +144,11 @@ func (w *Weights) load(m *model.Model) error {
 	if m.SourceEmbedding != m.TargetEmbedding {
 		w.source = u.table(m.SourceEmbedding, false)
 	}
-	w.emb, w.top = [2]*norm{u.last(m.EncoderEmb), u.last(m.DecoderEmb)}, [2]*norm{u.last(m.EncoderTop), u.last(m.DecoderTop)}
+	w.emb, w.top = [2]process{u.process(m.EncoderEmb), u.process(m.DecoderEmb)}, [2]process{u.process(m.EncoderTop), u.process(m.DecoderTop)}
 	for i := range m.Encoder {
 		l := &m.Encoder[i]
-		w.encoder = append(w.encoder, encoderLayer{self: u.frame(l.Self.Pre, l.Self.Post), qkv: u.linear(l.Self.Q, l.Self.K, l.Self.V),
-			o: u.linear(*l.Self.O), ffn: u.feedForward(&l.FFN)})
+		w.encoder = append(w.encoder, encoderLayer{pre: u.process(l.Self.Pre), post: u.process(l.Self.Post),
+			qkv: u.linear(l.Self.Q, l.Self.K, l.Self.V), o: u.optional(l.Self.O), ffn: u.feedForward(&l.FFN, m.EncoderStack)})
 	}
 	u.decoder(m)
 	w.table = w.target
@@ -153,13 +176,9 @@ func (u *uploader) decoder(m *model.Model) {
 	first := 0
 	for _, l := range m.Decoder {
 		if packed[l] == nil {
-			d := &decoderLayer{recurrent: u.frame(l.Recurrent.Pre, l.Recurrent.Post), gates: u.linear(l.Recurrent.Input, l.Recurrent.Forget),
-				context: u.frame(l.Context.Pre, l.Context.Post), q: u.linear(l.Context.Q), o: u.linear(*l.Context.O), first: first,
-				ffn: u.feedForward(&l.FFN)}
-			if l.Recurrent.O != nil {
-				project := u.linear(*l.Recurrent.O)
-				d.project = &project
-			}
+			d := &decoderLayer{pre: u.process(l.Context.Pre), post: u.process(l.Context.Post), q: u.linear(l.Context.Q),
+				o: u.optional(l.Context.O), first: first, ffn: u.feedForward(&l.FFN, m.DecoderStack)}
+			u.autoregression(d, l, m)
 			contexts = append(contexts, l.Context.K, l.Context.V)
 			first += l.Context.K.Out + l.Context.V.Out
 			packed[l] = d
@@ -169,22 +188,57 @@ func (u *uploader) decoder(m *model.Model) {
 	w.contextKV = u.linear(contexts...)
 }
 
-func (u *uploader) feedForward(f *model.FFN) feedForward {
-	return feedForward{frame: u.frame(f.Pre, f.Post), up: u.linear(f.Layers[0]), down: u.linear(f.Layers[1])}
+// autoregression fills in how a layer looks at the target words so far.
+func (u *uploader) autoregression(d *decoderLayer, l *model.DecoderLayer, m *model.Model) {
+	switch {
+	case l.Self != nil:
+		d.self = u.selfAttention(l.Self)
+	case l.Average != nil:
+		d.average = &average{pre: u.process(l.Average.Pre), post: u.process(l.Average.Post), activation: m.AverageNetwork.Activation,
+			out: u.optional(l.Average.Out), gateX: u.optional(l.Average.GateX), gateY: u.optional(l.Average.GateY)}
+		for _, hidden := range l.Average.Hidden {
+			d.average.hidden = append(d.average.hidden, u.linear(hidden))
+		}
+	default:
+		r := l.Recurrent
+		d.recurrent = &recurrent{pre: u.process(r.Pre), post: u.process(r.Post), sru: r.Reset != nil, o: u.optional(r.O)}
+		gates := []model.Affine{r.Input, r.Forget}
+		if r.Reset != nil {
+			gates = append(gates, *r.Reset)
+		}
+		d.recurrent.gates = u.linear(gates...)
+	}
 }
 
-func (u *uploader) frame(pre, post model.Process) frame {
-	return frame{pre: u.last(pre), post: u.last(post), add: len(post) > 0 && post[0].Operation == model.Add}
+func (u *uploader) selfAttention(l *model.Attention) *selfAttention {
+	a := &selfAttention{pre: u.process(l.Pre), post: u.process(l.Post), o: u.optional(l.O)}
+	if len(a.pre) == 0 {
+		a.qkv = u.linear(l.Q, l.K, l.V)
+	} else {
+		a.q, a.kv, a.v = u.optional(&l.Q), u.pointer(u.linear(l.K, l.V)), u.optional(&l.V)
+	}
+	return a
 }
 
-// last returns the norm that a process ends with, nil if it does not.
-func (u *uploader) last(p model.Process) *norm {
-	if len(p) == 0 || p[len(p)-1].Operation != model.Normalize {
+func (u *uploader) feedForward(f *model.FFN, stack model.Stack) feedForward {
+	to := feedForward{pre: u.process(f.Pre), post: u.process(f.Post), activation: stack.Activation}
+	last := len(f.Layers) - 1
+	for _, l := range f.Layers[:last] {
+		to.layers = append(to.layers, u.linear(l))
+	}
+	to.last = u.linear(f.Layers[last])
+	return to
+}
+
+// optional uploads a matrix if there is one.
+func (u *uploader) optional(l *model.Affine) *linear {
+	if l == nil {
 		return nil
 	}
-	n := p[len(p)-1].Norm
-	return &norm{u.vector(n.Scale, u.w.dim), u.vector(n.Bias, u.w.dim)}
+	return u.pointer(u.linear(*l))
 }
+
+func (u *uploader) pointer(l linear) *linear { return &l }
 
 // linear puts matrices side by side, transposed: the kernels want a row for each column of the result.
 func (u *uploader) linear(pieces ...model.Affine) linear {

@@ -37,6 +37,7 @@ func (d *device) NewSteppers(slots int) []search.Stepper {
 // A setup is a recording's models and vocabularies.
 type setup struct {
 	device device
+	gpu    translator.Models // in place of device, if it is not nil
 	text   translator.Text
 }
 
@@ -97,10 +98,14 @@ func openVocab(t *testing.T, name string) vocab.Vocabulary {
 // translate returns the results for the lines.
 func (s *setup) translate(t *testing.T, r *recording, lines []string, disturbance *noise) []job.Result {
 	t.Helper()
-	models := s.device
-	models.noise = disturbance
+	cpu := s.device
+	cpu.noise = disturbance
+	models := translator.Models(&cpu)
+	if s.gpu != nil {
+		models = s.gpu
+	}
 	engine, err := translator.New(translator.Config{
-		Models: &models, Weights: r.weights, Text: s.text, Search: r.options, KeepRepetition: true,
+		Models: models, Weights: r.weights, Text: s.text, Search: r.options, KeepRepetition: true,
 	})
 	if err != nil {
 		t.Fatal(err)
