@@ -23,6 +23,9 @@ type tuning struct {
 	overwrite bool
 }
 
+// tuneStarts is from how many random weights the search sets out if nothing is said.
+const tuneStarts = 20
+
 func newTuneCommand() *cobra.Command {
 	t := new(tuning)
 	command := &cobra.Command{
@@ -48,7 +51,7 @@ Only features named in --weights are used, all but Length if it is left out. The
 	input.flags.StringVarP(&t.input, "input", "i", "-", "n-best list with all features; - is standard input")
 	how.flags.StringVar(&t.weights, "weights", "", "`WEIGHTS` to start from (1 each)")
 	how.flags.Float64VarP(&t.normalize, "normalize", "n", 1, "divide weighted sums by Length^`ALPHA`")
-	how.flags.IntVar(&t.search.Starts, "starts", 20, "random weights from which the search sets out as well")
+	how.flags.IntVar(&t.search.Starts, "starts", tuneStarts, "random weights from which the search sets out as well")
 	how.flags.Uint64Var(&t.search.Seed, "seed", 1, "seed of those; the same seed finds the same weights")
 	how.flags.IntVar(&t.search.Workers, "cpu-threads", 0, "workers (0: one per core); the weights do not depend on it")
 	output.flags.StringVarP(&t.output, "output", "o", "-", "`FILE` to write; - is standard output")
@@ -58,13 +61,24 @@ Only features named in --weights are used, all but Length if it is left out. The
 }
 
 func (t *tuning) run(command *cobra.Command, referencePaths []string) error {
+	weights, err := t.tune(referencePaths, func(format string, values ...any) {
+		fmt.Fprintf(command.ErrOrStderr(), format+"\n", values...)
+	})
+	if err != nil || t.output != "-" {
+		return err
+	}
+	return writeOutput(command.OutOrStdout(), formatRecipe(weights, t.normalize))
+}
+
+// tune finds the weights, tells what they gain, and writes them unless they go to standard output.
+func (t *tuning) tune(referencePaths []string, tell func(format string, values ...any)) (nbest.Weights, error) {
 	metric, err := t.check()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	problem, weights, err := t.problem(metric.metric, referencePaths)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var start []float64
 	for _, weight := range weights {
@@ -72,20 +86,19 @@ func (t *tuning) run(command *cobra.Command, referencePaths []string) error {
 	}
 	tuned, err := mert.Tune(problem, start, t.search)
 	if err != nil {
-		return inputError{err}
+		return nil, inputError{err}
 	}
-	fmt.Fprintf(command.ErrOrStderr(), "%s on %d sentences: %.2f before, %.2f with these weights\n", metric.name, len(problem.Sentences), tuned.Before, tuned.After)
+	tell("%s on %d sentences: %.2f before, %.2f with these weights", metric.name, len(problem.Sentences), tuned.Before, tuned.After)
 	rest := tuned.Weights
 	for i := range weights {
 		n := len(weights[i].Values)
 		weights[i].Values, rest = rest[:n], rest[n:]
 	}
-	text := formatRecipe(weights, t.normalize)
 	if t.output == "-" {
-		return writeOutput(command.OutOrStdout(), text)
+		return weights, nil
 	}
-	return writeFile(t.output, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
+	return weights, writeFile(t.output, func(w io.Writer) error {
+		_, err := io.WriteString(w, formatRecipe(weights, t.normalize))
 		return err
 	})
 }

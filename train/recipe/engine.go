@@ -15,6 +15,25 @@ type Engine interface {
 	// force, is continued by an equal one, with the same bytes in the end. An error that wraps ErrInterrupted says that the
 	// context has ended.
 	Translate(ctx context.Context, t Translation) (Throughput, error)
+	// Rescore ranks an n-best list anew, with tuned weights if there is something to tune with. Outputs that exist are replaced.
+	// An error that wraps ErrInterrupted says that the context has ended.
+	Rescore(ctx context.Context, r Rescoring) error
+}
+
+// A Rescoring is an n-best list to be ranked anew.
+type Rescoring struct {
+	Models       []string // that score
+	Vocabularies []string // of source and target
+	List, Source string   // the list, and the text that was translated
+
+	TuneList, TuneSource, TuneReference string // a list with its text and references, to tune weights with; "" for none
+	Metric                              string // to tune for; "" is bleu
+	Weights                             string // file for the tuned weights
+
+	Folder   string // for files on the way
+	Output   string // file for the best translations
+	Logger   *slog.Logger
+	Progress func(share float64) // is told which share is done
 }
 
 // A Translation is a file to be translated.

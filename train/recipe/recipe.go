@@ -31,6 +31,7 @@ type Step struct {
 	Vocabulary    *Vocabulary    `yaml:"vocabulary" desc:"Trains a SentencePiece vocabulary."`
 	Train         *Train         `yaml:"train" desc:"Trains a model, several for an ensemble, or one for each setting of a grid."`
 	Translate     *Translate     `yaml:"translate" desc:"Translates a text."`
+	Rescore       *Rescore       `yaml:"rescore" desc:"Ranks n-best lists anew: further models score each translation, and weights are tuned."`
 	Distil        *Distil        `yaml:"distil" desc:"Interpolated sequence-level distillation: of the teachers' best translations of each source the one that is closest to the original target."`
 	BackTranslate *BackTranslate `yaml:"back-translate" desc:"Noisy back-translation: sources sampled by inverse teachers, with the teachers' translation of them that is closest to the original target."`
 	Dual          *Dual          `yaml:"dual" desc:"Data for dual learning: each pair as it is, with its target translated by the teachers, and with its source translated by the inverse teachers."`

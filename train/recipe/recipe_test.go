@@ -31,6 +31,32 @@ func (s *shouter) Check(option jobfile.Option) error {
 	return errors.New("unknown option")
 }
 
+// Rescore takes the first translation of each sentence.
+func (s *shouter) Rescore(_ context.Context, r Rescoring) error {
+	s.calls = append(s.calls, filepath.Base(r.Output))
+	if s.fail != nil {
+		return s.fail
+	}
+	if r.Weights != "" {
+		if err := os.WriteFile(r.Weights, []byte(r.TuneReference), 0o666); err != nil {
+			return err
+		}
+	}
+	return write(r.Output, func(out *bufio.Writer) error {
+		last := ""
+		for line, err := range lines(r.List) {
+			if err != nil {
+				return err
+			}
+			if fields := strings.Split(line, " ||| "); fields[0] != last {
+				last = fields[0]
+				fmt.Fprintln(out, fields[1])
+			}
+		}
+		return nil
+	})
+}
+
 func (s *shouter) Translate(_ context.Context, t Translation) (Throughput, error) {
 	s.calls = append(s.calls, filepath.Base(t.Output))
 	if s.fail != nil {
@@ -509,4 +535,29 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRescore gives the engine what a rescoring needs, whether texts are lines or corpora.
+func TestRescore(t *testing.T) {
+	folder := place(t, map[string]string{
+		"c.tsv": "a\tx\nb\ty\n", "t": "a\nb\n", "n": "0 ||| x ||| F0= -1 ||| -1\n1 ||| y ||| F0= -1 ||| -1\n", "v": "", "m.npz": "",
+	})
+	calls := run(t, parse(t, folder, "name: x\nvocabularies: v\nsteps:\n"+
+		"- {name: a, rescore: {text: c.tsv, list: n, models: m.npz, tune-corpus: c.tsv, tune-list: n, weights: w.yml, to: o}}\n"+
+		"- {name: b, rescore: {text: t, list: n, models: m.npz, to: p}}\n"))
+	expect(t, "calls", calls, []string{"o", "p"})
+	for _, name := range []string{"o", "p"} {
+		if got := read(t, folder, "x", name); got != "x\ny\n" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if reference := read(t, folder, "x", "w.yml"); filepath.Base(reference) != "tune.target" {
+		t.Errorf("references in %s", reference)
+	}
+	for setting, want := range map[string]string{"tune-list: n": "belong together", "weights: w": "tune-corpus is missing", "tune-corpus: c.txt, tune-list: n": "sentence pairs are in a .tsv"} {
+		_, err := Parse([]byte("name: x\nvocabularies: v\nsteps:\n- {name: a, rescore: {text: t, list: n, models: m, to: o, "+setting+"}}\n"), "r.yml", none, new(shouter))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", setting, err, want)
+		}
+	}
 }

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+
+	"github.com/sluice-mt/sluice/internal/mert"
+	"github.com/sluice-mt/sluice/internal/nbest"
+	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
+)
+
+// Rescore ranks a list anew as sluice rescore does, with the weights that sluice rescore tune finds.
+func (recipeEngine) Rescore(ctx context.Context, task trainrecipe.Rescoring) error {
+	s := stepRescoring{task: task}
+	err := s.run(ctx)
+	if errors.Is(err, errInterrupted) {
+		return fmt.Errorf("%w: %w", trainrecipe.ErrInterrupted, err)
+	}
+	return err
+}
+
+// A stepRescoring is a step of a recipe that rescores.
+type stepRescoring struct {
+	task   trainrecipe.Rescoring
+	models []scoringModel
+}
+
+// stepBatch is how many sentences are read ahead, and stepLength how many pieces of a sentence are scored: the defaults of sluice
+// rescore.
+const stepBatch, stepLength = 512, 1000
+
+func (s *stepRescoring) run(ctx context.Context) error {
+	open := scorerFlags{models: s.task.Models, vocabs: s.task.Vocabularies, precision: "auto", maxLength: stepLength}
+	if err := open.check(runtime.GOMAXPROCS(0)); err != nil {
+		return err
+	}
+	models, closeModels, err := open.open()
+	if err != nil {
+		return err
+	}
+	defer closeModels()
+	s.models = models
+	rank := ranking{normalize: 1}
+	if s.task.TuneList != "" {
+		if rank.weights, err = s.tune(ctx); err != nil {
+			return err
+		}
+	}
+	s.task.Progress(0.5)
+	return s.rescore(ctx, s.task.List, s.task.Source, s.task.Output, rank, false)
+}
+
+// tune scores the list to tune with, and finds and writes weights.
+func (s *stepRescoring) tune(ctx context.Context) (nbest.Weights, error) {
+	scored := filepath.Join(s.task.Folder, "tune.scored")
+	if err := s.rescore(ctx, s.task.TuneList, s.task.TuneSource, scored, ranking{}, true); err != nil {
+		return nil, err
+	}
+	t := tuning{input: scored, normalize: 1, output: s.task.Weights, overwrite: true}
+	t.metric.name, t.metric.tokenizer = s.task.Metric, "13a"
+	if t.metric.name == "" {
+		t.metric.name = "bleu"
+	}
+	t.search = mert.Options{Starts: tuneStarts, Seed: 1}
+	return t.tune([]string{s.task.TuneReference}, func(format string, values ...any) { s.task.Logger.Info(fmt.Sprintf(format, values...)) })
+}
+
+// rescore scores a list and writes it with the features, or the best translations.
+func (s *stepRescoring) rescore(ctx context.Context, list, source, output string, rank ranking, featuresOnly bool) error {
+	lists, err := openLists(list, source)
+	if err != nil {
+		return err
+	}
+	defer lists.Close()
+	r := rescoring{
+		source: source, models: s.models, rank: rank, featuresOnly: featuresOnly, maxiBatch: stepBatch, logger: s.task.Logger,
+		ranked: rankedOutput{path: output, best: !featuresOnly, overwrite: true},
+	}
+	return r.ranked.write(io.Discard, func(w io.Writer) error { return r.stream(ctx, lists, w) })
+}
