@@ -13,13 +13,16 @@ func TestDockerfile(t *testing.T) {
 	text := read(t, "Dockerfile")
 	stages := map[string]bool{}
 	for _, match := range from.FindAllStringSubmatch(text, -1) {
-		if base := match[1]; base != "scratch" && base != "${BUILDER}" && !stages[base] {
-			t.Errorf("a stage begins with %s, which is neither scratch nor a stage", base)
+		if base := match[1]; base != "scratch" && base != "${BUILDER}" && base != "${GPU_BASE}" && !stages[base] {
+			t.Errorf("a stage begins with %s, which is neither scratch nor a stage nor a base that can be chosen", base)
 		}
 		stages[match[2]] = true
 	}
-	if !stages["with-model"] || !strings.HasSuffix(strings.TrimSpace(text), "FROM base") {
-		t.Error("there is to be a stage with a model, and the last stage is to be without")
+	if !strings.Contains(text, `"-tags=nogpu"`) {
+		t.Error("without glibc only a static program runs")
+	}
+	if !stages["gpu"] || !stages["with-model"] || !strings.HasSuffix(strings.TrimSpace(text), "FROM base") {
+		t.Error("there is to be a stage for GPUs and one with a model, and the last stage is to be without")
 	}
 	builder := regexp.MustCompile(`ARG BUILDER=\S+:(\S+)`).FindStringSubmatch(text)
 	if builder == nil {

@@ -22,7 +22,7 @@ say() { printf '%s\n' "$*" >&2; }
 
 # programs FOLDER: what the image holds, statically linked.
 programs() {
-	CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -ldflags='-s -w' -o "$1/sluice" ./cmd/sluice
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -tags nogpu -ldflags='-s -w' -o "$1/sluice" ./cmd/sluice
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -ldflags='-s -w' -o "$1/healthcheck" ./infra/healthcheck
 }
 
@@ -76,6 +76,18 @@ within() {
 		mount -o remount,bind,ro "$root"
 		exec env -i MODEL=/model setpriv --no-new-privs unshare --root="$root" --wd=/ --setgid 65532 --setuid 65532 "$@"
 	' sh "$root" "$model" "$files" "$@"
+}
+
+# gpu_root FOLDER: what the stage gpu of the Dockerfile holds, with the glibc of this machine for that of the base.
+gpu_root() {
+	local library
+	mkdir -p "$1/usr/bin" "$1/model" "$1/data" "$1/proc"
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags='-s -w' -o "$1/usr/bin/sluice" ./cmd/sluice
+	ldd "$1/usr/bin/sluice" | grep -o '/[^ ]*' | while read -r library; do
+		mkdir -p "$1$(dirname "$library")"
+		cp -L "$library" "$1$library"
+	done
+	chmod 755 "$1"
 }
 
 # expect WHAT FOUND WANTED
@@ -134,6 +146,10 @@ YML
 		return 1
 	fi
 	say "ok: the health check sees that nothing runs"
+	rm -r "$work/files/out" && mkdir "$work/files/out" && chown 65532:65532 "$work/files/out"
+	gpu_root "$work/gpu"
+	within "$work/gpu" "$model" "$work/files" /usr/bin/sluice run /data/job.yml
+	expect "the program for GPUs, with glibc and without a GPU" "$(cat "$work/files/out/one.en")" "$answer"
 }
 
 # bin_translate FILE: what a program outside of an image makes of it.

@@ -2,19 +2,21 @@
 # The programs of a release, as .goreleaser.yml builds them.
 #
 #   release.sh build [FOLDER]              all systems, from the commit that is checked out, into FOLDER (bin/release), with
-#                                          checksums
+#                                          bills of materials and checksums
 #   release.sh reproducible [OS_ARCH]      builds one system twice, from two clones in different folders, with caches of their own,
 #                                          and compares the bytes. The system of this machine if nothing is said
+#   release.sh program FILE                the static program for this machine, from the checkout itself
 set -euo pipefail
 cd "$(dirname "$0")/.."
 targets=(linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64)
+gpu_targets=(linux_amd64 linux_arm64)
 work=""
 trap '[ -z "$work" ] || { chmod -R u+w "$work" && rm -rf "$work"; }' EXIT
 
-# program TARGET FILE: from the checkout in the current folder.
+# program TARGET FILE TAGS: from the checkout in the current folder. With the tag nogpu it is static.
 program() {
 	CGO_ENABLED=0 GOOS=${1%_*} GOARCH=${1#*_} GOFLAGS='' \
-		go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$2" ./cmd/sluice
+		go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -tags "$3" -o "$2" ./cmd/sluice
 }
 
 # clone FOLDER: what is committed, with the tags, and nothing else.
@@ -32,9 +34,12 @@ build() {
 	for target in "${targets[@]}"; do
 		suffix=""
 		[ "${target%_*}" != windows ] || suffix=.exe
-		(cd "$work/source" && program "$target" "$folder/sluice_$target$suffix")
+		(cd "$work/source" && program "$target" "$folder/sluice_$target$suffix" nogpu)
 	done
-	(cd "$folder" && sha256sum sluice_* >checksums.txt && cat checksums.txt)
+	for target in "${gpu_targets[@]}"; do (cd "$work/source" && program "$target" "$folder/sluice-gpu_$target" ""); done
+	go build -o "$work/sbom" ./scripts/sbom
+	for target in "$folder"/sluice_* "$folder"/sluice-gpu_*; do "$work/sbom" "$target" "$target.spdx.json"; done
+	(cd "$folder" && sha256sum sluice_* sluice-gpu_* >checksums.txt && cat checksums.txt)
 }
 
 reproducible() {
@@ -42,8 +47,8 @@ reproducible() {
 	work=$(mktemp -d)
 	clone "$work/one"
 	clone "$work/somewhere else"
-	(cd "$work/one" && GOCACHE=$work/cache1 program "$1" "$work/first")
-	(cd "$work/somewhere else" && GOCACHE=$work/cache2 program "$1" "$work/second")
+	(cd "$work/one" && GOCACHE=$work/cache1 program "$1" "$work/first" nogpu)
+	(cd "$work/somewhere else" && GOCACHE=$work/cache2 program "$1" "$work/second" nogpu)
 	one=$(sha256sum <"$work/first") two=$(sha256sum <"$work/second")
 	if [ "$one" != "$two" ]; then
 		echo "two builds of the same commit differ: ${one%% *} and ${two%% *}" >&2
@@ -56,6 +61,7 @@ reproducible() {
 case ${1:-} in
 	build) build "${2:-bin/release}" ;;
 	reproducible) reproducible "${2:-$(go env GOOS)_$(go env GOARCH)}" ;;
+	program) program "$(go env GOOS)_$(go env GOARCH)" "${2:?which file?}" nogpu ;;
 	*)
 		sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"
 		exit 2
