@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint fuzz soak generate bench notices clean
+.PHONY: build demo test lint fuzz soak generate bench notices reference site newcomer clean
 
 build: ## the program, in bin/
 	@go build -trimpath -o bin/sluice ./cmd/sluice
@@ -32,6 +32,15 @@ bench: build ## words a second on one core and on all, with a text of your own: 
 
 notices: ## THIRD_PARTY_NOTICES from the licences of what is built in
 	@go run ./scripts/notices > THIRD_PARTY_NOTICES
+
+newcomer: ## from a fresh clone to streams on a real Kafka, as somebody who has never seen the project (needs Java and Maven)
+	@scripts/newcomer.sh
+
+reference: ## docs/reference from the program: after a change of an option, a setting, a metric, a file format or a fuzz target
+	@go run ./scripts/reference docs/reference
+
+site: ## the documentation as pages, in bin/site
+	@scripts/site.sh
 
 clean:
 	@rm -rf bin .cache

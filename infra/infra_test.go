@@ -54,7 +54,7 @@ func (p *program) build(t *testing.T) string {
 		if p.folder, p.err = os.MkdirTemp("", "sluice"); p.err != nil {
 			return
 		}
-		command := exec.Command("go", "build", "-o", filepath.Join(p.folder, "sluice"), "./cmd/sluice")
+		command := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(p.folder, "sluice"), "./cmd/sluice")
 		command.Dir = sharedtest.Root()
 		if output, err := command.CombinedOutput(); err != nil {
 			p.err = fmt.Errorf("%w\n%s", err, output)

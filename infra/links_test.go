@@ -25,18 +25,8 @@ func anchors(text string) map[string]bool {
 }
 
 func TestLinksLeadSomewhere(t *testing.T) {
-	var files []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "infra/*.md", "infra/*/*.md"} {
-		found, err := filepath.Glob(path(pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	if len(files) < 8 {
-		t.Fatalf("only %d documents", len(files))
-	}
-	for _, file := range files {
+	for _, name := range documents(t) {
+		file := path(name)
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -55,9 +45,9 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				continue
 			}
 			if err != nil {
-				t.Errorf("%s: %s leads nowhere", filepath.Base(file), match[1])
+				t.Errorf("%s: %s leads nowhere", name, match[1])
 			} else if target.Fragment != "" && !anchors(string(linked))[target.Fragment] {
-				t.Errorf("%s: %s has no such heading", filepath.Base(file), match[1])
+				t.Errorf("%s: %s has no such heading", name, match[1])
 			}
 		}
 	}

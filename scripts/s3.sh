@@ -22,9 +22,10 @@ find_program() {
 }
 
 start() {
-	local dir=$1 port=${2:-10000} program
+	local dir port=${2:-10000} program
 	program=$(find_program)
-	mkdir -p "$dir/buckets" "$dir/iam" "$dir/versions"
+	mkdir -p "$1/buckets" "$1/iam" "$1/versions"
+	dir=$(cd "$1" && pwd) # it takes relative paths for others than they are
 	if [ -f "$dir/pid" ] && kill -0 "$(cat "$dir/pid")" 2>/dev/null; then
 		echo "a server is running on $dir already" >&2
 		exit 1

@@ -55,11 +55,22 @@ step "manifests, charts, compose, releases, with the types of those who read the
 go vet -C infra/validate ./...
 go test -C infra/validate ./...
 
+step "the documentation as a site"
+go vet -C scripts/site ./...
+go test -C scripts/site ./...
+
 step "the image"
 if [ "$(id -u)" = 0 ] && [ "$(uname)" = Linux ]; then
 	scripts/image.sh test
 else
 	missing+=("the container image (it needs root on Linux)")
+fi
+
+step "the way of a newcomer"
+if command -v java >/dev/null && command -v mvn >/dev/null; then
+	scripts/newcomer.sh
+else
+	missing+=("the way of a newcomer (its streams need Java and Maven)")
 fi
 
 step "other systems"

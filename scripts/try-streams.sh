@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows streaming jobs at work on this machine, without containers: real Kafka and a real S3 server as processes. Sentences
-# go into a topic, two workers translate them, one of the two is killed, and every sentence comes out once. Then a corpus in S3 is
-# translated by two workers. What should hold is checked; the script fails if it does not.
+# go into a topic, two workers translate them, one of the two is killed, the page of the other shows what it has taken over, and every
+# sentence comes out once. Then a corpus in S3 is translated by two workers. What should hold is checked; the script fails if it does not.
 #
 #   scripts/try-streams.sh [MESSAGES]    how many messages (400); the second half is written after the kill
 #
@@ -71,6 +71,11 @@ eventually() {
 }
 
 is_ready() { curl -fsS "http://127.0.0.1:$((${KAFKA_PORT:-19092} + 100 + $1))/readyz" >/dev/null 2>&1; }
+
+# page NUMBER PATH: what the status page of a worker answers.
+page() { curl -fsS "http://127.0.0.1:$((${KAFKA_PORT:-19092} + 100 + $1))$2"; }
+# carries NUMBER LANES: whether the page of a worker shows so many open lanes.
+carries() { page "$1" /api/state | grep -q "\"open\":$2[,}]"; }
 written() { streams read "$kafka" reviews.de 0 | wc -l; }
 has_written() { [ "$(written)" -ge "$1" ]; }
 
@@ -104,6 +109,10 @@ say "killing worker 1 by force; $((messages - messages / 2)) more messages"
 kill -KILL "${workers[0]}"
 wait "${workers[0]}" 2>/dev/null || true
 sentences $((messages / 2 + 1)) "$messages" | streams write "$kafka" reviews
+say "the page of worker 2, which has the partitions of worker 1 now"
+eventually 60 carries 2 4 || fail "worker 2 does not take the partitions of worker 1: $(page 2 /api/state)"
+page 2 / | grep -o '<title>[^<]*</title>'
+"$sluice" top --once "127.0.0.1:$((${KAFKA_PORT:-19092} + 102))"
 eventually 180 has_written $((messages - 1)) || fail "only $(written) of $((messages - 1)) messages came out"
 
 say "what came out"
