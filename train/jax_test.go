@@ -33,7 +33,8 @@ type jaxTask struct {
 	Clip       float64         `json:"clip"`
 	Rates      []float64       `json:"rates"`
 	Batches    [][][2]sentence `json:"batches"`
-	Double     bool            `json:"double"` // precision
+	Double     bool            `json:"double"`  // precision
+	Threads    int             `json:"threads"` // of student_torch.py
 }
 
 type sentence []int32

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/quantise"
 	"github.com/sluice-mt/sluice/translator/cpumodel"
@@ -34,7 +35,7 @@ func (r *run) prepareRounding() {
 	if r.config.quantisation() == nil {
 		return
 	}
-	r.trained = make([]float32, len(r.values))
+	r.trained = autodiff.Numbers[float32](len(r.values))
 	r.best = r.trained
 	if r.optimiser.Average != nil {
 		r.best = make([]float32, len(r.values))

@@ -157,7 +157,7 @@ func (r *run) makeNetwork() error {
 		r.logger.Warn("marian-decoder, and sluice translate with it, do not normalise the keys and values of a self-attention " +
 			"decoder as training does if transformer-preprocess has a norm: translations will be worse than the training says")
 	}
-	r.values = make([]float32, r.network.Size())
+	r.values = autodiff.Numbers[float32](r.network.Size())
 	r.network.Initialise(r.values, r.config.Seed)
 	if err := r.loadVectors(); err != nil {
 		return err

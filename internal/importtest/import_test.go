@@ -82,9 +82,9 @@ const table = `
 	producer/s3: producer internal/chain internal/compress internal/deadletter internal/job internal/s3client
 	producer/kafka: producer internal/deadletter internal/job internal/kafkaclient
 
-	train/autodiff: kernels
+	train/autodiff: internal/hugepage kernels
 	train/network: train/autodiff translator/marian translator/model
-	train/optimiser:
+	train/optimiser: internal/hugepage
 	train/checkpoint:
 	train/quantise: translator/marian
 	train/corpus/extsort:

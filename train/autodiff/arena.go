@@ -1,5 +1,20 @@
 package autodiff
 
+import "github.com/sluice-mt/sluice/internal/hugepage"
+
+// Numbers returns n zeros, in large pages where the system has some: products walk through all memory that training takes, and
+// small pages cost them a look-up at every other step.
+func Numbers[T Float](n int) []T {
+	var s any
+	switch s = []T(nil); s.(type) {
+	case []float32:
+		s = hugepage.Make[float32](n)
+	default:
+		s = make([]T, n)
+	}
+	return s.([]T)
+}
+
 // An arena hands out slices of one block of memory, and takes all of them back at once.
 type arena[T Float] struct {
 	block []T
@@ -32,7 +47,7 @@ func (a *arena[T]) reset() {
 		clear(a.extra)
 		a.extra = a.extra[:0]
 		a.block = nil // first, so that both blocks need not exist at once
-		a.block = make([]T, a.used+a.used/16)
+		a.block = Numbers[T](a.used + a.used/16)
 	}
 	a.taken, a.used = 0, 0
 }

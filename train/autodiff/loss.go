@@ -30,7 +30,10 @@ func (t *Tape[T]) CrossEntropy(h, w, bias *Matrix[T], targets Targets) float64 {
 		checkShape(bias, 1, w.Rows, "the bias of the output")
 	}
 	tile := max(1, min(h.Rows, tileNumbers/w.Rows))
-	t.tile = grow(t.tile, tile*w.Rows)
+	if cap(t.tile) < tile*w.Rows {
+		t.tile = Numbers[T](tile * w.Rows)
+	}
+	t.tile = t.tile[:tile*w.Rows]
 	biasMean := 0.0
 	if targets.Smoothing > 0 {
 		biasMean = t.meanOutput(w, bias)

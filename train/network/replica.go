@@ -69,7 +69,7 @@ type Replica[T autodiff.Float] struct {
 // NewReplica returns a replica over the vector of values, which others may share and which may change between calls.
 func NewReplica[T autodiff.Float](n *Network, device autodiff.Device[T], values []T) *Replica[T] {
 	r := newReplica(n, device)
-	r.Gradient = make([]T, n.size)
+	r.Gradient = autodiff.Numbers[T](n.size)
 	for i := range n.Parameters {
 		p := &n.Parameters[i]
 		r.parameters = append(r.parameters, autodiff.Matrix[T]{

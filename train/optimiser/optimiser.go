@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"sync"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
 )
 
 // The reasons for which Step changes nothing but the counts.
@@ -111,7 +113,7 @@ const chunkSize = 1 << 14
 // New returns an optimiser of the values. The average starts from them.
 func New(config Config, values []float32) *Optimiser {
 	o := &Optimiser{config: config, values: values, norms: make([]float64, (len(values)+chunkSize-1)/chunkSize)}
-	o.Mean, o.Square = make([]float32, len(values)), make([]float32, len(values))
+	o.Mean, o.Square = hugepage.Make[float32](len(values)), hugepage.Make[float32](len(values))
 	if config.Smoothing > 0 {
 		o.Average = append([]float32(nil), values...)
 	}

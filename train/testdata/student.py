@@ -218,9 +218,9 @@ def move(parameters, mean, square, gradients, rate, step):
     return parameters, mean, square
 
 
-losses, times = [], []
+losses, times, walls = [], [], []
 for step, rate in enumerate(task["rates"]):
-    begin = time.process_time()
+    begin, clock = time.process_time(), time.perf_counter()
     value, gradients = value_and_gradient(parameters, *batches[step % len(batches)])
     losses.append(float(value))
     if step == 0 and task["double"]:
@@ -228,7 +228,8 @@ for step, rate in enumerate(task["rates"]):
     parameters, mean, square = move(parameters, mean, square, gradients, rate, step + 1.0)
     jax.block_until_ready(parameters)
     times.append(time.process_time() - begin)
+    walls.append(time.perf_counter() - clock)
 np.savez(folder + "/trained.npz", **{name: np.asarray(value, np.float32) for name, value in parameters.items()})
-for name, numbers in (("losses", losses), ("times", times)):
+for name, numbers in (("losses", losses), ("times", times), ("wall", walls)):
     with open(f"{folder}/{name}.json", "w") as f:
         json.dump(numbers, f)
