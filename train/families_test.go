@@ -25,7 +25,7 @@ import (
 
 // families are the reference models that Marian trained, one of each kind.
 var families = []string{
-	"s2s-gru", "s2s-deep", "nematus", "transformer-sru", "lm-transformer", "right-left", "transformer-aan-plain", "transformer-aan",
+	"s2s-gru", "s2s-deep", "nematus", "multi-transformer", "transformer-sru", "lm-transformer", "right-left", "transformer-aan-plain", "transformer-aan",
 	"transformer-ssru-tied", "transformer-prenorm", "transformer-selfatt", "transformer-untied",
 }
 
@@ -181,7 +181,7 @@ func targetWords(t *testing.T, c *Config) int {
 	return int(float64(c.MiniBatchWords) * float64(corpus.Stats.TargetTokens) / float64(corpus.Stats.SourceTokens))
 }
 
-// familyText writes a side of the corpus: train.en, or lower-cased words as in train.word.en.
+// familyText writes a side of the corpus: train.en, lower-cased words as in train.word.en, or train.mt, German without one of its words.
 func familyText(t *testing.T, folder, name string) string {
 	t.Helper()
 	file, err := os.Open(sharedtest.Path(t, "data/tatoeba.en-de.tsv.xz"))
@@ -206,6 +206,9 @@ func familyText(t *testing.T, folder, name string) string {
 		if strings.HasSuffix(name, ".en") {
 			text = english
 		}
+		if strings.HasSuffix(name, ".mt") {
+			text = withoutWord(german, len(english))
+		}
 		if strings.Contains(name, ".word.") {
 			text = strings.Join(token.FindAllString(strings.ToLower(text), -1), " ")
 		}
@@ -215,6 +218,16 @@ func familyText(t *testing.T, folder, name string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// withoutWord drops a word of a text, unless there is only one.
+func withoutWord(text string, number int) string {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return text
+	}
+	at := number % len(words)
+	return strings.Join(slices.Delete(words, at, at+1), " ")
 }
 
 // lastLoss returns the mean loss that was displayed after an update.

@@ -33,7 +33,7 @@ const (
 
 // A Description is the keys of a model's description that matter, under Marian's names.
 type Description struct {
-	Type                string `yaml:"type"`
+	Type                string `yaml:"type"` // transformer, s2s, amun, nematus or devlin; lm-transformer or lm, which have no source; with two sources multi-transformer, shared-multi-transformer, multi-s2s or shared-multi-s2s
 	Version             string `yaml:"version"`
 	DimVocabs           []int  `yaml:"dim-vocabs,flow"`
 	DimEmb              int    `yaml:"dim-emb"`

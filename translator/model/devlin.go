@@ -57,9 +57,9 @@ func (k TopKind) String() string {
 
 // DevlinKeys are the keys of a description that matter to type devlin alone.
 type DevlinKeys struct {
-	FCDepth int    `yaml:"dec-fc-depth"`
-	DimFC   int    `yaml:"dim-fc"`
-	Top     string `yaml:"dec-top"`
+	FCDepth int    `yaml:"dec-fc-depth"` // fully connected layers
+	DimFC   int    `yaml:"dim-fc"`       // their width; 0 is dim-rnn
+	Top     string `yaml:"dec-top"`      // what is above them: tanh or gru
 }
 
 func defaultDevlinKeys() DevlinKeys { return DevlinKeys{FCDepth: 4, Top: "tanh"} }

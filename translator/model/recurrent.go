@@ -62,13 +62,13 @@ const (
 
 // RecurrentKeys are the keys of a description that matter to recurrent models alone.
 type RecurrentKeys struct {
-	DimRNN       int    `yaml:"dim-rnn"`
-	EncType      string `yaml:"enc-type"`
-	EncCell      string `yaml:"enc-cell"`
-	EncCellDepth int    `yaml:"enc-cell-depth"`
-	DecBaseDepth int    `yaml:"dec-cell-base-depth"`
-	DecHighDepth int    `yaml:"dec-cell-high-depth"`
-	Skip         bool   `yaml:"skip"`
+	DimRNN       int    `yaml:"dim-rnn"`             // of states
+	EncType      string `yaml:"enc-type"`            // bidirectional, bi-unidirectional or alternating
+	EncCell      string `yaml:"enc-cell"`            // gru, gru-nematus, lstm, mgru, mlstm, tanh, relu, sru or ssru
+	EncCellDepth int    `yaml:"enc-cell-depth"`      // cells of each layer of the encoder
+	DecBaseDepth int    `yaml:"dec-cell-base-depth"` // of the decoder's first layer; attention comes after the first cell
+	DecHighDepth int    `yaml:"dec-cell-high-depth"` // of the decoder's other layers
+	Skip         bool   `yaml:"skip"`                // layers from the second on add their input to what they give
 }
 
 func defaultRecurrentKeys() RecurrentKeys {
