@@ -208,8 +208,11 @@ func allocated() uint64 {
 
 // ceiling measures the multiply-accumulates that a core can do in a second.
 func ceiling(precision cpumodel.Precision) float64 {
-	if precision == cpumodel.Float32 {
+	switch precision {
+	case cpumodel.Float32:
 		return kernels.Float32Peak(200 * time.Millisecond)
+	case cpumodel.Int16: // an instruction does half as many as in 8 bits
+		return kernels.Int8Peak(200*time.Millisecond) / 2
 	}
 	return kernels.Int8Peak(200 * time.Millisecond)
 }
