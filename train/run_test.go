@@ -374,16 +374,21 @@ func TestMiniBatchFit(t *testing.T) {
 
 // TestLanguageModel learns the target side alone.
 func TestLanguageModel(t *testing.T) {
-	folder := t.TempDir()
-	toy(t, folder, 50)
-	c := toyConfig(folder)
-	c.Type, c.TrainSets = "lm-transformer", c.TrainSets[1:]
-	c.TiedEmbeddingsAll, c.TiedEmbeddings, c.MiniBatchWords, c.MiniBatchFit = false, true, 0, true
-	c.ValidSets, c.AfterBatches = c.TrainSets, 200
-	mustRun(t, c)
-	// The first word of a sentence can only be guessed, and often the second.
-	if m := readMetrics(t, c, "valid")[0]; m.Value > 1.5 {
-		t.Errorf("%s is %v", m.Metric, m.Value)
+	for _, kind := range []string{"lm-transformer", "lm"} {
+		folder := t.TempDir()
+		toy(t, folder, 50)
+		c := toyConfig(folder)
+		c.Type, c.TrainSets = kind, c.TrainSets[1:]
+		c.TiedEmbeddingsAll, c.TiedEmbeddings, c.MiniBatchWords, c.MiniBatchFit = false, true, 0, true
+		c.ValidSets, c.AfterBatches = c.TrainSets, 200
+		if kind == "lm" {
+			c.DecCell, c.DimRNN = "lstm", 40
+		}
+		mustRun(t, c)
+		// The first word of a sentence can only be guessed, and often the second.
+		if m := readMetrics(t, c, "valid")[0]; m.Value > 1.5 {
+			t.Errorf("%s: %s is %v", kind, m.Metric, m.Value)
+		}
 	}
 }
 
