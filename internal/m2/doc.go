@@ -2,8 +2,8 @@
 // corrected form, and the score of the MaxMatch scorer (Dahlmeier and Ng 2012, "Better Evaluation for Grammatical Error
 // Correction").
 //
-// The score is that of the scorer's version 3.2 to the last digit, its habits included: which of several equally good edit
-// sequences it takes, how it matches insertions at one place, and how it chooses among annotators.
+// The score is that of the public scorer (nusnlp/m2scorer, commit cb874a7) to the last digit, its habits included: which of
+// several equally good edit sequences it takes, how it matches insertions at one place, and how it chooses among annotators.
 package m2
 
 import "unicode"
