@@ -1,7 +1,9 @@
 package validate
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -169,5 +171,147 @@ func TestReference(t *testing.T) {
 	}
 	if want := []string{"var.name", "data.aws_region.current", "aws_sqs_queue.drops", "", ""}; !slices.Equal(found, want) {
 		t.Errorf("found %q, want %q", found, want)
+	}
+}
+
+// An awsBlock is what the provider knows of a resource, or of a block inside one. Arguments are mapped to whether they are required.
+type awsBlock struct {
+	Required   bool
+	Arguments  map[string]bool
+	Blocks     map[string]awsBlock
+	Attributes []string
+}
+
+// awsSchema reads what testdata/aws_schema.py has taken out of the bindings that are generated from the provider's schema. The provider
+// itself comes from a registry, and cannot be asked here.
+func awsSchema(t *testing.T) map[string]awsBlock {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", "aws.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct{ Resources map[string]awsBlock }
+	if err := json.Unmarshal(content, &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema.Resources
+}
+
+// ofEveryResource are arguments and blocks that every resource may have.
+var ofEveryResource = []string{"count", "for_each", "depends_on", "provider", "lifecycle"}
+
+// awsProblems compares a body with the schema: names that the provider does not know, and required ones that are missing.
+func awsProblems(body *hclsyntax.Body, known awsBlock) (problems []string) {
+	given := map[string]bool{}
+	for name, attribute := range body.Attributes {
+		given[name] = true
+		if _, ok := known.Arguments[name]; !ok && !slices.Contains(ofEveryResource, name) {
+			problems = append(problems, fmt.Sprintf("%v: there is no argument %s", attribute.SrcRange, name))
+		}
+	}
+	for _, block := range body.Blocks {
+		name, inner := block.Type, block.Body
+		if name == "dynamic" {
+			name, inner = block.Labels[0], block.Body.Blocks[0].Body
+		}
+		given[name] = true
+		if below, ok := known.Blocks[name]; ok {
+			problems = append(problems, awsProblems(inner, below)...)
+		} else if !slices.Contains(ofEveryResource, name) {
+			problems = append(problems, fmt.Sprintf("%v: there is no block %s", block.TypeRange, name))
+		}
+	}
+	for name, required := range known.Arguments {
+		if required && !given[name] {
+			problems = append(problems, fmt.Sprintf("%v: the argument %s is missing", body.SrcRange, name))
+		}
+	}
+	for name, block := range known.Blocks {
+		if block.Required && !given[name] {
+			problems = append(problems, fmt.Sprintf("%v: the block %s is missing", body.SrcRange, name))
+		}
+	}
+	return problems
+}
+
+// resourceName is how the schema calls what a block declares.
+func resourceName(block *hclsyntax.Block) string {
+	if block.Type == "data" {
+		return "data." + block.Labels[0]
+	}
+	return block.Labels[0]
+}
+
+func TestTerraformHasTheProvidersNames(t *testing.T) {
+	schema := awsSchema(t)
+	checked := 0
+	for _, block := range loadModule(t).blocks {
+		if block.Type != "resource" && block.Type != "data" {
+			continue
+		}
+		known, ok := schema[resourceName(block)]
+		if !ok {
+			t.Errorf("%v: the schema lacks %s: run testdata/aws_schema.py", block.TypeRange, resourceName(block))
+			continue
+		}
+		for _, problem := range awsProblems(block.Body, known) {
+			t.Error(problem)
+		}
+		checked++
+	}
+	if checked < 15 {
+		t.Errorf("only %d resources", checked)
+	}
+}
+
+// Whatever is referred to as an attribute of a resource is one.
+func TestTerraformRefersToAttributes(t *testing.T) {
+	schema := awsSchema(t)
+	checked := 0
+	for _, block := range loadModule(t).blocks {
+		_ = hclsyntax.VisitAll(block.Body, func(node hclsyntax.Node) hcl.Diagnostics {
+			expression, ok := node.(*hclsyntax.ScopeTraversalExpr)
+			if !ok {
+				return nil
+			}
+			var names []string
+			for _, step := range expression.Traversal {
+				switch s := step.(type) {
+				case hcl.TraverseRoot:
+					names = append(names, s.Name)
+				case hcl.TraverseAttr:
+					names = append(names, s.Name)
+				}
+			}
+			if names[0] == "data" {
+				names = append([]string{"data." + names[1]}, names[2:]...)
+			}
+			if known, ok := schema[names[0]]; ok && len(names) > 2 {
+				checked++
+				if !slices.Contains(known.Attributes, names[2]) {
+					t.Errorf("%v: %s has no attribute %s", expression.SrcRange, names[0], names[2])
+				}
+			}
+			return nil
+		})
+	}
+	if checked < 10 {
+		t.Errorf("only %d references", checked)
+	}
+}
+
+func TestAWSProblems(t *testing.T) {
+	known := awsSchema(t)["aws_s3_bucket_notification"]
+	for text, want := range map[string]string{
+		`bucket = "b"`: "", `buckets = "b"`: "no argument buckets", ``: "bucket is missing", "bucket = \"b\"\nqueue {\n events = []\n}": "queue_arn is missing",
+		"bucket = \"b\"\nqueues {\n}": "no block queues", "bucket = \"b\"\nqueue {\n events = []\n queue_arn = \"a\"\n prefix = \"\"\n}": "no argument prefix",
+	} {
+		parsed, problems := hclsyntax.ParseConfig([]byte(text), "", hcl.InitialPos)
+		if problems.HasErrors() {
+			t.Fatal(problems)
+		}
+		if found := strings.Join(awsProblems(parsed.Body.(*hclsyntax.Body), known), "; "); (want == "") != (found == "") || !strings.Contains(found, want) {
+			t.Errorf("%s: %q, want %q", text, found, want)
+		}
 	}
 }
