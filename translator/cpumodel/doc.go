@@ -1,4 +1,4 @@
-// Package cpumodel runs Marian's transformers on one CPU core: it is the search.Stepper on top of the kernels.
+// Package cpumodel runs Marian's models on one CPU core: it is the search.Stepper on top of the kernels.
 //
 // # Memory
 //
@@ -16,4 +16,10 @@
 // What a sentence or a hypothesis gives must not depend on its company, to the last bit. The kernels promise that the result
 // of a row does not depend on the number of rows; here it follows that activations are quantised row by row, or with fixed
 // multipliers, and that no sum goes over rows.
+//
+// # Recurrent models
+//
+// Their decoder's states are copied when hypotheses go on from one. Those of a step that hold the same state are known (see
+// sharing), and what depends on it alone is computed once for them. What the first cells make of embeddings is looked up for frequent
+// pieces (see known). Both are rows of the same products, and so have the same bits.
 package cpumodel

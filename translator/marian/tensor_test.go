@@ -137,6 +137,34 @@ func TestQuantisedWeightsComeBackInLogicalOrder(t *testing.T) {
 	})
 }
 
+func TestWeightsOf16BitsComeBackInLogicalOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows, cols := rapid.IntRange(1, 20).Draw(t, "rows"), rapid.IntRange(1, 20).Draw(t, "cols")
+		name := rapid.SampledFrom([]string{"x_W", "Wemb"}).Draw(t, "name")
+		stored := rapid.SliceOfN(rapid.Int16(), rows*cols, rows*cols).Draw(t, "stored")
+		var data []byte
+		for _, v := range stored {
+			data = binary.LittleEndian.AppendUint16(data, uint16(v))
+		}
+		tensor := &Tensor{Name: name, Shape: []int{rows, cols}, Type: Intgemm16, Data: binary.LittleEndian.AppendUint32(data, math.Float32bits(1024))}
+		values, multiplier, err := tensor.Int16()
+		if err != nil || multiplier != 1024 {
+			t.Fatal(multiplier, err)
+		}
+		for r := range rows {
+			for c := range cols {
+				want := stored[c*rows+r]
+				if name == "Wemb" {
+					want = stored[r*cols+c]
+				}
+				if values[r*cols+c] != want {
+					t.Fatalf("row %d, column %d: %d, want %d", r, c, values[r*cols+c], want)
+				}
+			}
+		}
+	})
+}
+
 func TestFloat32AliasesOnlyWhatIsAligned(t *testing.T) {
 	buffer := make([]byte, 12)
 	start := int(-uintptr(unsafe.Pointer(&buffer[0])) & 3)
@@ -174,6 +202,12 @@ func TestWhatTensorsRefuse(t *testing.T) {
 	}
 	if _, _, err := alphaTensor("x", 1).Int8(); err == nil {
 		t.Error("float32 came out as int8")
+	}
+	if _, _, err := with(Intgemm8, 1).Int16(); err == nil {
+		t.Error("int8 came out as int16")
+	}
+	if _, _, err := with(Intgemm16, 1).Int16(); err == nil {
+		t.Error("six bytes are two weights of 16 bits and a multiplier")
 	}
 	if _, err := (&Tensor{Name: "x", Shape: []int{2}, Type: Float32, Data: make([]byte, 4)}).Float32(); err == nil {
 		t.Error("four bytes are two singles")
