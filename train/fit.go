@@ -9,13 +9,13 @@ import (
 )
 
 // memoryModel says what the activations of a mini-batch take: fixed + Σ cost over the pairs, in bytes. A ragged batch has no
-// padding, so memory is a polynomial of the lengths s and t: pairs·(a·s + b·t + c·s² + d·s·t + e·t²), where the squares are
-// attention weights.
-type memoryModel struct{ fixed, source, target, source2, both, target2 float64 }
+// padding, so memory is a polynomial of the lengths s and t: pairs·(p + a·s + b·t + c·s² + d·s·t + e·t²), where the squares are
+// attention weights, and p is the first states of recurrent decoders.
+type memoryModel struct{ fixed, pair, source, target, source2, both, target2 float64 }
 
 func (m *memoryModel) cost(s, t int) float64 {
 	a, b := float64(s), float64(t)
-	return m.source*a + m.target*b + m.source2*a*a + m.both*a*b + m.target2*b*b
+	return m.pair + m.source*a + m.target*b + m.source2*a*a + m.both*a*b + m.target2*b*b
 }
 
 // measuredLengths are lengths of pairs that determine the polynomial; multiples of what memory is rounded up to.
@@ -25,25 +25,36 @@ var measuredLengths = [6][2]int{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {48, 16}
 func measure(r *network.Replica[float32], sources int, options network.Options) (memoryModel, error) {
 	var equations [6][7]float64
 	for i, lengths := range measuredLengths {
-		var b network.Batch
-		if sources > 0 {
-			b.Source.Add(make([]int32, lengths[0]))
-		}
-		for range sources - 1 {
-			b.Further = append(b.Further, network.Side{})
-			b.Further[len(b.Further)-1].Add(make([]int32, lengths[0]))
-		}
-		b.Target.Add(make([]int32, lengths[1]))
-		r.Train(&b, options, 1)
 		s, t := float64(lengths[0]), float64(lengths[1])
-		equations[i] = [7]float64{1, s, t, s * s, s * t, t * t, float64(r.Memory())}
+		equations[i] = [7]float64{1, s, t, s * s, s * t, t * t, measurePairs(r, sources, lengths, 1, options)}
 	}
+	first := measuredLengths[0]
+	another := measurePairs(r, sources, first, 2, options) - measurePairs(r, sources, first, 1, options)
 	clear(r.Gradient)
 	x, ok := solve(equations)
 	if !ok {
 		return memoryModel{}, fmt.Errorf("%w: the memory of a mini-batch cannot be told from its lengths; set mini-batch-words instead of mini-batch-fit", ErrConfig)
 	}
-	return memoryModel{x[0], x[1], x[2], x[3], x[4], x[5]}, nil
+	m := memoryModel{x[0], 0, x[1], x[2], x[3], x[4], x[5]}
+	m.pair = another - m.cost(first[0], first[1])
+	m.fixed -= m.pair
+	return m, nil
+}
+
+// measurePairs returns what so many pairs of the same lengths take.
+func measurePairs(r *network.Replica[float32], sources int, lengths [2]int, pairs int, options network.Options) float64 {
+	b := network.Batch{Further: make([]network.Side, max(0, sources-1))}
+	for range pairs {
+		if sources > 0 {
+			b.Source.Add(make([]int32, lengths[0]))
+		}
+		for i := range b.Further {
+			b.Further[i].Add(make([]int32, lengths[0]))
+		}
+		b.Target.Add(make([]int32, lengths[1]))
+	}
+	r.Train(&b, options, 1)
+	return float64(r.Memory())
 }
 
 // solve solves six linear equations, by elimination with pivots.
