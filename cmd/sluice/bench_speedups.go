@@ -29,6 +29,7 @@ type speedupsBench struct {
 	sentences  int
 	length     int
 	candidates int
+	kind       string
 	vocabulary int
 	dimEmb     int
 	dimRNN     int
@@ -98,10 +99,11 @@ pieces are frequent. Every translation then has the length of its source.`,
 	s.IntVar(&b.sentences, "sentences", 8, "random sentences")
 	s.IntVar(&b.length, "length", 25, "pieces of each")
 	s.IntVar(&b.candidates, "candidates", 500, "target pieces that each may be translated with (0: all)")
+	s.StringVar(&b.kind, "type", "devlin", "type of the random model: devlin or s2s")
 	s.IntVar(&b.vocabulary, "vocabulary", 32000, "pieces of source and target of the random model")
 	s.IntVar(&b.dimEmb, "dim-emb", 512, "width of its embeddings")
 	s.IntVar(&b.dimRNN, "dim-rnn", 1024, "width of its GRUs and fully connected layers")
-	s.IntVar(&b.fcDepth, "dec-fc-depth", 6, "its fully connected layers")
+	s.IntVar(&b.fcDepth, "dec-fc-depth", 6, "its fully connected layers, in type devlin")
 	s.BoolVar(&b.vectors, "vectors", false, "use vectors for sigmoid and tanh from the first row on")
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own)
@@ -146,7 +148,7 @@ func (b *speedupsBench) rows(text *speedupText) []*speedupRow {
 	if b.vectors {
 		without &^= cpumodel.VectorGates
 	}
-	options := cpumodel.Options{Suppress: text.suppress, KnownPieces: b.known, Without: without}
+	options := cpumodel.Options{Suppress: text.suppress, KnownPieces: b.known, Beam: b.beam, Without: without}
 	rows := []*speedupRow{
 		{Name: "baseline: float32", options: options, precision: cpumodel.Float32},
 		{Name: "+ 16-bit products", options: options, precision: cpumodel.Int16},
@@ -158,7 +160,7 @@ func (b *speedupsBench) rows(text *speedupText) []*speedupRow {
 		{"+ embeddings multiplied in advance", cpumodel.KnownEmbeddings}, {"+ attention context multiplied in advance", cpumodel.KeptContexts},
 		{"+ sigmoid and tanh by vectors", cpumodel.VectorGates}, {"+ merged recurrent states", cpumodel.MergedStates},
 	} {
-		if one.speedups == cpumodel.KeptContexts && text.model.Recurrence.Devlin == nil {
+		if r := text.model.Recurrence; one.speedups == cpumodel.KeptContexts && r.Devlin == nil && (r.LayerNorm || b.beam == 1) {
 			continue // which has it not
 		}
 		if options.Without&one.speedups == 0 {

@@ -28,7 +28,7 @@ func TestBenchSpeedups(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &rows); err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 6 || rows[0].Relative != 1 {
+	if len(rows) != 7 || rows[0].Relative != 1 {
 		t.Fatalf("rows %+v", rows)
 	}
 	for _, row := range rows {

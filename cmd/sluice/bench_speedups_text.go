@@ -62,9 +62,12 @@ func (b *speedupsBench) text() (*speedupText, error) {
 
 // madeUp returns a random model and random sentences.
 func (b *speedupsBench) madeUp() (*speedupText, error) {
+	if b.kind != "devlin" && b.kind != "s2s" {
+		return nil, usageErrorf("--type %s: devlin or s2s", b.kind)
+	}
 	random := rand.New(rand.NewPCG(2017, 1))
-	m, err := randomModel(fmt.Sprintf("type: devlin\ndim-vocabs: [%d, %d]\ndim-emb: %d\ndim-rnn: %d\nenc-depth: 1\ndec-fc-depth: %d\ntied-embeddings: true\n",
-		b.vocabulary, b.vocabulary, b.dimEmb, b.dimRNN, b.fcDepth), random)
+	m, err := randomModel(fmt.Sprintf("type: %s\ndim-vocabs: [%d, %d]\ndim-emb: %d\ndim-rnn: %d\nenc-depth: 1\ndec-fc-depth: %d\ntied-embeddings: true\n",
+		b.kind, b.vocabulary, b.vocabulary, b.dimEmb, b.dimRNN, b.fcDepth), random)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -31,6 +31,7 @@ type ensemble struct {
 	suppress  []search.Token
 	int8      quantisation
 	precision cpumodel.Precision
+	beam      int                 // hypotheses of a sentence
 	steppers  []*cpumodel.Stepper // all that were made, for their counts
 	gpus      []*gpu              // where the models run; none for the processor
 }
@@ -129,7 +130,7 @@ func (e *ensemble) pack(precision cpumodel.Precision) error {
 	e.precision, e.weights = precision, nil
 	for i, m := range e.models {
 		weights, err := cpumodel.Load(m, precision, cpumodel.Options{
-			Suppress: e.suppress, Saturation: e.int8.saturation, IgnoreAlphas: e.int8.ignoreAlphas,
+			Suppress: e.suppress, Saturation: e.int8.saturation, IgnoreAlphas: e.int8.ignoreAlphas, Beam: e.beam,
 		})
 		if err != nil {
 			return modelError{fmt.Errorf("%s: %w", e.files[i].Path, err)}
@@ -144,7 +145,7 @@ func (e *ensemble) precise() (translator.Models, error) {
 	if len(e.gpus) == 0 && e.precision == cpumodel.Float32 {
 		return e, nil
 	}
-	f := &ensemble{files: e.files, models: e.models, suppress: e.suppress}
+	f := &ensemble{files: e.files, models: e.models, suppress: e.suppress, beam: e.beam}
 	return f, f.pack(cpumodel.Float32)
 }
 
@@ -246,7 +247,7 @@ func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger
 	case s.allowSpecial:
 		models.suppress = []search.Token{unk}
 	}
-	models.int8 = m.quantisation()
+	models.int8, models.beam = m.quantisation(), s.beamSize
 	if parts.config.Weights, err = m.modelWeights(); err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ type cellRows struct {
 	outputs  []float32 // count × dim: what the cell gave last, replaced by what it gives now
 	memories []float32 // count × dim, of cells with a memory
 	x        []float32 // what the cell's product of the input gave
-	input    []float32 // the input itself
+	input    []float32 // the input itself, which only SRUs look at
 	at       []int32   // which row of x and input belongs to each row
 	shared   bool      // whether the rows are those of a step, with the states before it
 }
@@ -160,7 +160,10 @@ func (s *Stepper) run(c *cell, r *cellRows) {
 		x, input := c.bias, []float32(nil)
 		if c.input != nil {
 			n, k, at := c.input.linear.n, c.input.linear.k, int(r.at[i])
-			x, input = r.x[at*n:(at+1)*n], r.input[at*k:(at+1)*k]
+			x = r.x[at*n : (at+1)*n]
+			if r.input != nil {
+				input = r.input[at*k : (at+1)*k]
+			}
 		}
 		var memory []float32
 		if c.kind.Memory() {

@@ -67,8 +67,8 @@ func (s *Stepper) lookBack(align bool) {
 	}
 	for j, row := range h.first {
 		c, query := &s.contexts[s.rows[row].context], b.query[j*a.dim:(j+1)*a.dim]
-		if s.w.uses(KeptContexts) {
-			s.mixGates(b.gates[j*width:(j+1)*width], c, query)
+		if s.w.network.premixed != nil {
+			s.mix(b.gates[j*width:(j+1)*width], c, query)
 		} else {
 			s.look(b.found[j*a.dim:(j+1)*a.dim], s, c, query)
 		}
@@ -76,36 +76,12 @@ func (s *Stepper) lookBack(align bool) {
 			s.alignAdditive(int(row), a, c.length)
 		}
 	}
-	if !s.w.uses(KeptContexts) {
+	if s.w.network.premixed == nil {
 		s.product(b.gates, d.context, b.found, n)
 	}
 	for i, group := range h.group {
 		s.rows[i].attention = s.rows[h.first[group]].attention
 	}
-}
-
-// mixGates computes the sum of what a context's tokens add to the gates, weighted by attention.
-func (s *Stepper) mixGates(gates []float32, c *context, query []float32) {
-	a, b := s.w.network.attention, &s.network
-	if c.length == 0 {
-		clear(gates)
-		return
-	}
-	s.similarities(s, c, query)
-	b.weights = grow(b.weights, c.length)
-	a.kernel.Weights(b.weights, a.score, b.tanhs, c.length, 0)
-	kernels.MulFloat32(gates, len(gates), b.weights, c.length, 1, &c.gates, nil, kernels.None)
-}
-
-// keepGates stores what the tokens of a sentence, whose results of the encoder are given, add to the gates of the decoder's cell.
-func (s *Stepper) keepGates(c *context, results []float32) {
-	product, b := s.w.network.devlin.context, &s.network
-	width := product.linear.n
-	b.gates = grow(b.gates, c.length*width)
-	if c.length > 0 {
-		s.product(b.gates, product, results, c.length)
-	}
-	c.gates.Pack(c.length, width, b.gates, width)
 }
 
 // devlinLayers runs the fully connected layers. Every second one adds what came out of the one before the last.

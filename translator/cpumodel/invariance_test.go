@@ -35,6 +35,9 @@ func subjects(t *testing.T, sentences int) []subject {
 			name := fmt.Sprintf("%s %v", kind.name, precision)
 			all = append(all, subject{name, pack(t, m, precision, Options{Suppress: []search.Token{1, 7}}), list})
 		}
+		if w := pack(t, m, Float32, Options{Suppress: []search.Token{1, 7}, Beam: 4}); w.network != nil && w.network.devlin == nil && w.network.premixed != nil {
+			all = append(all, subject{kind.name + " for beams", w, list})
+		}
 	}
 	return all
 }

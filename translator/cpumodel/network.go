@@ -17,6 +17,9 @@ type network struct {
 	high              []cellLayer
 	hidden            []*product
 	devlin            *devlin // in the place of base, high and hidden
+
+	premixed []*product // products of what attention found that are computed of what it weighs; see Weights.premix
+	mixWidth int        // of all of them, side by side
 }
 
 // A cellLayer is a packed model.RecurrentLayer.
@@ -54,6 +57,7 @@ func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 		w.stateWidth += n.devlin.topCell.dim
 	}
 	w.positions = newPositions(m.Dim, false)
+	w.premix(m, p.beam)
 	for i := range from.Further {
 		w.further = append(w.further, w.furtherReader(p, m, &from.Further[i]))
 	}
@@ -120,6 +124,6 @@ type networkBuffers struct {
 	unknown        []int32        // rows of those that are not known
 	rare, fromRare []float32      // their embeddings, and what becomes of them
 	states         []float32      // different ones × dim
-	gates          []float32      // of different states, or of tokens, × width of the gates
+	gates          []float32      // rows of gates, or of all that is premixed
 	weights        []float32      // of attention
 }

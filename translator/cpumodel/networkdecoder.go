@@ -38,10 +38,16 @@ func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, alig
 	}
 	s.gather(slots, 0, n.dim)
 	s.decoderCell(n.base[0], b.embedded, rows, true)
-	if n.attention != nil {
+	rest := n.base[1:]
+	switch {
+	case n.premixed != nil:
+		s.attendMixed(rows, align)
+		s.decoderCellWith(rest[0], nil, rows, false)
+		rest = rest[1:]
+	case n.attention != nil:
 		s.attend(rows, align)
 	}
-	for _, cell := range n.base[1:] {
+	for _, cell := range rest {
 		s.decoderCell(cell, b.found, rows, false)
 	}
 	s.scatter(slots, 0, n.dim)
@@ -60,6 +66,12 @@ func (s *Stepper) decoderCell(c *cell, input []float32, rows int, first bool) {
 		b.fromInput = grow(b.fromInput, rows*c.input.linear.n)
 		s.fromEmbeddings(b.fromInput, c, input, rows)
 	}
+	s.decoderCellWith(c, input, rows, first)
+}
+
+// decoderCellWith is decoderCell where what comes from the input is in its buffer already.
+func (s *Stepper) decoderCellWith(c *cell, input []float32, rows int, first bool) {
+	b := &s.cells
 	s.run(c, &cellRows{
 		count: rows, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(rows), shared: first,
 	})
@@ -160,8 +172,21 @@ func (s *Stepper) deepOutput(rows int) {
 			s.product(s.top, p, inputs[i], rows)
 			continue
 		}
+		if i == 2 && s.w.network.premixed != nil {
+			s.addMixed(rows)
+			continue
+		}
 		s.product(b.summand, p, inputs[i], rows)
 		kernels.Add(s.top[:rows*dim], s.top, b.summand)
 	}
 	s.w.tanh(s.top[:rows*dim])
+}
+
+// addMixed adds what came of attention without a product, behind what the second cell read.
+func (s *Stepper) addMixed(rows int) {
+	n, dim := s.w.network, s.w.dim
+	for i := range rows {
+		top := s.top[i*dim : (i+1)*dim]
+		kernels.Add(top, top, s.network.gates[(i+1)*n.mixWidth-dim:])
+	}
 }

@@ -124,8 +124,8 @@ func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, to
 		c.broken = !finite(kernels.AbsMax(rows))
 		kept := s.memory.rows(c.memory)
 		copy(kept, b.mapped[first*dim:(first+c.length)*dim])
-		if n.devlin != nil && s.w.uses(KeptContexts) {
-			s.keepGates(c, rows)
+		if n.premixed != nil {
+			s.keepMixed(c, rows)
 		} else {
 			copy(kept[c.length*dim:], rows)
 		}

@@ -18,6 +18,7 @@ type packer struct {
 	precision  Precision
 	saturation float64
 	plain      bool                      // without VectorGates
+	beam       int                       // expected
 	alphas     map[string]*marian.Tensor // nil if activations are not to use them
 	jobs       []func() error
 	linears    []*linear // that the jobs pack

@@ -15,7 +15,8 @@ const (
 
 	// KeptContexts multiplies the results of the encoder with the matrices that the decoder multiplies what attention found with:
 	// once for each source token, not for each target token of each hypothesis. A weighted sum of products is the product of
-	// the weighted sum. It is there for models of type devlin.
+	// the weighted sum. It is there for models of type devlin and, where Options.Beam says that there are beams, for the others of
+	// one source without layer norms.
 	KeptContexts
 
 	// VectorGates computes the gates and hyperbolic tangents of GRUs and attention with vector instructions.

@@ -76,15 +76,19 @@ func TestSpeedups(t *testing.T) {
 				}
 			}
 			if devlin {
-				compareKept(t, m, precision, with, seed)
+				compareKept(t, m, precision, Options{}, seed)
+			}
+			if kept := pack(t, m, precision, Options{Beam: 4}).network; kept != nil && kept.premixed != nil {
+				compareKept(t, m, precision, Options{Beam: 4}, seed)
 			}
 		}
 	}
 }
 
 // compareKept compares with a model that multiplies what attention found.
-func compareKept(t *testing.T, m *model.Model, precision Precision, with trail, seed uint64) {
+func compareKept(t *testing.T, m *model.Model, precision Precision, options Options, seed uint64) {
 	t.Helper()
+	with := wander(pack(t, m, precision, options), m, seed)
 	without := wander(pack(t, m, precision, Options{Without: KeptContexts}), m, seed)
 	tolerance := map[Precision]float64{Float32: 1e-5, Int16: 5e-3, Int8: 0.2}[precision]
 	worst := 0.0

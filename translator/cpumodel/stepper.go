@@ -62,7 +62,7 @@ type context struct {
 	memory     loan                  // length rows of keys and values
 	further    []search.Context      // in the Steppers of further sources
 	start      loan                  // of the decoder's first state, for recurrent models
-	gates      kernels.Float32Matrix // of models of type devlin, with KeptContexts: length rows of what the decoder's cell reads
+	mixed      kernels.Float32Matrix // of recurrent models with KeptContexts: length rows of what attention weighs
 	candidates []search.Token
 	suppressed []int32 // places of the suppressed tokens among the candidates
 	choice     choice

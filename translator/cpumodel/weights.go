@@ -48,6 +48,9 @@ type Options struct {
 	// IgnoreAlphas quantises activations with a scale for each row even if the model has fixed multipliers.
 	IgnoreAlphas bool
 
+	// Beam is how many hypotheses of a sentence are expected, which decides what is computed in advance of recurrent models. 0 is one.
+	Beam int
+
 	// Without names speedups of recurrent models that are not to be used.
 	Without Speedups
 
@@ -104,7 +107,7 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if err := w.suppress(options.Suppress); err != nil {
 		return nil, err
 	}
-	p := &packer{precision: precision, saturation: saturation(options.Saturation), plain: !w.uses(VectorGates)}
+	p := &packer{precision: precision, saturation: saturation(options.Saturation), plain: !w.uses(VectorGates), beam: options.Beam}
 	if !options.IgnoreAlphas {
 		p.alphas = m.Alphas
 	}
@@ -253,7 +256,7 @@ func (w *Weights) layers(p *packer, m *model.Model) {
 // encoder's result and what becomes of it (that alone if the result is kept in another form).
 func (w *Weights) contextWidth() int {
 	if w.network != nil && w.network.attention != nil {
-		if w.network.devlin != nil && w.uses(KeptContexts) {
+		if w.network.premixed != nil {
 			return w.network.attention.dim
 		}
 		return 2 * w.network.attention.dim

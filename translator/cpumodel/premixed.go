@@ -1,0 +1,82 @@
+package cpumodel
+
+import (
+	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/model"
+)
+
+// premix chooses the products of what attention finds that are computed of the encoder's results instead (KeptContexts). In other
+// models than those of type devlin there are two consumers, the second cell and the output, and only beams are faster so: for each
+// word of a hypothesis, what is added up is wider. A product with a norm is not the sum of its parts.
+func (w *Weights) premix(m *model.Model, beam int) {
+	n := w.network
+	switch {
+	case !w.uses(KeptContexts) || n.attention == nil:
+		return
+	case n.devlin != nil:
+		n.premixed = []*product{n.devlin.context}
+	case beam > 1 && m.Sources() == 1 && len(n.base) > 1 && n.base[1].kind != model.SRUCell &&
+		len(n.base[1].input.norms) == 0 && len(n.hidden[2].norms) == 0:
+		n.premixed = []*product{n.base[1].input, n.hidden[2]}
+	}
+	for _, p := range n.premixed {
+		n.mixWidth += p.linear.n
+	}
+}
+
+// multiplyMixed computes what becomes of rows that attention found, or of those that it weighs: the results of all premixed products,
+// side by side. Their biases may be in the rows that are weighed, as the weights add up to 1.
+func (s *Stepper) multiplyMixed(y, x []float32, rows int) {
+	n, first := s.w.network, 0
+	s.operand.set(x, rows, n.attention.dim)
+	for _, p := range n.premixed {
+		s.mul(y[first:], n.mixWidth, p.linear, kernels.None)
+		first += p.linear.n
+	}
+}
+
+// keepMixed stores what becomes of the tokens of a sentence, whose results of the encoder are given.
+func (s *Stepper) keepMixed(c *context, results []float32) {
+	b, width := &s.network, s.w.network.mixWidth
+	b.gates = grow(b.gates, c.length*width)
+	if c.length > 0 {
+		s.multiplyMixed(b.gates, results, c.length)
+	}
+	c.mixed.Pack(c.length, width, b.gates, width)
+}
+
+// mix computes the sum of what became of a sentence's tokens, weighted by attention.
+func (s *Stepper) mix(sum []float32, c *context, query []float32) {
+	a, b := s.w.network.attention, &s.network
+	if c.length == 0 {
+		b.found = grow(b.found, a.dim)
+		clear(b.found)
+		s.multiplyMixed(sum, b.found, 1)
+		return
+	}
+	s.similarities(s, c, query)
+	b.weights = grow(b.weights, c.length)
+	a.kernel.Weights(b.weights, a.score, b.tanhs, c.length, 0)
+	kernels.MulFloat32(sum, len(sum), b.weights, c.length, 1, &c.mixed, nil, kernels.None)
+}
+
+// attendMixed is attend for a decoder of two cells: what the second reads goes to its buffer, what the output reads is left behind it in
+// the buffer of gates.
+func (s *Stepper) attendMixed(rows int, align bool) {
+	n, b := s.w.network, &s.network
+	dim, width, wide := n.attention.dim, n.base[1].input.linear.n, n.mixWidth
+	b.query, b.gates = grow(b.query, rows*dim), grow(b.gates, rows*wide)
+	s.cells.fromInput = grow(s.cells.fromInput, rows*width)
+	s.product(b.query, n.attention.state, s.cells.outputs, rows)
+	if align {
+		s.attentions = s.attentions[:0]
+	}
+	for i := range s.rows {
+		c, sum := &s.contexts[s.rows[i].context], b.gates[i*wide:(i+1)*wide]
+		s.mix(sum, c, b.query[i*dim:(i+1)*dim])
+		copy(s.cells.fromInput[i*width:(i+1)*width], sum)
+		if align && c.length > 0 {
+			s.alignAdditive(i, n.attention, c.length)
+		}
+	}
+}
