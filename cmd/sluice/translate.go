@@ -82,6 +82,9 @@ func (t *translation) run(command *cobra.Command) error {
 	if t.output.dump != "" {
 		return t.dumpConfig(command)
 	}
+	if err := t.flagged(nil); err != nil {
+		return err // a name that is wrong is better told before the work than behind it
+	}
 	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write, not the end of the process
 	parts, err := buildEngine(&t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
 	if err != nil {
