@@ -29,6 +29,8 @@ type Pair struct {
 	Weights        []float32                 // of the target tokens; nil is 1 each
 	Alignment      []autodiff.AlignmentPoint // by target and source token; Sentence is not used
 
+	cropped int // target tokens that were left out at the end
+
 	texts [2][]byte // of source and target, if there is noise to change them
 }
 
@@ -217,6 +219,7 @@ func (c *Config) isEmpty(p *Pair) bool {
 // cut crops what is too long, if it may: else it reports false.
 func (c *Config) cut(p *Pair) bool {
 	limit := c.MaxLength - 1
+	p.cropped = max(0, len(p.Target)-limit)
 	fits := len(p.Target) <= limit && p.longestSource() <= limit
 	if fits || !c.Crop {
 		return fits

@@ -257,6 +257,35 @@ func TestExtras(t *testing.T) {
 	}
 }
 
+// TestWeightsOfCropped: a sentence that is cropped keeps the weights of what is left of it, and that of its end.
+func TestWeightsOfCropped(t *testing.T) {
+	v := letters(t)
+	for weights, want := range map[string][]float32{"1 2 3 4\n": {1, 2, 1}, "1 2 3 4 5\n": {1, 2, 5}} {
+		files := Files{TSV: write(t, "x.tsv", "w1\tw1 w2 w3 w4\n"), Weights: write(t, "w", weights), WordWeights: true}
+		for _, reversed := range []bool{false, true} {
+			c, err := Read(Config{Source: v, Target: v, MaxLength: 3, Crop: true, Files: files, RightLeft: reversed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := c.Batches(Batching{Budget: Budget{Words: 10}}, Position{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var batch network.Batch
+			if err := b.Next(&batch); err != nil {
+				t.Fatal(err)
+			}
+			ordered := slices.Clone(want)
+			if reversed {
+				slices.Reverse(ordered[:2])
+			}
+			if !slices.Equal(batch.Weights, ordered) {
+				t.Errorf("%q, reversed %v: weights %v, want %v", weights, reversed, batch.Weights, ordered)
+			}
+		}
+	}
+}
+
 func TestBadLines(t *testing.T) {
 	v := letters(t)
 	good := write(t, "g", "w1\nw2\n")

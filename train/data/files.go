@@ -270,18 +270,18 @@ func (l *lines) weights(p *Pair) error {
 		}
 		numbers = append(numbers, float32(v))
 	}
-	n := len(p.Target)
+	n, whole := len(p.Target), len(p.Target)+p.cropped
 	switch {
 	case !l.files.WordWeights && len(numbers) == 1:
 		for range n {
 			p.Weights = append(p.Weights, numbers[0])
 		}
-	case l.files.WordWeights && len(numbers) == n-1:
-		p.Weights = append(append(p.Weights, numbers...), 1)
-	case l.files.WordWeights && len(numbers) == n:
-		p.Weights = append(p.Weights, numbers...)
+	case l.files.WordWeights && len(numbers) == whole-1:
+		p.Weights = append(append(p.Weights, numbers[:n-1]...), 1)
+	case l.files.WordWeights && len(numbers) == whole:
+		p.Weights = append(append(p.Weights, numbers[:n-1]...), numbers[whole-1])
 	default:
-		return l.problem(l.weight, "holds %d weights for a sentence of %d pieces", len(numbers), n-1)
+		return l.problem(l.weight, "holds %d weights for a sentence of %d pieces", len(numbers), whole-1)
 	}
 	return nil
 }
