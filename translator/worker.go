@@ -3,7 +3,6 @@ package translator
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -176,8 +175,15 @@ func (e *Engine) prepare(u *unit, scratch *shortlist.Scratch) {
 
 // seed makes a number of a sentence's pieces (FNV-1a), so that what is drawn for a sentence belongs to the sentence.
 func seed(tokens []search.Token, further ...[]search.Token) uint64 {
-	hash := uint64(14695981039346656037)
-	for _, token := range slices.Concat(append([][]search.Token{tokens}, further...)...) {
+	hash := hashed(14695981039346656037, tokens)
+	for _, tokens := range further {
+		hash = hashed(hash, tokens)
+	}
+	return hash
+}
+
+func hashed(hash uint64, tokens []search.Token) uint64 {
+	for _, token := range tokens {
 		for shift := 0; shift < 32; shift += 8 {
 			hash = (hash ^ uint64(uint8(token>>shift))) * 1099511628211
 		}

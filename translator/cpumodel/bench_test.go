@@ -29,7 +29,7 @@ func stage(b *testing.B, s *Stepper, run func()) {
 	b.ReportMetric(100*rate/kernels.Int8Peak(20*time.Millisecond), "%peak")
 }
 
-func benchStepper(b *testing.B, slots int) *Stepper {
+func benchStepper(b testing.TB, slots int) *Stepper {
 	w, err := Load(loadModel(b, "ende-tiny/model.intgemm.alphas.bin"), Int8, Options{IgnoreAlphas: true})
 	if err != nil {
 		b.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 )
 
@@ -173,6 +174,7 @@ func (c *Scratch) mark(id int32) {
 
 // collect appends the marked ids and clears the marks.
 func (c *Scratch) collect(dst []int32) []int32 {
+	dst = slices.Grow(dst, c.count)
 	for i, word := range c.marks {
 		for ; word != 0; word &= word - 1 {
 			dst = append(dst, int32(i<<6+bits.TrailingZeros64(word)))
