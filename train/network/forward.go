@@ -69,11 +69,7 @@ func (r *Replica[T]) decode(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[
 // contextAttention runs a sublayer that attends to a source, numbered from 0.
 func (r *Replica[T]) contextAttention(a *model.Attention, b *Batch, source int, x *autodiff.Matrix[T]) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
 	query := r.before(r.network.Model.Preprocess, a.Pre, x)
-	keys, values := r.affine(&a.K, r.contexts[source]), r.affine(&a.V, r.contexts[source])
-	if r.Quantised {
-		keys, values = r.tape.RoundBFloat16(keys), r.tape.RoundBFloat16(values)
-	}
-	return r.attention(a, x, query, keys, values, b.Target.Sentences, b.source(source).Sentences, false)
+	return r.attention(a, x, query, r.contexts[source], b.Target.Sentences, b.source(source).Sentences, false)
 }
 
 func (r *Replica[T]) affine(a *model.Affine, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
@@ -139,15 +135,19 @@ func (r *Replica[T]) post(o *model.Affine, steps model.Process, y, x *autodiff.M
 
 func (r *Replica[T]) selfAttention(a *model.Attention, x *autodiff.Matrix[T], sentences autodiff.Segments, causal bool) *autodiff.Matrix[T] {
 	input := r.before(r.network.Model.Preprocess, a.Pre, x)
-	y, _ := r.attention(a, x, input, r.affine(&a.K, input), r.affine(&a.V, input), sentences, sentences, causal)
+	y, _ := r.attention(a, x, input, input, sentences, sentences, causal)
 	return y
 }
 
-// attention runs an attention sublayer: x is its input, query the same after what stands in front, k and v are keys and values.
-func (r *Replica[T]) attention(a *model.Attention, x, query, k, v *autodiff.Matrix[T], queries, keys autodiff.Segments,
+// attention runs an attention sublayer: x is its input, query the same after what stands in front, memory the same for self-attention.
+func (r *Replica[T]) attention(a *model.Attention, x, query, memory *autodiff.Matrix[T], queries, keys autodiff.Segments,
 	causal bool) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
 	options := autodiff.AttentionOptions{Heads: r.network.Model.Heads, Causal: causal, Dropout: r.options.DropoutAttention}
-	y, record := r.tape.Attend(r.affine(&a.Q, query), k, v, queries, keys, options)
+	q, k, v := r.affine(&a.Q, query), r.affine(&a.K, memory), r.affine(&a.V, memory)
+	if r.Quantised && memory != query { // the engine keeps those of the source as bfloat16
+		k, v = r.tape.RoundBFloat16(k), r.tape.RoundBFloat16(v)
+	}
+	y, record := r.tape.Attend(q, k, v, queries, keys, options)
 	return r.post(a.O, a.Post, y, x), record
 }
 
