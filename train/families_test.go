@@ -29,8 +29,9 @@ var families = []string{
 	"transformer-ssru-tied", "transformer-prenorm", "transformer-selfatt", "transformer-untied",
 }
 
-// familyNoise is by how much the mean loss of a hundred updates may be above that of Marian's one run. Two seeds of s2s-gru differ by 0.05.
-const familyNoise = 0.08
+// familyNoise is by how much the mean loss of a hundred updates may be above that of Marian's one run. Three seeds of s2s-gru lie within
+// 0.074.
+const familyNoise = 0.11
 
 // TestFamilies trains the reference models anew, with the options and the texts with which Marian trained them, and compares the loss
 // of the last updates with that in Marian's log. It runs only if the variable SLUICE_FAMILIES is set, to "all" or to some names, separated
