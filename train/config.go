@@ -87,6 +87,7 @@ type Config struct {
 	QuantizeLogBased    bool   `yaml:"quantize-log-based"`
 	QuantizeBiases      bool   `yaml:"quantize-biases"`
 	QuantizeScales      string `yaml:"quantize-scales"`      // of fixed-point numbers: columns, as the engine's, or matrix, as stored 8-bit models'; of logarithmic ones: matrix, as Marian's, or blocks, closer ones
+	QuantizeCalibrate   int    `yaml:"quantize-calibrate"`   // mini-batches that show what matrices meet, for a better rounding to begin with; 0 for the nearest numbers
 	QuantizeActivations bool   `yaml:"quantize-activations"` // to 8 bits, row by row, as the engine does
 
 	AfterEpochs  int `yaml:"after-epochs"`  // 0 for no limit
@@ -169,6 +170,9 @@ func (c *Config) Validate() error {
 	}
 	if err := c.validateNoise(); err != nil {
 		return fmt.Errorf("%w: noise: %w", ErrConfig, err)
+	}
+	if c.QuantizeCalibrate > 0 && (c.QuantizeScales != "blocks" || c.QuantizeBits == 0) {
+		return fmt.Errorf("%w: quantize-calibrate is for quantize-bits with quantize-scales: blocks only", ErrConfig)
 	}
 	if q := c.quantisation(); q != nil {
 		if err := q.Validate(); err != nil {
@@ -254,7 +258,7 @@ func (c *Config) validateRanges() error {
 		{"cpu-threads", c.CPUThreads, 1}, {"max-length", c.MaxLength, 2}, {"valid-max-length", c.ValidMaxLength, 2},
 		{"shuffle-memory", c.ShuffleMemory, 1}, {"mini-batch", c.MiniBatch, 1}, {"mini-batch-words", c.MiniBatchWords, 0},
 		{"maxi-batch", c.MaxiBatch, 1}, {"workspace", c.Workspace, 1}, {"optimizer-delay", c.OptimizerDelay, 1},
-		{"after-epochs", c.AfterEpochs, 0}, {"after-batches", c.AfterBatches, 0}, {"disp-freq", c.DispFreq, 1},
+		{"after-epochs", c.AfterEpochs, 0}, {"quantize-calibrate", c.QuantizeCalibrate, 0}, {"after-batches", c.AfterBatches, 0}, {"disp-freq", c.DispFreq, 1},
 		{"save-freq", c.SaveFreq, 0}, {"keep-checkpoints", c.KeepSaved, 1}, {"max-skipped", c.MaxSkipped, 1},
 		{"valid-freq", c.ValidFreq, 0}, {"early-stopping", c.EarlyStopping, 0}, {"beam-size", c.BeamSize, 1},
 	} {

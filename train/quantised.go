@@ -2,7 +2,6 @@ package train
 
 import (
 	"strings"
-	"sync"
 
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/network"
@@ -49,20 +48,9 @@ func (r *run) round(to, from []float32) {
 	if q == nil {
 		return
 	}
-	var group sync.WaitGroup
-	next := make(chan *network.Parameter)
-	for range r.config.CPUThreads {
-		group.Go(func() {
-			for p := range next {
-				q.Round(network.Values(p, to), network.Values(p, from), matrixOf(p))
-			}
-		})
-	}
-	for i := range r.network.Parameters {
-		next <- &r.network.Parameters[i]
-	}
-	close(next)
-	group.Wait()
+	r.eachParameter(func(_ int, p *network.Parameter) {
+		q.Round(network.Values(p, to), network.Values(p, from), matrixOf(p))
+	})
 }
 
 // refreshBest rounds the parameters to translate with, where they are others than those that are trained.

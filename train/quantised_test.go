@@ -170,6 +170,30 @@ func TestFinetuning(t *testing.T) {
 	}
 }
 
+// TestCalibration rounds a model to few bits with a look at what its matrices meet. Without any training, it must be better than the
+// nearest numbers.
+func TestCalibration(t *testing.T) {
+	c := learnToy(t)
+	c.DimEmb = 64
+	c.PretrainedModel, c.Model = "", filepath.Join(t.TempDir(), "float.npz")
+	c.AfterBatches = 120
+	mustRun(t, c)
+	c.PretrainedModel = c.Model
+	c.QuantizeBits, c.QuantizeLogBased, c.QuantizeScales, c.QuantizeSteps = 3, true, "blocks", 3
+	c.AfterBatches, c.LearnRate = 1, 1e-12
+	var losses [2]float64
+	for i, batches := range []int{0, 10} {
+		c.Model, c.QuantizeCalibrate = filepath.Join(t.TempDir(), "rounded.npz"), batches
+		mustRun(t, c)
+		losses[i] = lossOf(t, c)
+	}
+	t.Logf("loss %.4f of the nearest numbers, %.4f calibrated", losses[0], losses[1])
+	if losses[1] >= losses[0] {
+		t.Errorf("calibration does not help: %v with it, %v without", losses[1], losses[0])
+	}
+	checkGrid(t, &c)
+}
+
 // checkGrid counts the different numbers in the matrices of a trained model.
 func checkGrid(t *testing.T, c *Config) {
 	t.Helper()
@@ -284,10 +308,11 @@ func TestErrorFeedback(t *testing.T) {
 func TestQuantisationSettings(t *testing.T) {
 	folder := t.TempDir()
 	for name, set := range map[string]func(*Config){
-		"bits":   func(c *Config) { c.QuantizeBits = 9 },
-		"steps":  func(c *Config) { c.QuantizeBits, c.QuantizeSteps = 4, -1 },
-		"scales": func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "row" },
-		"blocks": func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "blocks" },
+		"bits":      func(c *Config) { c.QuantizeBits = 9 },
+		"steps":     func(c *Config) { c.QuantizeBits, c.QuantizeSteps = 4, -1 },
+		"scales":    func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "row" },
+		"blocks":    func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "blocks" },
+		"calibrate": func(c *Config) { c.QuantizeBits, c.QuantizeCalibrate = 8, 10 },
 	} {
 		c := toyConfig(folder)
 		set(&c)

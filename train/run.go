@@ -95,7 +95,7 @@ func (r *run) result() Result {
 
 // prepare opens and makes everything.
 func (r *run) prepare() error {
-	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.resume, r.makeReplicas, r.readCorpus, r.openValidation} {
+	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.resume, r.makeReplicas, r.readCorpus, r.calibrate, r.openValidation} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -228,14 +228,19 @@ func (r *run) readCorpus() error {
 	s := r.corpus.Stats
 	r.logger.Info("corpus read", "pairs", s.Pairs, "source_pieces", s.SourceTokens, "target_pieces", s.TargetTokens,
 		"empty", s.Empty, "too_long", s.TooLong, "unbalanced", s.Unbalanced)
-	budget, err := r.budget()
+	batching, err := r.batching()
 	if err != nil {
 		return err
 	}
-	r.batches, err = r.corpus.Batches(data.Batching{
-		Budget: budget, Maxi: c.MaxiBatch * c.MiniBatch, Seed: c.Seed, Ordered: c.Shuffle == "none",
-	}, r.state.Position)
+	r.batches, err = r.corpus.Batches(batching, r.state.Position)
 	return err
+}
+
+// batching says how pairs become mini-batches.
+func (r *run) batching() (data.Batching, error) {
+	c := &r.config
+	budget, err := r.budget()
+	return data.Batching{Budget: budget, Maxi: c.MaxiBatch * c.MiniBatch, Seed: c.Seed, Ordered: c.Shuffle == "none"}, err
 }
 
 // train goes on until the end of the training.

@@ -73,7 +73,8 @@ func (r *Replica[T]) contextAttention(a *model.Attention, b *Batch, source int, 
 }
 
 func (r *Replica[T]) affine(a *model.Affine, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
-	return r.tape.Affine(r.input(x), r.matrix(a.W), r.matrix(a.B))
+	w := r.matrix(a.W)
+	return r.tape.Affine(r.operand(x, w), w, r.matrix(a.B))
 }
 
 // before runs the operations in front of a sublayer: operations names them, dropout among them, and steps holds the
@@ -164,7 +165,8 @@ func (r *Replica[T]) feedForward(f *model.FFN, activation model.Activation, x *a
 func (r *Replica[T]) hidden(a *model.Affine, x *autodiff.Matrix[T], activation model.Activation) *autodiff.Matrix[T] {
 	var y *autodiff.Matrix[T]
 	if activation == model.ReLU {
-		y = r.tape.AffineReLU(r.input(x), r.matrix(a.W), r.matrix(a.B))
+		w := r.matrix(a.W)
+		y = r.tape.AffineReLU(r.operand(x, w), w, r.matrix(a.B))
 	} else {
 		y = r.tape.Apply(r.affine(a, x), function(activation))
 	}

@@ -21,3 +21,16 @@ func (r *Replica[T]) input(x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	}
 	return r.factor.to
 }
+
+// operand returns what a product takes for its input x when that meets a parameter.
+func (r *Replica[T]) operand(x, w *autodiff.Matrix[T]) *autodiff.Matrix[T] {
+	y := r.input(x)
+	if r.Observe != nil {
+		for i := range r.parameters {
+			if &r.parameters[i] == w {
+				r.Observe(i, y)
+			}
+		}
+	}
+	return y
+}

@@ -159,3 +159,79 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCompensate rounds matrices that meet inputs which hang together, and wants the products to be closer than those of plain
+// rounding, and the numbers to lie on grids of their blocks.
+func TestCompensate(t *testing.T) {
+	const inputs, outputs, samples = 64, 128, 500
+	random := rand.New(rand.NewPCG(1, 2))
+	moments := make([]float32, inputs*inputs)
+	x := make([][]float32, samples)
+	for s := range x {
+		x[s] = make([]float32, inputs)
+		common := random.NormFloat64()
+		for i := range x[s] {
+			x[s][i] = float32(common + 0.5*random.NormFloat64())
+		}
+		for i, a := range x[s] {
+			for j, b := range x[s] {
+				moments[i*inputs+j] += a * b
+			}
+		}
+	}
+	c := Config{Bits: 4, Log: true, Blocks: true, Steps: 3}
+	values := gaussian(inputs * outputs)
+	for _, m := range []Matrix{{inputs, outputs, Columns}, {outputs, inputs, Rows}} {
+		plain, compensated := rounded(c, values, m), make([]float32, len(values))
+		c.Compensate(compensated, values, m, moments, 0.01)
+		for first := 0; first < len(values); first += marian.LogBlock {
+			if n := distinct(compensated[first : first+marian.LogBlock]); n > 16 {
+				t.Fatalf("%+v: a block has %d different numbers", m, n)
+			}
+		}
+		before, after := productError(x, values, plain, m), productError(x, values, compensated, m)
+		t.Logf("%+v: a squared error of %.4g instead of %.4g", m, after, before)
+		if after > before/3 {
+			t.Errorf("%+v: a squared error of %v, by plain rounding %v", m, after, before)
+		}
+		c.Compensate(compensated, values, m, moments, 1e9)
+		if !slices.Equal(compensated, plain) {
+			t.Errorf("%+v: with all damping it is not plain rounding", m)
+		}
+	}
+}
+
+// productError returns the squared error of products with a rounded matrix.
+func productError(x [][]float32, values, rounded []float32, m Matrix) float64 {
+	sum := 0.0
+	for _, row := range x {
+		for o := range len(values) / len(row) {
+			apart := 0.0
+			for i, v := range row {
+				at := i*m.Cols + o
+				if m.Outputs == Rows {
+					at = o*m.Cols + i
+				}
+				apart += float64(v) * float64(values[at]-rounded[at])
+			}
+			sum += apart * apart
+		}
+	}
+	return sum
+}
+
+// TestCompensateWithoutMoments wants plain rounding where nothing is known, or where blocks are not parts of rows.
+func TestCompensateWithoutMoments(t *testing.T) {
+	c := Config{Bits: 4, Log: true, Blocks: true}
+	for _, m := range []Matrix{{4, 64, Columns}, {64, 4, Columns}} {
+		values, got, moments := gaussian(4*64), make([]float32, 4*64), make([]float32, m.Rows*m.Rows)
+		if m.Cols == 4 {
+			for i := range m.Rows {
+				moments[i*m.Rows+i] = 1
+			}
+		}
+		if c.Compensate(got, values, m, moments, 0.1); !slices.Equal(got, rounded(c, values, m)) {
+			t.Errorf("%+v is not rounded plainly", m)
+		}
+	}
+}

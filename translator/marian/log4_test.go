@@ -87,7 +87,7 @@ func TestLogGridFit(t *testing.T) {
 // different numbers.
 func TestLogBlocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 3*logBlock).Draw(t, "numbers")
+		n := rapid.IntRange(1, 3*LogBlock).Draw(t, "numbers")
 		size := math.Pow(10, rapid.Float64Range(-4, 4).Draw(t, "magnitude"))
 		values := rapid.SliceOfN(rapid.Float32Range(-1, 1), n, n).Draw(t, "values")
 		for i := range values {
@@ -99,7 +99,7 @@ func TestLogBlocks(t *testing.T) {
 		if !slices.Equal(once, again) {
 			t.Fatalf("%v becomes %v when it is rounded again", once, again)
 		}
-		for block := range slices.Chunk(once, logBlock) {
+		for block := range slices.Chunk(once, LogBlock) {
 			if d := distinct(block); d > 16 {
 				t.Fatalf("a block has %d different numbers", d)
 			}

@@ -13,18 +13,20 @@ import (
 // A number is its k, plus 8 if it is negative. With scales for so few numbers, that of a block need not reach as far as the
 // whole matrix does, which is why steps by half a power of two suffice.
 const (
-	logBlock      = 64
 	logBlockScale = 2
-	logBlockBytes = logBlockScale + logBlock/2
+	logBlockBytes = logBlockScale + LogBlock/2
 	maxFloat16    = 65504
 )
 
-// logBlocksBytes returns how many bytes n elements take.
-func logBlocksBytes(n uint64) uint64 { return (n + logBlock - 1) / logBlock * logBlockBytes }
+// LogBlock is how many numbers of a matrix have a scale together in Log4Blocks.
+const LogBlock = 64
 
-// fitLogBlock returns the grid of a block. Its scale is a float16, and such that the largest of the values has k = 0: so a block
-// that lies on its grid gets the same one again, whatever steps are.
-func fitLogBlock(values []float32, bits, steps int) LogGrid {
+// logBlocksBytes returns how many bytes n elements take.
+func logBlocksBytes(n uint64) uint64 { return (n + LogBlock - 1) / LogBlock * logBlockBytes }
+
+// FitLogBlock returns the grid of a block, with halves. Its scale is a float16, and such that the largest of the values has k = 0:
+// so a block that lies on its grid gets the same one again, whatever steps are.
+func FitLogBlock(values []float32, bits, steps int) LogGrid {
 	top := largest(values)
 	g := LogGrid{Scale: top, Bits: bits, Halves: true}.fitted(values, steps)
 	g.Scale = nearestFloat16(g.Scale)
@@ -45,8 +47,8 @@ func nearestFloat16(v float32) float32 { return halfToFloat(floatToHalf(min(v, m
 // each 64 numbers. Those of 4 bits are what a tensor of Log4Blocks holds. steps are those of FitLogGrid.
 func RoundLogBlocks(dst, src []float32, bits, steps int) {
 	for len(src) > 0 {
-		n := min(logBlock, len(src))
-		fitLogBlock(src[:n], bits, steps).Round(dst[:n], src[:n])
+		n := min(LogBlock, len(src))
+		FitLogBlock(src[:n], bits, steps).Round(dst[:n], src[:n])
 		dst, src = dst[n:], src[n:]
 	}
 }
@@ -55,8 +57,8 @@ func RoundLogBlocks(dst, src []float32, bits, steps int) {
 func packLogBlocks(values []float32, steps int) []byte {
 	data := make([]byte, logBlocksBytes(uint64(len(values))))
 	for rest := data; len(values) > 0; rest = rest[logBlockBytes:] {
-		n := min(logBlock, len(values))
-		g := fitLogBlock(values[:n], log4Bits, steps)
+		n := min(LogBlock, len(values))
+		g := FitLogBlock(values[:n], log4Bits, steps)
 		binary.LittleEndian.PutUint16(rest, floatToHalf(g.Scale))
 		g.pack(rest[logBlockScale:logBlockBytes], values[:n])
 		values = values[n:]
@@ -67,7 +69,7 @@ func packLogBlocks(values []float32, steps int) []byte {
 // expandLogBlocks computes the elements of a tensor of Log4Blocks.
 func (t *Tensor) expandLogBlocks(values []float32) error {
 	for at := 0; len(values) > 0; at += logBlockBytes {
-		n := min(logBlock, len(values))
+		n := min(LogBlock, len(values))
 		scale := halfToFloat(binary.LittleEndian.Uint16(t.Data[at:]))
 		if !(scale >= 0) || math.IsInf(float64(scale), 0) {
 			return problemf(t.Name, t.Offset+int64(at), remedyDamaged, "has the scale %v", scale)
