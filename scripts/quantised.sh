@@ -55,6 +55,9 @@ finetune() { # NAME UPDATES RATE [SETTINGS]: trains NAME.npz from the student
 }
 finetune q8 40 0.00003 'quantize-bits: 8' 'lr-warmup: 5' 'exponential-smoothing: 0.05'
 finetune q4 225 0.0001 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-optimization-steps: 3' 'lr-warmup: 10' 'exponential-smoothing: 0.02'
+# One update with next to no learning rate: what is left is the rounding that calibration gives.
+finetune c4 1 1e-12 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-scales: blocks' 'quantize-optimization-steps: 3' 'quantize-calibrate: 20'
+"$sluice" model convert c4.npz c4.bin --type 4bit --overwrite
 "$sluice" model convert q4.npz q4.bin --type 4bit --overwrite
 "$sluice" model convert "$student/model.npz" rounded4.bin --type 4bit --overwrite
 "$sluice" model convert "$student/model.npz" float32.npz --type float32 --overwrite
@@ -72,5 +75,6 @@ evaluate 'float32' float32.npz
 evaluate 'int8, rounded' float32.npz --precision int8
 evaluate 'int8, finetuned' q8.npz --precision int8
 evaluate '4 bits, rounded' rounded4.bin
-evaluate '4 bits, finetuned' q4.bin
+evaluate '4 bits, whole powers, finetuned' q4.bin
+evaluate '4 bits, calibrated' c4.bin
 "$sluice" report q8.npz q4.npz --evaluation evaluations.json --title 'Few bits' -o report.html --overwrite
