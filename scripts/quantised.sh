@@ -56,7 +56,7 @@ finetune() { # NAME UPDATES RATE [SETTINGS]: trains NAME.npz from the student
 finetune q8 40 0.00003 'quantize-bits: 8' 'lr-warmup: 5' 'exponential-smoothing: 0.05'
 finetune q4 225 0.0001 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-optimization-steps: 3' 'lr-warmup: 10' 'exponential-smoothing: 0.02'
 # One update with next to no learning rate: what is left is the rounding that calibration gives.
-finetune c4 1 1e-12 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-scales: blocks' 'quantize-optimization-steps: 3' 'quantize-calibrate: 20'
+finetune c4 1 1e-12 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-scales: blocks' 'quantize-optimization-steps: 3' 'quantize-calibrate: 80'
 "$sluice" model convert c4.npz c4.bin --type 4bit --overwrite
 "$sluice" model convert q4.npz q4.bin --type 4bit --overwrite
 "$sluice" model convert "$student/model.npz" rounded4.bin --type 4bit --overwrite
