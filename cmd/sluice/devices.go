@@ -81,7 +81,7 @@ func nameDevices(flags *pflag.FlagSet, outside map[string]bool) {
 			words[i] = "gpu:" + word
 		}
 	}
-	list.Replace(words) // of strings, which are always accepted
+	_ = list.Replace(words) // of strings, which are always accepted
 }
 
 // A gpu is a GPU with the models of an ensemble on it.

@@ -200,7 +200,7 @@ const (
 // busy, less if its free memory is little.
 func (w *Weights) Batch(workers int) (slots, tokens int) {
 	free := w.device.properties.Memory / 2
-	w.device.bound(func() error { // if nobody knows, half of the memory is the guess
+	_ = w.device.bound(func() error { // if nobody knows, half of the memory is the guess
 		if now, _, err := w.device.context.Memory(); err == nil {
 			free = now
 		}
