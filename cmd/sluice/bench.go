@@ -88,7 +88,7 @@ what the arithmetic reaches of the machine's measured ceiling. Loading and files
 	own.flags.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own, b.model.group(), b.search.group(), b.batch.group())
 	addMarianFlags(command.Flags())
-	command.AddCommand(newSpeedupsCommand())
+	command.AddCommand(newSpeedupsCommand(), newBenchGPUCommand())
 	return command
 }
 

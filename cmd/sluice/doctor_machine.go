@@ -27,6 +27,7 @@ func (e *examination) machine() {
 	e.processor(kernels.Implementations())
 	e.cores(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	e.openFiles(openFilesLimit())
+	e.gpus(os.Getenv(driverVariable))
 }
 
 // processor looks at which kernels were chosen. Others are right as well, and slower.

@@ -1,0 +1,399 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// A gpuBench is one run of "sluice bench gpu".
+type gpuBench struct {
+	device    int
+	sizes     []string
+	streams   []int
+	beams     []int
+	slots     []int
+	sentences int
+	model     bool
+	asJSON    bool
+}
+
+// A gpuRow is what a GPU gave with one architecture and one way to run it.
+type gpuRow struct {
+	Model     string  `json:"model"`
+	Streams   int     `json:"streams"`
+	Slots     int     `json:"slots"` // of a stream
+	Beam      int     `json:"beam"`
+	PerSecond float64 `json:"source_pieces_per_second"`
+	Encode    float64 `json:"encoder_share"` // of the elapsed time, over all streams
+	Step      float64 `json:"decoder_share"`
+	Output    float64 `json:"output_layer_share"`
+	Busy      float64 `json:"streams_busy"`    // how many streams were at work, on average
+	Bound     float64 `json:"roofline_pieces"` // source pieces a second at most; 0 where the card's peaks are not known
+	Reached   float64 `json:"share_of_the_roofline"`
+}
+
+// A kernelRow is the time of a product beside its bound.
+type kernelRow struct {
+	Model        string  `json:"model"`
+	Product      string  `json:"product"`
+	M            int     `json:"m"`
+	N            int     `json:"n"`
+	K            int     `json:"k"`
+	Microseconds float64 `json:"microseconds"`
+	Bound        float64 `json:"bound_microseconds"`
+	By           string  `json:"bound_by"`
+}
+
+type gpuReport struct {
+	Device  string      `json:"device"`
+	Kernels []kernelRow `json:"kernels"`
+	Rows    []gpuRow    `json:"rows"`
+}
+
+func newBenchGPUCommand() *cobra.Command {
+	b := new(gpuBench)
+	command := &cobra.Command{
+		Use:   "gpu [flags]",
+		Short: "Measure what a GPU gives with students of several sizes",
+		Long: `Translate random sentences with students of random weights on a GPU, in several sizes, numbers of streams, slots and
+beams, and print source pieces a second, where the device's time goes, and the time of each product beside what the card's
+memory bandwidth and tensor cores allow. Every translation has the length of its source; text and vocabularies are left out.
+
+Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
+		Example: `  sluice bench gpu
+  sluice bench gpu --device 1 --sizes base --streams 1,2,4 --beams 1
+  sluice bench gpu --roofline`,
+		Args: exactArguments(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			return b.run(command.OutOrStdout(), command.ErrOrStderr())
+		},
+	}
+	own := newGroup("Benchmark")
+	s := own.flags
+	s.IntVar(&b.device, "device", 0, "`NUMBER` of the GPU")
+	s.StringSliceVar(&b.sizes, "sizes", []string{"tiny", "small", "base", "large"}, "students, in a list with commas")
+	s.IntSliceVar(&b.streams, "streams", []int{1, 2, 4}, "workers")
+	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
+	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
+	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
+	s.BoolVar(&b.model, "roofline", false, "print the model for all cards, with or without a GPU")
+	s.BoolVar(&b.asJSON, "json", false, "print JSON")
+	addGroups(command, own)
+	return command
+}
+
+func (b *gpuBench) run(out, stderr io.Writer) error {
+	chosen, err := b.check()
+	if err != nil {
+		return err
+	}
+	if b.model {
+		return printRoofline(out)
+	}
+	driver, err := cuda.Open(os.Getenv(driverVariable))
+	if errors.Is(err, cuda.ErrUnavailable) && !b.asJSON {
+		fmt.Fprintf(stderr, "nothing was measured: %v\n", err)
+		return printRoofline(out)
+	}
+	if err != nil {
+		return err
+	}
+	device, err := gpumodel.Open(driver, b.device)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	report := gpuReport{Device: device.Properties().String()}
+	of := cardOf(device.Properties())
+	for _, s := range chosen {
+		kernels, err := timeProducts(driver, b.device, s, of)
+		if err != nil {
+			return err
+		}
+		rows, err := b.measure(device, s, of)
+		if err != nil {
+			return err
+		}
+		report.Kernels, report.Rows = append(report.Kernels, kernels...), append(report.Rows, rows...)
+	}
+	if b.asJSON {
+		return writeJSON(out, report)
+	}
+	return report.print(out)
+}
+
+// check reads the lists.
+func (b *gpuBench) check() ([]student, error) {
+	var chosen []student
+	for _, name := range b.sizes {
+		i := slices.IndexFunc(students(), func(s student) bool { return s.Name == name })
+		if i < 0 {
+			return nil, usageErrorf("--sizes %s: expected tiny, small, base or large", name)
+		}
+		chosen = append(chosen, students()[i])
+	}
+	for _, list := range [][]int{b.streams, b.beams} {
+		if len(list) == 0 || slices.Min(list) < 1 {
+			return nil, usageErrorf("--streams and --beams: at least 1 each")
+		}
+	}
+	if len(b.slots) == 0 || slices.Min(b.slots) < 0 || b.sentences < 0 {
+		return nil, usageErrorf("--slots and --sentences: at least 0 each")
+	}
+	return chosen, nil
+}
+
+// measure runs a student in all ways.
+func (b *gpuBench) measure(device *gpumodel.Device, s student, of card) ([]gpuRow, error) {
+	random := rand.New(rand.NewPCG(2018, 1))
+	m, err := randomModel(s.description(), random)
+	if err != nil {
+		return nil, err
+	}
+	weights, err := device.Load(m, gpumodel.Options{Suppress: []search.Token{0}}) // the end of sentence: lengths are those of the sources
+	if err != nil {
+		return nil, err
+	}
+	defer weights.Close()
+	var rows []gpuRow
+	for _, streams := range b.streams {
+		for _, slots := range b.slots {
+			for _, beam := range b.beams {
+				if slots > 0 && slots < beam {
+					continue // a sentence would not fit
+				}
+				row := gpuRow{Model: s.Name, Streams: streams, Slots: slots, Beam: beam}
+				if slots == 0 {
+					row.Slots, _ = weights.Batch(streams)
+				}
+				if err := row.run(weights, s, b.sentences, random); err != nil {
+					return nil, err
+				}
+				if of.tensor > 0 {
+					row.Bound = of.roofline(s, row.Slots, beam)
+					row.Reached = row.PerSecond / row.Bound
+				}
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// run translates with all streams at once.
+func (r *gpuRow) run(weights *gpumodel.Weights, s student, sentences int, random *rand.Rand) error {
+	if sentences == 0 {
+		sentences = max(20, 4*r.Slots/r.Beam)
+	}
+	workers := make([]*gpuWorker, r.Streams)
+	for i := range workers {
+		var err error
+		if workers[i], err = newGPUWorker(weights, r.Slots, r.Beam); err != nil {
+			return err
+		}
+		defer workers[i].stepper.Close()
+		workers[i].translate(randomSources(random, min(sentences, 2*r.Slots), s.Vocabulary)) // captures graphs, lets buffers grow
+		workers[i].before = workers[i].stepper.Times()
+	}
+	var texts [][]*search.Sentence
+	for range workers {
+		texts = append(texts, workers[0].sentences(randomSources(random, sentences, s.Vocabulary)))
+	}
+	begin := time.Now()
+	var all sync.WaitGroup
+	for i, w := range workers {
+		all.Go(func() { w.search(texts[i]) })
+	}
+	all.Wait()
+	elapsed := time.Since(begin).Seconds()
+	return r.sum(workers, elapsed, float64(sentences*modelLength*r.Streams))
+}
+
+// sum puts together what the workers measured.
+func (r *gpuRow) sum(workers []*gpuWorker, elapsed, pieces float64) error {
+	for _, w := range workers {
+		times := w.stepper.Times()
+		r.Encode += (times.Encode - w.before.Encode).Seconds() / elapsed
+		r.Step += (times.Step - w.before.Step).Seconds() / elapsed
+		r.Output += (times.Output - w.before.Output).Seconds() / elapsed
+		r.Busy += (times.Busy() - w.before.Busy()).Seconds() / elapsed
+		if err := w.stepper.Err(); err != nil {
+			return err
+		}
+	}
+	r.PerSecond = pieces / elapsed
+	return nil
+}
+
+// A gpuWorker translates on a stream of its own.
+type gpuWorker struct {
+	stepper *gpumodel.Stepper
+	decoder *search.Decoder
+	options search.Options
+	before  gpumodel.Times
+}
+
+func newGPUWorker(weights *gpumodel.Weights, slots, beam int) (*gpuWorker, error) {
+	stepper, err := weights.NewStepper(slots)
+	if err != nil {
+		return nil, err
+	}
+	stepper.Measure()
+	w := &gpuWorker{stepper: stepper, options: search.Options{Beam: beam, Normalize: 1, MaxLengthFactor: 1}}
+	if w.decoder, err = search.NewDecoder([]search.Stepper{stepper}, nil, 0); err != nil {
+		stepper.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *gpuWorker) sentences(sources []search.Source) []*search.Sentence {
+	var all []*search.Sentence
+	for _, source := range sources {
+		all = append(all, &search.Sentence{Source: source, Options: w.options})
+	}
+	return all
+}
+
+func (w *gpuWorker) translate(sources []search.Source) { w.search(w.sentences(sources)) }
+
+// search translates sentences, the decoder being filled again when a quarter of it is free.
+func (w *gpuWorker) search(waiting []*search.Sentence) {
+	d := w.decoder
+	for len(waiting) > 0 || d.Active() > 0 {
+		if count := min(d.Free()/w.options.Beam, len(waiting)); count > 0 && (d.Active() == 0 || 4*d.Free() >= d.Slots()) {
+			d.Encode(waiting[:count])
+			for _, sentence := range waiting[:count] {
+				d.Start(sentence)
+			}
+			waiting = waiting[count:]
+		}
+		d.Step()
+	}
+}
+
+// randomSources are sentences of modelLength pieces.
+func randomSources(random *rand.Rand, count, vocabulary int) []search.Source {
+	sources := make([]search.Source, count)
+	for i := range sources {
+		for range modelLength - 1 {
+			sources[i].Tokens = append(sources[i].Tokens, 1+random.Int32N(int32(vocabulary-1)))
+		}
+		sources[i].Tokens = append(sources[i].Tokens, 0)
+	}
+	return sources
+}
+
+const (
+	timedRows   = 512 // of decoder products
+	timedRounds = 20
+)
+
+// timeProducts times each product of a student.
+func timeProducts(driver *cuda.Driver, number int, s student, of card) (rows []kernelRow, err error) {
+	c, err := driver.Context(number)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = cmp.Or(err, c.Close()) }()
+	release, err := c.Bind()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	kernels, err := gpukernels.Load(driver, number, c)
+	if err != nil {
+		return nil, err
+	}
+	defer kernels.Close()
+	for _, p := range append(append(s.encoderProducts(modelTokens), s.stepProducts(timedRows)...), s.stepProducts(1)...) {
+		took, err := timeProduct(c, kernels, p)
+		if err != nil {
+			return nil, err
+		}
+		bound, by := of.bound(p)
+		rows = append(rows, kernelRow{Model: s.Name, Product: p.what, M: p.m, N: p.n, K: p.k, Microseconds: 1e6 * took.Seconds() / timedRounds,
+			Bound: 1e6 * bound, By: by})
+	}
+	return rows, nil
+}
+
+// timeProduct runs a product several times, by the device's clock.
+func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, p productShape) (took time.Duration, err error) {
+	stream, err := c.Stream()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = cmp.Or(err, stream.Close()) }()
+	sizes := []int{p.m * p.k, p.n * p.k, p.m * p.n}
+	var at [3]cuda.Pointer
+	for i, size := range sizes {
+		if at[i], err = cuda.Alloc[gpukernels.Half](c, size); err != nil {
+			return 0, err
+		}
+		defer c.Free(at[i])
+		if err = stream.Zero(at[i], 2*size); err != nil {
+			return 0, err
+		}
+	}
+	product := gpukernels.Product{X: gpukernels.Matrix{At: at[0], Rows: p.m, Columns: p.k}, Weights: gpukernels.Matrix{At: at[1], Rows: p.n, Columns: p.k},
+		Result: gpukernels.Matrix{At: at[2], Rows: p.m, Columns: p.n}}
+	var events [2]*cuda.Event
+	for i := range events {
+		if events[i], err = c.Event(); err != nil {
+			return 0, err
+		}
+		defer events[i].Close()
+	}
+	for round := range timedRounds + 1 { // the first is a warm-up
+		if round == 1 {
+			err = stream.Record(events[0])
+		}
+		if err = cmp.Or(err, kernels.Product(stream, product)); err != nil {
+			return 0, err
+		}
+	}
+	if err = cmp.Or(stream.Record(events[1]), stream.Synchronize()); err != nil {
+		return 0, err
+	}
+	return events[1].Since(events[0])
+}
+
+func (r *gpuReport) print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", r.Device)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "model\tproduct\tm\tn\tk\tµs\tbound, µs\tby\t")
+	for _, k := range r.Kernels {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t\n", k.Model, k.Product, k.M, k.N, k.K, k.Microseconds, k.Bound, k.By)
+	}
+	t.Flush()
+	fmt.Fprintln(&b)
+	fmt.Fprintln(t, "model\tstreams\tslots\tbeam\tsource pieces/s\tencoder\tdecoder\toutput layer\tbusy streams\troofline\t")
+	for _, row := range r.Rows {
+		bound := "-"
+		if row.Bound > 0 {
+			bound = fmt.Sprintf("%.0f %%", 100*row.Reached)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%.0f %%\t%.0f %%\t%.0f %%\t%.2f\t%s\t\n", row.Model, row.Streams, row.Slots, row.Beam,
+			formatCount(int64(row.PerSecond)), 100*row.Encode, 100*row.Step, 100*row.Output, row.Busy, bound)
+	}
+	t.Flush()
+	return writeOutput(w, b.String())
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
+)
+
+// gpus looks for NVIDIA's driver and at what it shows. That there is none is nothing to complain of: the processor translates.
+func (e *examination) gpus(library string) {
+	driver, err := cuda.Open(library)
+	switch {
+	case errors.Is(err, cuda.ErrOutdated):
+		e.warn("GPU", reasonOf(err), "install a newer driver, or translate on the CPU")
+		return
+	case err != nil:
+		e.skip("GPU", "%s", reasonOf(err))
+		return
+	}
+	n, err := driver.Devices()
+	if err != nil {
+		e.warn("GPU", reasonOf(err), "nvidia-smi tells more")
+		return
+	}
+	for number := range n {
+		name := (&gpu{number: number}).name()
+		device, err := gpumodel.Open(driver, number)
+		if err != nil {
+			e.warn(name, reasonOf(err), "leave it out of --devices")
+			continue
+		}
+		e.ok(name, "%v, driver for CUDA %v: --devices %d uses it", device.Properties(), driver.Version(), number)
+		device.Close()
+	}
+}

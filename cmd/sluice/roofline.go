@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// A card is what a GPU can do at most, by its maker's data sheet: without sparsity, float16 with sums in float32.
+type card struct {
+	name      string // part of what the driver calls it
+	tensor    float64
+	bandwidth float64 // of memory, bytes a second
+}
+
+// cards are peaks from NVIDIA's data sheets: "A100 Tensor Core GPU" (2021), "L4" and "L40S" (2023), "H100 Tensor Core GPU" (2023, SXM and
+// PCIe), "H200" (2023), "DGX B200" (2024, an eighth of it), "V100" (2020). The PCIe card comes before the SXM one, whose name it contains.
+func cards() []card {
+	return []card{
+		{"A100-SXM4-80GB", 312e12, 2039e9}, {"A100", 312e12, 1555e9}, {"L40S", 362e12, 864e9}, {"L4", 121e12, 300e9},
+		{"H100 PCIe", 756e12, 2000e9}, {"H100", 989e12, 3350e9}, {"H200", 989e12, 4800e9}, {"B200", 2250e12, 8000e9},
+	}
+}
+
+// cardOf finds the peaks of a device. Of one that is not in the list, the bandwidth comes from what it says of itself, and of its tensor
+// cores nothing is known.
+func cardOf(p cuda.Properties) card {
+	for _, c := range cards() {
+		if strings.Contains(p.Name, c.name) {
+			return c
+		}
+	}
+	return card{name: p.Name, bandwidth: 2 * float64(p.MemoryClock) * 1e3 * float64(p.MemoryBus) / 8}
+}
+
+// A student is an architecture that benchmarks use: SSRU decoders whose layers share their parameters, and one table of embeddings.
+type student struct {
+	Name             string
+	Encoder, Decoder int // layers
+	Dim, FFN, Heads  int
+	Vocabulary       int
+}
+
+// students are the sizes in use for fast translation, from Marian's tiny to large.
+func students() []student {
+	return []student{
+		{"tiny", 6, 2, 256, 1536, 8, 32000}, {"small", 6, 2, 384, 1536, 6, 32000},
+		{"base", 6, 2, 512, 2048, 8, 32000}, {"large", 12, 2, 1024, 4096, 16, 32000},
+	}
+}
+
+// description is the student in the words of Marian's configuration.
+func (s student) description() string {
+	tied := "1"
+	for i := 1; i < s.Decoder; i++ {
+		tied += ", 1"
+	}
+	return fmt.Sprintf("type: transformer\ndim-vocabs: [%d, %d]\ndim-emb: %d\nenc-depth: %d\ndec-depth: %d\ntransformer-heads: %d\n"+
+		"transformer-dim-ffn: %d\ntransformer-ffn-activation: relu\ntransformer-decoder-autoreg: rnn\ndec-cell: ssru\n"+
+		"transformer-tied-layers: [%s]\ntied-embeddings-all: true\n",
+		s.Vocabulary, s.Vocabulary, s.Dim, s.Encoder, s.Decoder, s.Heads, s.FFN, tied)
+}
+
+// A shape is a product of m×k with k×n elements.
+type productShape struct {
+	what    string
+	m, n, k int
+}
+
+func (p productShape) operations() float64 { return 2 * float64(p.m) * float64(p.n) * float64(p.k) }
+
+// bytes are those of both operands and the result in float16, each moved once.
+func (p productShape) bytes() float64 {
+	return 2 * (float64(p.m)*float64(p.k) + float64(p.n)*float64(p.k) + float64(p.m)*float64(p.n))
+}
+
+// bound is the least time that a card needs for it, and what holds it up. Without a known peak of tensor cores it is memory.
+func (c card) bound(p productShape) (seconds float64, by string) {
+	memory := p.bytes() / c.bandwidth
+	if c.tensor > 0 && p.operations()/c.tensor > memory {
+		return p.operations() / c.tensor, "tensor cores"
+	}
+	return memory, "memory"
+}
+
+// encoderProducts are the products of an encoder layer over so many tokens, and stepProducts those of a decoder layer over so many rows.
+func (s student) encoderProducts(tokens int) []productShape {
+	return []productShape{
+		{"encoder: queries, keys, values", tokens, 3 * s.Dim, s.Dim}, {"encoder: attention's output", tokens, s.Dim, s.Dim},
+		{"encoder: feed-forward, up", tokens, s.FFN, s.Dim}, {"encoder: feed-forward, down", tokens, s.Dim, s.FFN},
+	}
+}
+
+func (s student) stepProducts(rows int) []productShape {
+	return []productShape{
+		{"decoder: gates", rows, 2 * s.Dim, s.Dim}, {"decoder: queries", rows, s.Dim, s.Dim}, {"decoder: attention's output", rows, s.Dim, s.Dim},
+		{"decoder: feed-forward, up", rows, s.FFN, s.Dim}, {"decoder: feed-forward, down", rows, s.Dim, s.FFN},
+	}
+}
+
+func (s student) outputProduct(rows int) productShape {
+	return productShape{"output layer", rows, s.Vocabulary, s.Dim}
+}
+
+const (
+	modelTokens    = 8192    // source pieces encoded at a time
+	modelLength    = 25      // pieces of a sentence, source and target
+	modelKernel    = 0.84e-6 // seconds that a kernel in a graph costs at least, measured on a card with empty kernels
+	kernelsOfLayer = 9       // of a decoder step: see gpumodel
+)
+
+// roofline is the most source pieces a second that a card can translate with a student, with so many hypotheses in a step and a beam: if
+// every kernel reached the bound of its memory or its tensor cores, and nothing else took time.
+func (c card) roofline(s student, rows, beam int) float64 {
+	sum := func(products []productShape) (seconds float64) {
+		for _, p := range products {
+			bound, _ := c.bound(p)
+			seconds += bound
+		}
+		return seconds
+	}
+	encoder := float64(s.Encoder)*sum(s.encoderProducts(modelTokens)) + sum([]productShape{{"", modelTokens, 2 * s.Dim, s.Dim}})
+	output := s.outputProduct(rows)
+	scores := 2 * float64(output.m) * float64(output.n) // which are never stored
+	outputTime := max(output.operations()/c.tensor, (output.bytes()-scores)/c.bandwidth)
+	contexts := float64(rows) * modelLength * 4 * float64(s.Dim) / c.bandwidth // keys and values of the source, read by every row
+	layer := max(sum(s.stepProducts(rows))+contexts, kernelsOfLayer*modelKernel)
+	step := float64(s.Decoder)*layer + max(outputTime, 3*modelKernel)
+	sentences := float64(rows) / float64(beam)
+	return 1 / (encoder/modelTokens + step/sentences)
+}
+
+// printRoofline prints the table for all cards and students.
+func printRoofline(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `A model, not a measurement: million source pieces a second at most, if every kernel took no longer than its bytes at the
+card's memory bandwidth or its operations at the peak of its tensor cores, or %.2f µs. Sentences of %d pieces, both sides.
+
+`, modelKernel*1e6, modelLength)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "card\tTFLOP/s\tGB/s\thypotheses\tbeam\t")
+	for _, s := range students() {
+		fmt.Fprintf(t, "%s\t", s.Name)
+	}
+	fmt.Fprintln(t)
+	for _, c := range cards() {
+		for _, batch := range []struct{ rows, beam int }{{1, 1}, {512, 1}, {512, 4}} {
+			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%d\t%d\t", c.name, c.tensor/1e12, c.bandwidth/1e9, batch.rows, batch.beam)
+			for _, s := range students() {
+				fmt.Fprintf(t, "%.3f\t", c.roofline(s, batch.rows, batch.beam)/1e6)
+			}
+			fmt.Fprintln(t)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return writeOutput(w, b.String())
+}
