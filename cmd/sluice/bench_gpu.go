@@ -347,7 +347,7 @@ func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, p productShape) (
 		if at[i], err = cuda.Alloc[gpukernels.Half](c, size); err != nil {
 			return 0, err
 		}
-		defer c.Free(at[i])
+		defer func() { err = cmp.Or(err, c.Free(at[i])) }()
 		if err = stream.Zero(at[i], 2*size); err != nil {
 			return 0, err
 		}
