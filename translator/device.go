@@ -165,12 +165,26 @@ func (w *worker) unfinished() []*unit {
 	return units
 }
 
-// giveBack queues units before all others: somebody has waited for them for long.
+// giveBack queues units before all others: somebody has waited for them for long. Once the engine is closed, nobody would take them,
+// and they fail.
 func (e *Engine) giveBack(units []*unit) {
+	if e.queueReturned(units) {
+		return
+	}
+	for _, u := range units {
+		u.fail(ErrClosed)
+	}
+}
+
+func (e *Engine) queueReturned(units []*unit) bool {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
+	if e.closed {
+		return false
+	}
 	e.returned = append(e.returned, units...)
 	e.changed.Broadcast()
+	return true
 }
 
 // takeOver lets the processor go on in float32 where every device has failed. The last device's worker calls it.

@@ -23,9 +23,10 @@ var (
 // A fragile Stepper fails, with what a device would answer, when a fault says so: from then on its scores are NaN.
 type fragile struct {
 	search.Stepper
-	fault  func() error
-	err    error
-	closed *atomic.Int64
+	fault   func() error
+	err     error
+	closed  *atomic.Int64
+	onClose func()
 }
 
 func (f *fragile) fail() {
@@ -38,6 +39,9 @@ func (f *fragile) Err() error { return f.err }
 
 func (f *fragile) Close() error {
 	f.closed.Add(1)
+	if f.onClose != nil {
+		f.onClose()
+	}
 	return nil
 }
 
@@ -82,6 +86,7 @@ type shaky struct {
 	calls          atomic.Int64
 	opened, closed atomic.Int64
 	lost           atomic.Bool
+	onClose        func() // of its Steppers
 }
 
 func (s *shaky) device(workers int) translator.Device {
@@ -94,7 +99,7 @@ func (s *shaky) open(slots int) ([]search.Stepper, error) {
 		return nil, errNoMemory
 	}
 	s.opened.Add(1)
-	return []search.Stepper{&fragile{Stepper: s.models.NewSteppers(slots)[0], fault: s.fault, closed: &s.closed}}, nil
+	return []search.Stepper{&fragile{Stepper: s.models.NewSteppers(slots)[0], fault: s.fault, closed: &s.closed, onClose: s.onClose}}, nil
 }
 
 func (s *shaky) fault() error {
@@ -250,6 +255,49 @@ func TestCloseWhileDevicesFail(t *testing.T) {
 		for i := range done {
 			if n := done[i].Load(); n != 1 {
 				t.Fatalf("line %d was done %d times", i, n)
+			}
+		}
+	}
+}
+
+// A worker whose device has failed gives its sentences back. If the engine is closed just then, they fail too.
+func TestCloseBeforeSentencesAreGivenBack(t *testing.T) {
+	for _, fault := range []error{errNoMemory, errLost} {
+		config := engineConfig(t, cpumodel.Float32)
+		cpu := config.Models.(cpuModels)
+		config.Precise = func() (translator.Models, error) { return cpu, nil }
+		var engine *translator.Engine
+		started, closed, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+		d := &shaky{models: cpu, faults: map[int64]error{5: fault}, onClose: func() {
+			once.Do(func() {
+				<-started
+				go func() { engine.Close(); close(closed) }()
+				var refused atomic.Bool
+				for !refused.Load() { // until the engine takes nothing more
+					engine.Submit(job.Segment{Text: "A dog.", Done: func(r job.Result) {
+						if errors.Is(r.Err, translator.ErrClosed) {
+							refused.Store(true)
+						}
+					}})
+				}
+			})
+		}}
+		config.Devices = []translator.Device{d.device(1)}
+		var err error
+		if engine, err = translator.New(config); err != nil {
+			t.Fatal(err)
+		}
+		lines := sentences(60)
+		done := make([]atomic.Int64, len(lines))
+		for i, line := range lines {
+			engine.Submit(job.Segment{Text: line, Done: func(job.Result) { done[i].Add(1) }})
+		}
+		engine.Flush()
+		close(started)
+		<-closed
+		for i := range done {
+			if n := done[i].Load(); n != 1 {
+				t.Fatalf("%v: line %d was done %d times", fault, i, n)
 			}
 		}
 	}
