@@ -3,7 +3,8 @@ package kernels
 import (
 	"fmt"
 	"math"
-	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/hugepage"
 )
 
 const bfloat16Panel = 32 // columns of a panel of BFloat16Matrix
@@ -56,9 +57,7 @@ func (w *BFloat16Matrix) resize(k, n int) {
 	w.K, w.N, w.pairs = k, n, (k+1)/2
 	size := roundUp(n, bfloat16Panel) * w.pairs * 2
 	if cap(w.panels) < size {
-		b := make([]uint16, size+31)
-		skip := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63 / 2 // to a multiple of 64 bytes
-		w.panels = b[skip : int(skip)+size : int(skip)+size]
+		w.panels = hugepage.Make[uint16](size)
 		return
 	}
 	w.panels = w.panels[:size]

@@ -58,10 +58,12 @@ func attendKept(s *Attention, out, q, keys, values []float32, nk int, scratch []
 		return
 	}
 	c := newAttentionCall(s, nk, none, scratch)
-	switch {
-	case cpu.Active() != cpu.AVX2:
+	switch wide, pairs := cpu.Active() == cpu.AVX512, s.pairs(); {
+	case wide && pairs:
+		c.keptPairs(out, q, keys, values)
+	case wide:
 		c.kept(out, q, keys, values)
-	case s.pairs():
+	case pairs:
 		c.keptPairsAVX2(out, q, keys, values)
 	default:
 		c.keptAVX2(out, q, keys, values)
@@ -76,10 +78,6 @@ var none = []int32{}
 //go:noinline
 func (c *attentionCall) kept(out, q, keys, values []float32) {
 	scores, maxima, inverses, stride := &c.scores[0], &c.maxima[0], &c.inverses[0], 4*c.Heads*c.HeadDim
-	if c.pairs() {
-		c.keptPairs(out, q, keys, values)
-		return
-	}
 	if c.HeadDim == 32 {
 		keptScores32AVX512(scores, maxima, c.pitch, &q[0], &keys[0], c.nk, c.Heads, c.Scale)
 		expRowsAVX512(scores, maxima, inverses, c.Heads, c.pitch)
@@ -92,6 +90,8 @@ func (c *attentionCall) kept(out, q, keys, values []float32) {
 }
 
 // keptPairs is kept for pairs.
+//
+//go:noinline
 func (c *attentionCall) keptPairs(out, q, keys, values []float32) {
 	scores, maxima, inverses, stride := &c.scores[0], &c.maxima[0], &c.inverses[0], 2*c.Heads*c.HeadDim
 	if c.HeadDim == 32 {
