@@ -19,7 +19,7 @@ import (
 func newCorpusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "corpus",
-		Short: "Clean and shuffle text for training, and add noise to it",
+		Short: "Clean and shuffle text for training, add noise to it, and tell the edits of corrections",
 		Long: `Prepare text for training. Every command reads sentence pairs from two files or a table, or a text of one
 language, compressed or not, and takes a bounded amount of memory, however much there is. Results depend on the
 text, the options and the seed alone. Outputs appear under their names when they are complete.`,

@@ -17,7 +17,7 @@ import (
 func newScoreCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "score",
-		Short: "Score translations as sacreBLEU does",
+		Short: "Score translations as sacreBLEU does, and corrections as the MaxMatch scorer does",
 		Long: `Score a translation against references, with the numbers and signatures of sacreBLEU ` + score.SacreBLEU + `. The options
 have the names that the sacrebleu program gives them.`,
 		Args: needsSubcommand,
