@@ -136,8 +136,8 @@ func accumulateBFloat16Generic(y []float32, yStride int, x []uint16, rows int, w
 				s := flush(out[j])
 				for i := range w.pairs {
 					b := panel[(i*bfloat16Panel+j)*2:][:2]
-					s = flush(fma32(fromBFloat16(row[2*i+1]), fromBFloat16(b[1]), s))
-					s = flush(fma32(fromBFloat16(row[2*i]), fromBFloat16(b[0]), s))
+					s = fma32Flushed(fromBFloat16(row[2*i+1]), fromBFloat16(b[1]), s)
+					s = fma32Flushed(fromBFloat16(row[2*i]), fromBFloat16(b[0]), s)
 				}
 				out[j] = s
 			}

@@ -56,6 +56,14 @@ func TestAccumulateBFloat16FlushesDenormals(t *testing.T) {
 			{0x1p-126, 0x1p-70, 0, 0x1p-57, 0, 0x1p-126 + 0x1p-127},
 			{0, 0x1p-60, 0x1p-64, 0x1p-60, 0x1p-64, 0x1p-120},
 			{1, 0x1p-100, 3, 0x1p-100, 5, 16},
+			// Just below the smallest normal number: exact in 24 bits, below, at and above what 24 bits round up to it.
+			{-0x1p-126, 0x1p-75, 0, 0x1p-75, 0, 0},
+			{-0x1p-126, 0x1p-75, 0, 0x1.8p-76, 0, 0},
+			{-0x1p-126, 0x1p-76, 0, 0x1.02p-75, 0, 0},
+			{-0x1p-126, 0x1p-76, 0, 0x1p-75, 0, -0x1p-126},
+			{-0x1p-126, 0x1p-76, 0, 0x1.fep-76, 0, -0x1p-126},
+			{0x1p-126, -0x1p-76, 0, 0x1.02p-75, 0, 0},
+			{0x1p-126, -0x1p-76, 0, 0x1p-75, 0, 0x1p-126},
 		} {
 			if got := product(c.y, c.x0, c.x1, c.w0, c.w1); got != c.want {
 				t.Errorf("%g + %g·%g + %g·%g = %g, want %g", c.y, c.x1, c.w1, c.x0, c.w0, got, c.want)

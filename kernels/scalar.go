@@ -21,22 +21,41 @@ func fma32(a, b, c float32) float32 {
 	return fma32Odd(p, float64(c), s)
 }
 
-// fma32Odd returns p + c rounded to float32, where s is p + c rounded to float64: it finds the error of s exactly
-// (Knuth's two-sum) and rounds to odd before the final rounding (Boldo and Melquiond, "Emulation of FMA and correctly
-// rounded sums", 2008).
-func fma32Odd(p, c, s float64) float32 {
+// fma32Odd returns p + c rounded to float32, where s is p + c rounded to float64: it rounds to odd before the final rounding
+// (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+func fma32Odd(p, c, s float64) float32 { return float32(oddSum(p, c, s)) }
+
+// oddSum returns p + c rounded to odd, where s is p + c rounded to the nearest: it finds the error of s exactly (Knuth's
+// two-sum). What is rounded to odd lies on the same side of every number of fewer bits as the exact sum.
+func oddSum(p, c, s float64) float64 {
 	cc := s - p
 	e := (p - (s - cc)) + (c - cc)
 	bits := math.Float64bits(s)
 	if e == 0 || e != e || bits&1 == 1 {
-		return float32(s)
+		return s
 	}
 	if (e > 0) == (s > 0) {
 		bits++
 	} else {
 		bits--
 	}
-	return float32(math.Float64frombits(bits))
+	return math.Float64frombits(bits)
+}
+
+// fma32Flushed returns a·b + c rounded once to float32, or zero of the same sign if that is denormal. As on the processors,
+// denormal is what is below the normal range when it is rounded to 24 bits with an exponent of any size: so 2^-126 - 2^-150,
+// which as a denormal would have to be rounded up to the normal 2^-126, is zero.
+func fma32Flushed(a, b, c float32) float32 {
+	r := fma32(a, b, c)
+	const minNormal = 0x1p-126
+	if r == minNormal || r == -minNormal {
+		p := float64(a) * float64(b)
+		const roundsUp = minNormal - 0x1p-151 // halfway between the two numbers of 24 bits; the even one is 2^-126
+		if math.Abs(oddSum(p, float64(c), p+float64(c))) < roundsUp {
+			r /= 2
+		}
+	}
+	return flush(r)
 }
 
 // roundEven returns x rounded to the nearest integer, halves to even.
