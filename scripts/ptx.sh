@@ -3,9 +3,10 @@
 # in pinned versions, into .cache/cuda. That version's PTX (8.2) is loaded by every driver from CUDA 12.2 on, and this code for sm_80 is
 # what newer devices run, too.
 #
-#   scripts/ptx.sh             writes gpukernels/ptx/*.ptx and gpukernels/cuda/testdata/*.ptx
-#   scripts/ptx.sh check       fails if they are not what the sources give
-#   scripts/ptx.sh report      says how many registers the kernels use and how much they spill, for several devices; fails on spills
+#   scripts/ptx.sh             writes gpukernels/ptx/*.ptx, gpukernels/cuda/testdata/*.ptx and the table of occupancy in docs/gpu.md
+#   scripts/ptx.sh check       fails if the PTX is not what the sources give
+#   scripts/ptx.sh report      says how many registers the kernels use, how much they spill and how much of a multiprocessor they occupy,
+#                              for several devices; fails on spills, and if docs/gpu.md has another table
 #   scripts/ptx.sh python      prints the path of a Python that has the compiler
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,24 +37,27 @@ check() {
 	return 1
 }
 
-report() {
-	local packages spilled=0
+# Makes tables of what ptxas says; more arguments are those of the table maker.
+report() { # [-write]
+	local packages architecture
 	packages=$("$python" -c 'import nvidia; print(nvidia.__path__[0])')
+	rm -rf "$work/logs"
+	mkdir "$work/logs"
 	for architecture in 80 86 89 90; do
-		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture" || spilled=1
+		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture"
 	done
-	for architecture in 80 90 100 120; do
-		assemble "$packages/cu13/bin/ptxas" "$architecture" || spilled=1
+	for architecture in 80 86 89 90 100 120; do
+		assemble "$packages/cu13/bin/ptxas" "$architecture"
 	done
-	return $spilled
+	go run ./gpukernels/tools/ptxas "$@" docs/gpu.md $(ls -v "$work"/logs/*)
 }
 
 assemble() { # PTXAS ARCHITECTURE
-	local file
-	printf '%-28s %9s %7s %7s\n' "sm_$2, $("$1" --version | sed -n 's/.*\(release [0-9.]*\).*/\1/p')" registers spilled shared
+	local file release
+	release=$("$1" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 	for file in gpukernels/ptx/*.ptx; do
 		"$1" -v -arch="sm_$2" "$file" -o /dev/null 2>&1
-	done | "$python" gpukernels/tools/ptxas.py
+	done >"$work/logs/sm_$2-$release"
 }
 
 install
@@ -66,12 +70,13 @@ write)
 	rm -f gpukernels/ptx/*.ptx gpukernels/cuda/testdata/*.ptx
 	cp "$work"/kernels/*.ptx gpukernels/ptx/
 	cp "$work"/trial/*.ptx gpukernels/cuda/testdata/
+	report -write
 	;;
 check) check ;;
 report) report ;;
 python) echo "$python" ;;
 *)
-	sed -n '2,9s/^# \{0,1\}//p' "$0"
+	sed -n '2,10s/^# \{0,1\}//p' "$0"
 	exit 2
 	;;
 esac

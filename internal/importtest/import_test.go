@@ -55,6 +55,8 @@ const table = `
 	gpukernels/cuda:
 	gpukernels/emulated: internal/sharedtest
 	gpukernels: gpukernels/cuda
+	gpukernels/occupancy:
+	gpukernels/tools/ptxas: gpukernels gpukernels/occupancy
 
 	translator/batch:
 	translator/bundle:

@@ -1,0 +1,42 @@
+package gpukernels
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// A Block is what a block of a kernel has.
+type Block struct {
+	Kernel  string
+	Threads int
+	Shared  int // dynamic shared memory in bytes
+}
+
+var threadsOfEntry = regexp.MustCompile(`(?s)\.entry (\w+)\(.*?\.maxntid (\d+), 1, 1\n`)
+
+// Blocks lists the kernels by their names: for those who ask how many blocks fit on a multiprocessor.
+func Blocks() ([]Block, error) {
+	var all []Block
+	for source, kernels := range sources {
+		ptx, err := programs.ReadFile("ptx/" + source + ".ptx")
+		if err != nil {
+			return nil, err
+		}
+		found := threadsOfEntry.FindAllStringSubmatch(string(ptx), -1)
+		if len(found) != len(kernels) {
+			return nil, fmt.Errorf("%s.ptx says of %d kernels how many threads a block has, not of %d", source, len(found), len(kernels))
+		}
+		for _, entry := range found {
+			threads, err := strconv.Atoi(entry[2])
+			if err != nil {
+				return nil, fmt.Errorf("%s.ptx, kernel %s: %w", source, entry[1], err)
+			}
+			all = append(all, Block{entry[1], threads, kernels[entry[1]]})
+		}
+	}
+	slices.SortFunc(all, func(x, y Block) int { return cmp.Compare(x.Kernel, y.Kernel) })
+	return all, nil
+}
