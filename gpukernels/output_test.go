@@ -211,8 +211,8 @@ func TestOutputOfBrokenRows(t *testing.T) {
 	c.bias[99] = float32(math.Inf(1))
 	for _, kernel := range outputKernels {
 		for i, choice := range c.run(r, kernel.tiling, kernel.name) {
-			if broken := choice.Score != choice.Score; broken != (i/c.count != 2) {
-				t.Errorf("%s: row %d has the score %v", kernel.name, i/c.count, choice.Score)
+			if broken, want := choice.Score != choice.Score, i/c.count != 2; broken != want {
+				t.Errorf("%s: row %d has the score %v, want NaN: %v", kernel.name, i/c.count, choice.Score, want)
 			}
 		}
 	}

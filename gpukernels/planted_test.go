@@ -46,6 +46,8 @@ var plantedBugs = []plantedBug{
 		"output.cu", "forward", "Output", ""},
 	{"output: one row more than there are", "output.cu", "r < T::TILE_M && m0 + r < rows", "r < T::TILE_M && m0 + r <= rows",
 		"output.cu", "address", "Output", "heap-buffer-overflow"},
+	{"output: what is infinite is taken for a score", "output.cu", "    broken = broken || !(fabsf(scores[column]) < INFINITY);\n", "",
+		"output.cu", "forward", "OutputOfBrokenRows", ""},
 	{"attention: no barrier behind the wait", "attention.cu", "    __syncthreads();  // the tile is there for all\n", "",
 		"attention.cu", "forward", "Attention", ""},
 	{"attention: overwrites keys that are being read", "attention.cu", "    __syncthreads();  // all have read it, before it is overwritten\n", "",

@@ -25,11 +25,14 @@ func TestDevicesScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	library := emulated.Library(t, emulated.Unwatched, kernels...)
+	overflows := t.TempDir()
+	overflowModel(t, filepath.Join(sharedtest.Root(), "models", "ende-tiny"), overflows)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/gpu",
 		Cmds: scriptCommands(),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("MODEL", filepath.Join(sharedtest.Root(), "models", "ende-tiny"))
+			env.Setenv("OVERFLOW", overflows)
 			env.Setenv(driverVariable, library)
 			return nil
 		},
