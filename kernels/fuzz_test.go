@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/cpu"
@@ -50,6 +51,8 @@ func seeds(f *testing.F, arguments ...any) {
 
 func FuzzMulInt8(f *testing.F) {
 	seeds(f, uint8(13), uint8(70), uint8(40))
+	f.Add([]byte{255, 127, 129, 128, 64}, uint8(12), uint8(255), uint8(9))
+	f.Add([]byte{255, 255, 1, 255, 129, 64, 63, 192, 65}, uint8(23), uint8(64), uint8(17))
 	f.Fuzz(func(t *testing.T, data []byte, rows, k, n uint8) {
 		rows %= 40
 		weights, a := make([]int8, int(k)*int(n)), make([]uint8, int(rows)*Int8Stride(int(k)))
@@ -63,6 +66,16 @@ func FuzzMulInt8(f *testing.F) {
 		w := PackInt8(int(k), int(n), weights, scales)
 		agreeEverywhere(t, "MulInt8", func(g *arena) []float32 {
 			y := guard(g, make([]float32, int(rows)*int(n)))
+			MulInt8(y, int(n), guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))
+			return y
+		})
+		small := slices.Clone(weights) // of which pairs can be packed
+		for i := range small {
+			small[i] >>= i % 4
+		}
+		agreeEverywhere(t, "MulInt8 packed for it", func(g *arena) []float32 {
+			y := guard(g, make([]float32, int(rows)*int(n)))
+			w := PackInt8(int(k), int(n), small, scales)
 			MulInt8(y, int(n), guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))
 			return y
 		})

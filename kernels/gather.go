@@ -12,7 +12,7 @@ import (
 func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
 	checkIDs(ids, t.N)
 	columns := roundUp(len(ids), int8Panel)
-	w.K, w.N, w.steps = t.K, len(ids), roundUp(t.K, 16)/4
+	w.K, w.N, w.steps, w.pairs = t.K, len(ids), roundUp(t.K, 16)/4, nil
 	if size := columns * w.steps * 4; cap(w.panels) < size {
 		w.panels = hugepage.Make[int8](size + size/4)[:size]
 	} else {

@@ -30,10 +30,11 @@ const (
 type Int8Matrix struct {
 	K, N int
 
-	steps       int       // groups of 4 along k, padded
-	panels      []int8    // 64-byte aligned
-	corrections []int32   // -128·(sum of the column), one per padded column: undoes the zero point of the activations
-	scales      []float32 // one per padded column
+	steps       int        // groups of 4 along k, padded
+	panels      []int8     // 64-byte aligned
+	pairs       *int8Pairs // if not nil, the weights are here, not in panels
+	corrections []int32    // -128·(sum of the column), one per padded column: undoes the zero point of the activations
+	scales      []float32  // one per padded column
 }
 
 // Int8Stride returns the bytes from one quantised row of k activations to the next. What lies between k and the stride
@@ -51,18 +52,40 @@ func PackInt8(k, n int, weights []int8, scales []float32) *Int8Matrix {
 	steps, columns := roundUp(k, 16)/4, roundUp(n, int8Panel)
 	w := &Int8Matrix{
 		K: k, N: n, steps: steps,
-		panels:      hugepage.Make[int8](columns * steps * 4),
 		corrections: make([]int32, columns),
 		scales:      make([]float32, columns),
 	}
 	copy(w.scales, scales[:n])
 	for i := range k {
 		for j, q := range weights[i*n : (i+1)*n] {
-			w.panels[w.at(i, j)] = q
 			w.corrections[j] -= int8Zero * int32(q)
 		}
 	}
+	if packsPairs(k) {
+		w.pairs = packInt8Pairs(k, n, weights)
+	}
+	if w.pairs == nil {
+		w.packPanels(weights)
+	}
 	return w
+}
+
+// packPanels packs row-major weights as panels.
+func (w *Int8Matrix) packPanels(weights []int8) {
+	w.panels = hugepage.Make[int8](roundUp(w.N, int8Panel) * w.steps * 4)
+	for i := range w.K {
+		for j, q := range weights[i*w.N : (i+1)*w.N] {
+			w.panels[w.at(i, j)] = q
+		}
+	}
+}
+
+// weights returns where the packed weights are.
+func (w *Int8Matrix) weights() *[]int8 {
+	if w.pairs != nil {
+		return &w.pairs.weights
+	}
+	return &w.panels
 }
 
 // at returns the place of the weight in row i and column j.
@@ -106,6 +129,10 @@ func mulInt8Generic(y []float32, yStride int, a []uint8, aScales []float32, rows
 // mulPanel computes the exact sums of one row and one panel.
 func (w *Int8Matrix) mulPanel(sums *[int8Panel]int32, row []uint8, panel int) {
 	copy(sums[:], w.corrections[panel*int8Panel:])
+	if w.pairs != nil {
+		w.pairs.addPanel(sums, row, panel)
+		return
+	}
 	b := w.panels[panel*w.steps*int8Panel*4:][:w.steps*int8Panel*4]
 	for i := 0; i < w.steps; i++ {
 		q, step := row[4*i:4*i+4], b[:int8Panel*4]

@@ -34,6 +34,10 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 		return
 	}
 	c := mulInt8Call{y, yStride, a, Int8Stride(w.K), aScales, w, bias, floorOf(act), level}
+	if w.pairs != nil {
+		c.pairs(rows)
+		return
+	}
 	if c.isWide() {
 		c.wide(rows)
 		return

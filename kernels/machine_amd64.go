@@ -15,7 +15,7 @@ func int8Burst(n int) int {
 	case cpu.AVXVNNI:
 		perTurn, burst = 12*32, int8BurstAVXVNNI
 	case cpu.AVX2:
-		perTurn, burst = 12*16, int8BurstAVX2
+		perTurn, burst = 12*64, int8BurstAVX2
 	default:
 		return int8BurstGeneric(n)
 	}

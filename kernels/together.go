@@ -30,11 +30,11 @@ func Together(matrices ...Matrix) {
 
 const cacheLine = 64
 
-func (w *Int8Matrix) bytes() int    { return len(w.panels) }
+func (w *Int8Matrix) bytes() int    { return len(*w.weights()) }
 func (w *Int16Matrix) bytes() int   { return 2 * len(w.panels) }
 func (w *Float32Matrix) bytes() int { return 4 * len(w.panels) }
 
-func (w *Int8Matrix) move(memory []uint8)    { w.panels = moved(w.panels, memory) }
+func (w *Int8Matrix) move(memory []uint8)    { at := w.weights(); *at = moved(*at, memory) }
 func (w *Int16Matrix) move(memory []uint8)   { w.panels = moved(w.panels, memory) }
 func (w *Float32Matrix) move(memory []uint8) { w.panels = moved(w.panels, memory) }
 

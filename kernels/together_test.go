@@ -4,10 +4,14 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/cpu/cputest"
 )
 
 // Matrices that were moved together give what they gave before, and lie in one block in their order.
-func TestTogether(t *testing.T) {
+func TestTogether(t *testing.T) { cputest.Each(t, testTogether) }
+
+func testTogether(t *testing.T) {
 	r := source(5)
 	const rows, k, n = 3, 70, 45
 	a8, scales := uint8s(r, rows*Int8Stride(k)), normals(r, rows)
@@ -25,9 +29,12 @@ func TestTogether(t *testing.T) {
 			return y
 		}
 		for i := range count {
-			if i%2 == 0 {
+			switch i % 3 {
+			case 0:
 				matrices = append(matrices, PackInt8(k, n, int8s(r, k*n), normals(r, n)))
-			} else {
+			case 1:
+				matrices = append(matrices, PackInt8(k, n, trained(r, k*n, 20), normals(r, n)))
+			default:
 				matrices = append(matrices, PackFloat32(k, n, normals(r, k*n)))
 			}
 			before = append(before, product(matrices[i]))
@@ -50,7 +57,7 @@ func TestTogether(t *testing.T) {
 
 func address(m Matrix) uintptr {
 	if w, ok := m.(*Int8Matrix); ok {
-		return uintptr(unsafe.Pointer(&w.panels[0]))
+		return uintptr(unsafe.Pointer(&(*w.weights())[0]))
 	}
 	return uintptr(unsafe.Pointer(&m.(*Float32Matrix).panels[0]))
 }

@@ -28,16 +28,19 @@ func main() {
 	VZEROUPPER()
 	RET()
 
-	asm.Kernel("int8BurstAVX2", "func(turns int)", "int8BurstAVX2 does 12 independent VPMADDWD of 16 words, and as many additions, in each turn.")
+	asm.Kernel("int8BurstAVX2", "func(turns int)", "int8BurstAVX2 does 12 independent times in each turn what mulInt8PairsAVX2 does for a pair of steps of 32 bytes.")
 	turns = asm.Int("turns")
 	for _, y := range asm.Y {
 		VPXOR(y, y, y)
 	}
 	Label("turn")
 	for i := range 12 {
-		product := asm.Y[12+i%2]
-		VPMADDWD(asm.Y[14], asm.Y[15], product)
-		VPADDD(product, asm.Y[i], asm.Y[i])
+		first, second := asm.Y[12], asm.Y[13]
+		VPMADDUBSW(asm.Y[14], asm.Y[15], first)
+		VPMADDUBSW(asm.Y[14], asm.Y[15], second)
+		VPADDW(second, first, first)
+		VPMADDWD(asm.Y[14], first, first)
+		VPADDD(first, asm.Y[i], asm.Y[i])
 	}
 	DECQ(turns)
 	JNZ(LabelRef("turn"))
