@@ -11,6 +11,13 @@ package kernels
 //go:noescape
 func mulInt8PairsAVX2(height int, a *uint8, blockBytes int, aScales *float32, blocks int, w *int8, order *uint16, counts *uint16, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, strips int, floor float32, mask uint32)
 
+// mulInt8PairsAVX512 computes blocks of height (1 to 12) pairs of rows of mulInt8Generic for strips of 8 columns of an int8Pairs.
+// a holds the activations of a block for each step together, blockBytes from block to block. Strides and biasStep are in bytes.
+// mask has a bit for each column of a strip that exists. floor is what results are at least.
+//
+//go:noescape
+func mulInt8PairsAVX512(height int, a *uint8, blockBytes int, aScales *float32, blocks int, w *int8, order *uint16, counts *uint16, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, strips int, floor float32, mask uint32)
+
 // interleaveInt8 writes a block of rows of bytes so that the four of row r at step s are at 4·(rows·s + r).
 // steps is a multiple of 4.
 //

@@ -107,7 +107,7 @@ func TestWhenPairsArePacked(t *testing.T) {
 			{"too long", maxPairK + 1, trained(r, (maxPairK+1)*64, 1), false},
 		} {
 			w := PackInt8(c.k, 64, c.weights, make([]float32, 64))
-			if got, want := w.pairs != nil, c.pairs && cpu.Integer() == cpu.AVX2; got != want {
+			if got, want := w.pairs != nil, c.pairs && (cpu.Integer() == cpu.AVX2 || cpu.Integer() == cpu.AVX512); got != want {
 				t.Errorf("%s weights are packed as pairs: %v, want %v", c.name, got, want)
 			}
 			if (w.panels == nil) != (w.pairs != nil) {

@@ -40,7 +40,7 @@ func widenInt8(dst *uint16, a *uint8, n int)
 //go:noescape
 func int8BurstAVXVNNI(turns int)
 
-// int8BurstAVX512BW does 24 independent VPMADDWD of 32 words, and as many additions, in each turn.
+// int8BurstAVX512Pairs does 24 independent times in each turn what mulInt8PairsAVX512 does for a pair of steps of 64 bytes.
 //
 //go:noescape
-func int8BurstAVX512Words(turns int)
+func int8BurstAVX512Pairs(turns int)

@@ -11,6 +11,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -20,54 +21,77 @@ import (
 )
 
 const (
-	maxRows = 11 // most rows whose sums fit the registers, beside five others
 	columns = 8
 	ahead   = 4 << 10 // distance in bytes at which weights are prefetched
 )
 
 func main() {
 	ConstraintExpr("!purego")
-	asm.Kernel("mulInt8PairsAVX2", "func(height int, a *uint8, blockBytes int, aScales *float32, blocks int, w *int8, order *uint16, counts *uint16, "+
-		"corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, strips int, floor float32, mask uint32)",
-		fmt.Sprintf("mulInt8PairsAVX2 computes blocks of height (1 to %d) rows of mulInt8Generic for strips of 8 columns of an int8Pairs.", maxRows),
-		"a holds the activations of a block for each step together, blockBytes from block to block. Strides and biasStep are in bytes.",
-		"mask has a bit for each column of a strip that exists. floor is what results are at least.")
-	height := asm.Int("height")
-	for rows := 1; rows < maxRows; rows++ {
-		CMPQ(height, U32(rows))
-		JEQ(LabelRef(fmt.Sprintf("rows%d", rows)))
-	}
-	for rows := maxRows; rows > 0; rows-- {
-		Label(fmt.Sprintf("rows%d", rows))
-		newProduct(rows).generate()
-	}
+	generate("mulInt8PairsAVX2", "1 to 11", "rows", avx2{})
+	generate("mulInt8PairsAVX512", "1 to 12", "pairs of rows", avx512{})
 	interleave()
 	Generate()
 }
 
-// product generates the code for blocks of one height. The sums are in the first registers.
-type product struct {
-	rows           int
-	ones           reg.VecPhysical
-	weights, parts [2]reg.VecPhysical
-	a, y, aScales  reg.GPVirtual // of the block
-	w, order       reg.GPVirtual
+// An isa is a set of instructions, with its registers.
+type isa interface {
+	// registers returns those of the sums, one for each unit of height, and five others.
+	registers() (sums, others []reg.VecPhysical)
+	// rows is how many rows a register of sums is for.
+	rows() int
+	// prepare sets constants up, ones those of 16 bits.
+	prepare(ones reg.VecPhysical)
+	// weights loads the weights of steps.
+	weights(from reg.Register, to []reg.VecPhysical)
+	// repeat fills a register with the activations of a step.
+	repeat(m Mem, to reg.VecPhysical)
+	// perColumn loads what there is for each column.
+	perColumn(m Mem, to reg.VecPhysical)
+	// finish writes the results of a block. It may change the sums and all others but the ones.
+	finish(p product)
 }
 
-func newProduct(rows int) product {
-	free := asm.Y[maxRows:]
+func generate(name, heights, unit string, a isa) {
+	asm.Kernel(name, "func(height int, a *uint8, blockBytes int, aScales *float32, blocks int, w *int8, order *uint16, counts *uint16, "+
+		"corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, strips int, floor float32, mask uint32)",
+		fmt.Sprintf("%s computes blocks of height (%s) %s of mulInt8Generic for strips of 8 columns of an int8Pairs.", name, heights, unit),
+		"a holds the activations of a block for each step together, blockBytes from block to block. Strides and biasStep are in bytes.",
+		"mask has a bit for each column of a strip that exists. floor is what results are at least.")
+	height := asm.Int("height")
+	sums, _ := a.registers()
+	for h := 1; h < len(sums); h++ {
+		CMPQ(height, U32(h))
+		JEQ(LabelRef(fmt.Sprintf("height%d", h)))
+	}
+	for h := len(sums); h > 0; h-- {
+		Label(fmt.Sprintf("height%d", h))
+		newProduct(a, h).generate()
+	}
+}
+
+// product generates the code for blocks of one height.
+type product struct {
+	isa
+	sums          []reg.VecPhysical
+	ones          reg.VecPhysical
+	w0w1, parts   []reg.VecPhysical // two each
+	a, y, aScales reg.GPVirtual     // of the block
+	w, order      reg.GPVirtual
+}
+
+func newProduct(a isa, height int) product {
+	sums, others := a.registers()
 	return product{
-		rows: rows, ones: free[0], weights: [2]reg.VecPhysical(free[1:3]), parts: [2]reg.VecPhysical(free[3:5]),
+		isa: a, sums: sums[:height], ones: others[0], w0w1: others[1:3], parts: others[3:5],
 		a: GP64(), y: GP64(), aScales: GP64(), w: GP64(), order: GP64(),
 	}
 }
 
-func (p product) label(name string) string { return fmt.Sprintf("%s%d", name, p.rows) }
+func (p product) label(name string) string { return fmt.Sprintf("%s%d", name, len(p.sums)) }
 
 func (p product) generate() {
 	blocks := GP64()
-	VPCMPEQW(p.ones, p.ones, p.ones)
-	VPSRLW(Imm(15), p.ones, p.ones)
+	p.prepare(p.ones)
 
 	Label(p.label("strip"))
 	MOVQ(asm.Addr("a"), p.a)
@@ -81,7 +105,7 @@ func (p product) generate() {
 	p.startSums()
 	p.steps("pairs", 0, 2)
 	p.steps("singles", 2, 1)
-	p.finish()
+	p.finish(p)
 	ADDQ(asm.Addr("blockBytes"), p.a)
 	DECQ(blocks)
 	JNZ(LabelRef(p.label("block")))
@@ -105,9 +129,9 @@ func (p product) generate() {
 func (p product) startSums() {
 	corrections := GP64()
 	MOVQ(asm.Addr("corrections"), corrections)
-	VMOVDQU(Mem{Base: corrections}, asm.Y[0])
-	for r := 1; r < p.rows; r++ {
-		VMOVDQA(asm.Y[0], asm.Y[r])
+	p.perColumn(Mem{Base: corrections}, p.sums[0])
+	for _, sum := range p.sums[1:] {
+		VMOVAPS(p.sums[0], sum)
 	}
 }
 
@@ -124,73 +148,52 @@ func (p product) steps(name string, count, together int) {
 	var at []Mem
 	for i := range together {
 		at = append(at, p.activations(i))
-		VMOVDQU(Mem{Base: p.w, Disp: 32 * i}, p.weights[i])
 	}
-	for r := range p.rows {
-		for i := range together {
-			VPBROADCASTD(at[i].Offset(4*r), p.parts[i])
-			VPMADDUBSW(p.weights[i], p.parts[i], p.parts[i])
+	p.weights(p.w, p.w0w1[:together])
+	for r, sum := range p.sums {
+		for i, m := range at {
+			p.repeat(m.Offset(4*p.rows()*r), p.parts[i])
+			VPMADDUBSW(p.w0w1[i], p.parts[i], p.parts[i])
 		}
 		if together == 2 {
 			VPADDW(p.parts[1], p.parts[0], p.parts[0])
 		}
 		VPMADDWD(p.ones, p.parts[0], p.parts[0])
-		VPADDD(p.parts[0], asm.Y[r], asm.Y[r])
+		VPADDD(p.parts[0], sum, sum)
 	}
-	ADDQ(Imm(uint64(32*together)), p.w)
+	ADDQ(Imm(uint64(4*columns*together)), p.w)
 	ADDQ(Imm(uint64(2*together)), p.order)
 	DECQ(n)
 	JNZ(LabelRef(p.label(name)))
 	Label(done)
 }
 
-// activations addresses the four bytes of row 0 at the i-th of the next steps: 4·rows bytes lie between one step and the next.
+// activations addresses the activations of the first rows at the i-th of the next steps. From a step to the next it is four
+// bytes of each row.
 func (p product) activations(i int) Mem {
 	step := GP64()
 	MOVWQZX(Mem{Base: p.order, Disp: 2 * i}, step)
-	factor, scale := p.rows, uint8(4)
-	if factor%2 == 0 {
-		factor, scale = factor/2, 8
+	factor, scale := 4*p.rows()*len(p.sums), 8
+	for factor%scale > 0 {
+		scale /= 2
 	}
-	switch factor {
+	factor /= scale
+	shift := bits.TrailingZeros(uint(factor))
+	switch odd := factor >> shift; odd {
 	case 1:
-	case 2, 4:
-		SHLQ(Imm(uint64(factor/2)), step)
 	case 3, 5, 9:
-		LEAQ(Mem{Base: step, Index: step, Scale: uint8(factor - 1)}, step)
+		LEAQ(Mem{Base: step, Index: step, Scale: uint8(odd - 1)}, step)
 	case 7, 11: // 1 + 2·3 and 1 + 2·5; a multiplication is slower
 		part := GP64()
-		LEAQ(Mem{Base: step, Index: step, Scale: uint8(factor/2 - 1)}, part)
+		LEAQ(Mem{Base: step, Index: step, Scale: uint8(odd/2 - 1)}, part)
 		LEAQ(Mem{Base: step, Index: part, Scale: 2}, step)
 	default:
-		panic(fmt.Sprintf("no way to multiply by %d", factor))
+		panic(fmt.Sprintf("no way to multiply by %d", odd))
 	}
-	return Mem{Base: p.a, Index: step, Scale: scale}
-}
-
-// finish writes y = max(floor, float(sum)·(aScale·scale) + bias) for the rows of the block and steps on to the next.
-// (max in this order of operands keeps NaN.)
-func (p product) finish() {
-	exists, bias, floor, scale := p.weights[0], p.weights[1], p.parts[0], p.parts[1]
-	biasAt, scales, stride := GP64(), GP64(), GP64()
-	VBROADCASTSS(asm.Addr("floor"), floor)
-	MOVQ(asm.Addr("bias"), biasAt)
-	MOVQ(asm.Addr("scales"), scales)
-	MOVQ(asm.Addr("yStride"), stride)
-	asm.LanesOfBits(asm.Addr("mask"), 0, exists)
-	VMASKMOVPS(Mem{Base: biasAt}, exists, bias)
-	for r := range p.rows {
-		v := asm.Y[r]
-		VCVTDQ2PS(v, v)
-		VBROADCASTSS(Mem{Base: p.aScales, Disp: 4 * r}, scale)
-		VMULPS(Mem{Base: scales}, scale, scale)
-		VMULPS(scale, v, v)
-		VADDPS(bias, v, v)
-		VMAXPS(v, floor, v)
-		VMASKMOVPS(v, exists, Mem{Base: p.y})
-		ADDQ(stride, p.y)
+	if shift > 0 {
+		SHLQ(Imm(uint64(shift)), step)
 	}
-	ADDQ(Imm(uint64(4*p.rows)), p.aScales)
+	return Mem{Base: p.a, Index: step, Scale: uint8(scale)}
 }
 
 // interleave brings the bytes of a block of rows together for each step.

@@ -39,16 +39,20 @@ func bursts() {
 	VZEROUPPER()
 	RET()
 
-	asm.Kernel("int8BurstAVX512Words", "func(turns int)", "int8BurstAVX512BW does 24 independent VPMADDWD of 32 words, and as many additions, in each turn.")
+	asm.Kernel("int8BurstAVX512Pairs", "func(turns int)",
+		"int8BurstAVX512Pairs does 24 independent times in each turn what mulInt8PairsAVX512 does for a pair of steps of 64 bytes.")
 	turns = asm.Int("turns")
 	for _, z := range asm.Z {
 		VPXORD(z, z, z)
 	}
 	Label("turn")
 	for i := range 24 {
-		products := asm.Z[24+i%4]
-		VPMADDWD(asm.Z[28+i%2], asm.Z[30+i%2], products)
-		VPADDD(products, asm.Z[i], asm.Z[i])
+		first, second := asm.Z[24+i%2*2], asm.Z[25+i%2*2]
+		VPMADDUBSW(asm.Z[28], asm.Z[29], first)
+		VPMADDUBSW(asm.Z[28], asm.Z[29], second)
+		VPADDW(second, first, first)
+		VPMADDWD(asm.Z[28], first, first)
+		VPADDD(first, asm.Z[i], asm.Z[i])
 	}
 	DECQ(turns)
 	JNZ(LabelRef("turn"))

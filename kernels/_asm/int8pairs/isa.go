@@ -1,0 +1,143 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+// avx2 has a row in each register of sums: 8 columns.
+type avx2 struct{}
+
+func (avx2) registers() (sums, others []reg.VecPhysical) { return asm.Y[:11], asm.Y[11:] }
+
+func (avx2) rows() int { return 1 }
+
+func (avx2) prepare(ones reg.VecPhysical) {
+	VPCMPEQW(ones, ones, ones)
+	VPSRLW(Imm(15), ones, ones)
+}
+
+func (avx2) weights(from reg.Register, to []reg.VecPhysical) {
+	for i, w := range to {
+		VMOVDQU(Mem{Base: from, Disp: 32 * i}, w)
+	}
+}
+
+func (avx2) repeat(m Mem, to reg.VecPhysical) { VPBROADCASTD(m, to) }
+
+func (avx2) perColumn(m Mem, to reg.VecPhysical) { VMOVDQU(m, to) }
+
+// finish writes y = max(floor, float(sum)·(aScale·scale) + bias) for the rows of the block and steps on to the next.
+// (max in this order of operands keeps NaN.)
+func (avx2) finish(p product) {
+	exists, bias, floor, scale := p.w0w1[0], p.w0w1[1], p.parts[0], p.parts[1]
+	biasAt, scales, stride := GP64(), GP64(), GP64()
+	VBROADCASTSS(asm.Addr("floor"), floor)
+	MOVQ(asm.Addr("bias"), biasAt)
+	MOVQ(asm.Addr("scales"), scales)
+	MOVQ(asm.Addr("yStride"), stride)
+	asm.LanesOfBits(asm.Addr("mask"), 0, exists)
+	VMASKMOVPS(Mem{Base: biasAt}, exists, bias)
+	for r, v := range p.sums {
+		VCVTDQ2PS(v, v)
+		VBROADCASTSS(Mem{Base: p.aScales, Disp: 4 * r}, scale)
+		VMULPS(Mem{Base: scales}, scale, scale)
+		VMULPS(scale, v, v)
+		VADDPS(bias, v, v)
+		VMAXPS(v, floor, v)
+		VMASKMOVPS(v, exists, Mem{Base: p.y})
+		ADDQ(stride, p.y)
+	}
+	ADDQ(Imm(uint64(4*len(p.sums))), p.aScales)
+}
+
+// avx512 has two rows in each register of sums, in turns: lane 2j + r is column j of row r. The activations of two rows lie
+// side by side, and two permutations give each of them its copy of the weights.
+type avx512 struct{}
+
+// twice, twiceUpper and apart are the permutations: each of the lower 8 lanes, or of the upper ones, twice; even lanes and odd
+// ones apart.
+var twice, twiceUpper, apart = asm.Z[29], asm.Z[30], asm.Z[31]
+
+func (avx512) registers() (sums, others []reg.VecPhysical) { return asm.Z[:12], asm.Z[12:17] }
+
+func (avx512) rows() int { return 2 }
+
+func (avx512) prepare(ones reg.VecPhysical) {
+	VPTERNLOGD(Imm(0xff), ones, ones, ones)
+	VPSRLW(Imm(15), ones, ones)
+	for i, order := range []reg.VecPhysical{twice, twiceUpper, apart} {
+		VMOVDQU32(permutations().Offset(64*i), order)
+	}
+	mask := GP32()
+	MOVL(asm.Addr("mask"), mask)
+	KMOVW(mask, reg.K1)
+}
+
+func permutations() Mem {
+	if permutationsMem == nil {
+		m := GLOBL("pair_permutations", RODATA|NOPTR)
+		for p, lane := range []func(i int) int{
+			func(i int) int { return i / 2 },
+			func(i int) int { return 8 + i/2 },
+			func(i int) int { return i%8*2 + i/8 },
+		} {
+			for i := range 16 {
+				DATA(64*p+4*i, U32(lane(i)))
+			}
+		}
+		permutationsMem = &m
+	}
+	return *permutationsMem
+}
+
+var permutationsMem *Mem
+
+func (avx512) weights(from reg.Register, to []reg.VecPhysical) {
+	if len(to) == 1 {
+		VMOVDQU(Mem{Base: from}, to[0].AsY())
+		VPERMD(to[0], twice, to[0])
+		return
+	}
+	VMOVDQU32(Mem{Base: from}, to[1])
+	VPERMD(to[1], twice, to[0])
+	VPERMD(to[1], twiceUpper, to[1])
+}
+
+func (avx512) repeat(m Mem, to reg.VecPhysical) { VPBROADCASTQ(m, to) }
+
+func (avx512) perColumn(m Mem, to reg.VecPhysical) {
+	VMOVDQU(m, to.AsY())
+	VPERMD(to, twice, to)
+}
+
+// finish is that of avx2 for two rows at a time.
+func (a avx512) finish(p product) {
+	scales, bias, floor, scale := p.w0w1[0], p.w0w1[1], p.parts[0], p.parts[1]
+	scalesAt, biasAt, stride := GP64(), GP64(), GP64()
+	VBROADCASTSS(asm.Addr("floor"), floor)
+	MOVQ(asm.Addr("scales"), scalesAt)
+	MOVQ(asm.Addr("bias"), biasAt)
+	MOVQ(asm.Addr("yStride"), stride)
+	a.perColumn(Mem{Base: scalesAt}, scales)
+	VMOVUPS_Z(Mem{Base: biasAt}, reg.K1, bias.AsY())
+	VPERMD(bias, twice, bias)
+	for r, v := range p.sums {
+		VCVTDQ2PS(v, v)
+		VPBROADCASTQ(Mem{Base: p.aScales, Disp: 8 * r}, scale)
+		VMULPS(scales, scale, scale)
+		VMULPS(scale, v, v)
+		VADDPS(bias, v, v)
+		VMAXPS(v, floor, v)
+		VPERMPS(v, apart, v)
+		VMOVUPS(v.AsY(), reg.K1, Mem{Base: p.y})
+		ADDQ(stride, p.y)
+		VEXTRACTF64X4(Imm(1), v, v.AsY())
+		VMOVUPS(v.AsY(), reg.K1, Mem{Base: p.y})
+		ADDQ(stride, p.y)
+	}
+	ADDQ(Imm(uint64(8*len(p.sums))), p.aScales)
+}
