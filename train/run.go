@@ -150,6 +150,12 @@ func (r *run) makeNetwork() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	if err := m.CheckPieces(r.target.EOS(), r.target.Suppressed()); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if m.Recurrent != nil && m.Recurrent.Attention == nil && r.config.guided() {
+		return fmt.Errorf("%w: guided-alignment: a model of type %s has no attention that it could guide", ErrConfig, m.Type)
+	}
 	if r.network, err = network.New(m); err != nil {
 		return err
 	}

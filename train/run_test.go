@@ -170,7 +170,7 @@ func trainedModel(t *testing.T, c Config) (*model.Model, *cpumodel.Weights) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{})
+	weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{ForScoring: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -353,8 +353,23 @@ func openText(m *modelFlags, s *searchFlags, models *ensemble) (translator.Text,
 		return text, modelError{fmt.Errorf("%s has %d pieces, but the model %s writes %d: it belongs to another model",
 			m.vocabs[last], text.Target.Size(), m.models[0], first.TargetVocabulary)}
 	}
-	text.Shortlist, err = loadShortlist(m.shortlist, text, m.vocabs[0] == m.vocabs[last])
-	return text, err
+	if text.Shortlist, err = loadShortlist(m.shortlist, text, m.vocabs[0] == m.vocabs[last]); err != nil {
+		return text, err
+	}
+	return text, models.checkHard(m.models, text)
+}
+
+// checkHard refuses vocabularies and shortlists with which hard attention does not work.
+func (e *ensemble) checkHard(paths []string, text translator.Text) error {
+	for i, m := range e.models {
+		if err := m.CheckPieces(text.Target.EOS(), text.Target.Suppressed()); err != nil {
+			return modelError{fmt.Errorf("%s: %w", paths[i], err)}
+		}
+		if text.Shortlist != nil && m.Recurrence != nil && m.Recurrence.Hard != nil {
+			return usageErrorf("--shortlist: a shortlist may lack the pieces with which the hard attention of %s moves on; translate without one", paths[i])
+		}
+	}
+	return nil
 }
 
 // loadShortlist opens what --shortlist names: a path, and for the text form first, best and threshold.

@@ -136,6 +136,9 @@ func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int) (*marian
 	if err != nil {
 		return file, s, err
 	}
+	if err := loaded.CheckPieces(target.EOS(), nil); err != nil {
+		return file, s, modelError{fmt.Errorf("%s: %w", found.Model, err)}
+	}
 	newStepper, err := packForScoring(loaded, wanted.Precision)
 	if err != nil {
 		return file, s, err
@@ -161,14 +164,14 @@ func scoringKind(m *model.Model) string {
 	return "L2R"
 }
 
-// packForScoring readies a model. No piece is suppressed: a hypothesis may hold what the search would never have written.
+// packForScoring readies a model. No piece is forbidden: a hypothesis may hold what the search would never have written.
 func packForScoring(m *model.Model, precision string) (func(int) search.Stepper, error) {
 	flags := modelFlags{precision: precision}
 	chosen, err := flags.choosePrecision((&ensemble{models: []*model.Model{m}}).stored())
 	if err != nil {
 		return nil, err
 	}
-	weights, err := cpumodel.Load(m, chosen, cpumodel.Options{IgnoreAlphas: flags.quantisation().ignoreAlphas})
+	weights, err := cpumodel.Load(m, chosen, cpumodel.Options{IgnoreAlphas: flags.quantisation().ignoreAlphas, ForScoring: true})
 	if err != nil {
 		return nil, modelError{err}
 	}

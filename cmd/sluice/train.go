@@ -31,8 +31,8 @@ func newTrainCommand() *cobra.Command {
 		Short: "Train a model",
 		Long: `Train a model from sentence pairs. The configuration is YAML, with the keys of Marian's training. Every kind of
 model can be trained that sluice translates or rescores with; the key "type" chooses one: transformer, s2s, amun, nematus, devlin,
-the language models lm-transformer and lm, and those of two sources, multi-transformer, shared-multi-transformer, multi-s2s and
-shared-multi-s2s.
+hard-att, hard-soft-att, the language models lm-transformer and lm, and those of two sources, multi-transformer,
+shared-multi-transformer, multi-s2s, shared-multi-s2s and multi-hard-att.
 Texts may be objects of S3, such as s3://bucket/train.en.zst, of the store that the AWS_ variables of Amazon's tools
 name.
 

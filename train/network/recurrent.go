@@ -36,6 +36,9 @@ func (r *Replica[T]) forwardRecurrent(b *Batch) (*autodiff.Matrix[T], *autodiff.
 	}
 	embedded := r.embed(r.network.Model.TargetEmbedding, b.shifted(), b.Target.Sentences, 0, r.options.DropoutTarget)
 	embedded = r.tape.Gather(embedded, schedule.forward.words)
+	if r.network.Model.Recurrence.Hard != nil {
+		embedded = r.tape.Beside(embedded, r.tape.Gather(r.sources[0].context, r.reading(b)))
+	}
 	var hidden *autodiff.Matrix[T]
 	if n.Devlin != nil {
 		hidden = r.devlin(b, start, embedded)
@@ -43,7 +46,7 @@ func (r *Replica[T]) forwardRecurrent(b *Batch) (*autodiff.Matrix[T], *autodiff.
 		hidden = r.stackedDecoder(b, start, embedded)
 	}
 	var alignment *autodiff.Attention[T]
-	if len(r.sources) > 0 {
+	if n.Attention != nil {
 		alignment = r.sources[0].looking.Record
 	}
 	return r.tape.Gather(hidden, schedule.forward.times), alignment
@@ -95,19 +98,21 @@ func (r *Replica[T]) skipping(l *model.RecurrentLayer, x, y *autodiff.Matrix[T])
 }
 
 // baseLayer runs the decoder's first layer, with attention after its first cell. It returns what the last cell gives and what the
-// attentions found; nil without an encoder.
+// attentions found; nil without any.
 func (r *Replica[T]) baseLayer(b *Batch, start, embedded *autodiff.Matrix[T]) (out, found *autodiff.Matrix[T]) {
 	cells, s := r.network.Model.Recurrent.Base, &r.targetSchedule
 	found = r.roomForFound()
 	chain := r.newChain(cells, s, start, embedded, found)
 	for i := range r.sources {
-		r.prepareAttention(b, i, chain.cells[0].out)
+		if found != nil {
+			r.prepareAttention(b, i, chain.cells[0].out)
+		}
 	}
 	for step := range s.count() {
 		chain.begin(r.tape, step)
 		for i := range cells {
 			chain.run(r, i, step)
-			if i == 0 {
+			if i == 0 && found != nil {
 				r.look(found, step)
 			}
 		}
@@ -115,9 +120,12 @@ func (r *Replica[T]) baseLayer(b *Batch, start, embedded *autodiff.Matrix[T]) (o
 	return chain.cells[len(cells)-1].out, found
 }
 
-// roomForFound returns the matrix for what all attentions find, nil without an encoder.
+// roomForFound returns the matrix for what all attentions find, nil without any.
 func (r *Replica[T]) roomForFound() *autodiff.Matrix[T] {
 	width := 0
+	if r.network.Model.Recurrent.Attention == nil {
+		return nil
+	}
 	for i := range r.sources {
 		r.sources[i].position = width
 		width += r.sources[i].context.Cols
@@ -147,7 +155,7 @@ func (r *Replica[T]) look(found *autodiff.Matrix[T], step int) {
 	}
 }
 
-// deepOutput returns what the output layer multiplies. found is nil without an encoder.
+// deepOutput returns what the output layer multiplies. found is nil without attention.
 func (r *Replica[T]) deepOutput(hidden []model.Product, embedded, top, found *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	sum := r.tape.Add(r.multiply(&hidden[0], embedded), r.multiply(&hidden[1], top))
 	if found != nil {

@@ -37,6 +37,9 @@ var recurrentArchitectures = []string{
 	"transformer-decoder-autoreg: rnn\ndec-cell: lstm\ntransformer-rnn-projection: true\nlayer-normalization: true",
 	"transformer-decoder-autoreg: rnn\ndec-cell: ssru\nlayer-normalization: true",
 	"transformer-decoder-autoreg: rnn\ndec-cell: sru\nlayer-normalization: true",
+	"type: hard-att\ndim-rnn: 3\nspecial-vocab: [2, 6]\ndec-depth: 2\nskip: true",
+	"type: hard-soft-att\ndim-rnn: 3\nspecial-vocab: [2, 6]\nlayer-normalization: true\ndec-depth: 1\ntied-embeddings-all: false",
+	"type: multi-hard-att\ndim-rnn: 3\ndim-vocabs: [7, 6, 7]\nspecial-vocab: [2]\nenc-depth: 1\ndec-depth: 1\ndec-cell: lstm\ntied-embeddings-all: false",
 	"type: devlin\ndim-rnn: 3\nenc-depth: 1\ndec-fc-depth: 5\ndim-fc: 4",
 	"type: devlin\ndim-rnn: 3\nenc-depth: 1\ndec-fc-depth: 2\ndec-top: gru",
 	"type: devlin\ndim-rnn: 3\nenc-depth: 1\ndec-fc-depth: 0\ntied-embeddings-all: false",
@@ -56,7 +59,7 @@ func TestEngine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{})
+			weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{ForScoring: true})
 			if m.Type == "devlin" && errors.Is(err, model.ErrUnsupported) {
 				t.Skip(err)
 			}

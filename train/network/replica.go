@@ -68,6 +68,7 @@ type Replica[T autodiff.Float] struct {
 	sources         []readSource[T]
 	chain           cellChain[T]
 	single          [1]model.Cell // of the layer that runs
+	read            []int32       // tokens of the source that hard attention is at
 }
 
 // NewReplica returns a replica over the vector of values, which others may share and which may change between calls.

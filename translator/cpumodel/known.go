@@ -39,7 +39,7 @@ func (w *Weights) knowEmbeddings(pieces int) {
 	}
 	if n.devlin != nil {
 		s.know(n.devlin.bottom, w.target, pieces)
-	} else if len(n.base) > 0 {
+	} else if len(n.base) > 0 && n.hard == nil {
 		s.know(n.base[0], w.target, pieces)
 	}
 	for _, further := range w.further {

@@ -181,7 +181,7 @@ func (n *naive) startNetwork(encoded []vec, states []naiveState) {
 
 // encoders are those of all sources.
 func (n *naive) encoders() []model.RecurrentEncoder {
-	if n.m.Recurrent.Attention == nil {
+	if n.m.Recurrent.Start == nil {
 		return nil
 	}
 	return append([]model.RecurrentEncoder{n.m.Recurrent.RecurrentEncoder}, n.m.Recurrent.Further...)
@@ -204,10 +204,16 @@ func (n *naive) stepNetwork(encoded []vec, states []naiveState, token search.Tok
 	if network.Devlin != nil {
 		return n.stepDevlin(network, encoded, states, embedded)
 	}
+	if n.m.Recurrence.Hard != nil {
+		embedded, weights = n.readHard(encoded, &states[0], embedded, token)
+	}
 	inputs := []vec{embedded}
 	n.advance(&network.Base[0], &states[0], embedded)
 	var found vec
 	for k, e := range n.encoders() {
+		if e.Attention == nil {
+			continue
+		}
 		part, w := n.look(e.Attention, states[0].output, append([][]vec{encoded}, n.further...)[k])
 		found = append(found, part...)
 		if k == 0 {
@@ -320,6 +326,10 @@ var recurrentKinds = []syntheticKind{
 	{name: "transformer lstm", lines: "transformer-decoder-autoreg: rnn\ndec-cell: lstm\ntransformer-rnn-projection: true\nlayer-normalization: true"},
 	{name: "transformer ssru norms", lines: "transformer-decoder-autoreg: rnn\ndec-cell: ssru\nlayer-normalization: true\ntransformer-tied-layers: [1, 1]"},
 	{name: "transformer sru norms", lines: "transformer-decoder-autoreg: rnn\ndec-cell: sru\nlayer-normalization: true"},
+	{name: "hard attention", lines: "type: hard-att\ndim-rnn: 10\nspecial-vocab: [2, 5, 8, 11, 14, 17]\ndec-depth: 3\nskip: true", oldOutput: true},
+	{name: "hard attention of lstms", lines: "type: hard-att\ndim-rnn: 10\nspecial-vocab: [2, 4, 6, 8, 10, 12]\nenc-cell: lstm\ndec-cell: lstm\nlayer-normalization: true\ndim-vocabs: [23, 23]\ntied-embeddings-all: true"},
+	{name: "hard and soft attention", lines: "type: hard-soft-att\ndim-rnn: 10\nspecial-vocab: [2, 5, 8, 11, 14, 17]\nlayer-normalization: true\ndec-depth: 2"},
+	{name: "hard and soft attention to two sources", lines: "type: multi-hard-att\ndim-rnn: 10\ndim-vocabs: [19, 17, 23]\nspecial-vocab: [2, 5, 8, 11, 14, 17]\nenc-type: bi-unidirectional"},
 	{name: "devlin", lines: "type: devlin\ndim-rnn: 10\ndim-fc: 14\nenc-depth: 1"},
 	{name: "devlin deep", lines: "type: devlin\ndim-rnn: 10\ndec-fc-depth: 7\nenc-cell-depth: 2\nskip: true\nenc-type: bi-unidirectional\nenc-depth: 3\ntied-embeddings: true"},
 	{name: "devlin with a GRU on top", lines: "type: devlin\ndim-rnn: 10\ndim-fc: 9\ndec-fc-depth: 3\ndec-top: gru\nenc-cell: lstm\ndim-vocabs: [23, 23]\ntied-embeddings-all: true"},

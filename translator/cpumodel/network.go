@@ -13,7 +13,9 @@ type network struct {
 	upper             []cellLayer
 	start             *product // nil without an encoder
 	base              []*cell
-	attention         *additive // nil without an encoder
+	attention         *additive // nil without an encoder, and for hard attention alone
+	contextDim        int       // of the encoder's results
+	hard              *hard     // nil without hard attention
 	high              []cellLayer
 	hidden            []*product
 	devlin            *devlin // in the place of base, high and hidden
@@ -40,9 +42,12 @@ type additive struct {
 // network packs a recurrent model.
 func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 	from, r := m.Recurrent, m.Recurrence
-	n := p.recurrentEncoder(&from.RecurrentEncoder, r.Dim)
+	n := p.recurrentEncoder(&from.RecurrentEncoder, m)
 	if from.Devlin != nil {
 		n.devlin = p.devlin(from.Devlin)
+	}
+	if r.Hard != nil {
+		n.hard = &hard{steps: r.Hard.Steps, lenient: p.scoring}
 	}
 	n.high = p.cellLayers(from.High)
 	for i := range from.Base {
@@ -67,13 +72,16 @@ func (w *Weights) recurrentModel(p *packer, m *model.Model) {
 func (w *Weights) furtherReader(p *packer, m *model.Model, from *model.RecurrentEncoder) *Weights {
 	return &Weights{
 		precision: w.precision, without: w.without, dim: w.dim, hasEncoder: true, positions: w.positions,
-		source: w.furtherEmbedding(p, m, from.Embedding), network: p.recurrentEncoder(from, m.Recurrence.Dim),
+		source: w.furtherEmbedding(p, m, from.Embedding), network: p.recurrentEncoder(from, m),
 	}
 }
 
 // recurrentEncoder packs what belongs to a source.
-func (p *packer) recurrentEncoder(from *model.RecurrentEncoder, dim int) *network {
-	n := &network{dim: dim, forward: p.cellLayers(from.Forward), backward: p.cellLayers(from.Backward), upper: p.cellLayers(from.Upper)}
+func (p *packer) recurrentEncoder(from *model.RecurrentEncoder, m *model.Model) *network {
+	n := &network{
+		dim: m.Recurrence.Dim, contextDim: m.Recurrence.ContextDim(m.EncoderStack.Depth),
+		forward: p.cellLayers(from.Forward), backward: p.cellLayers(from.Backward), upper: p.cellLayers(from.Upper),
+	}
 	if from.Start != nil {
 		n.start = p.product(from.Start)
 	}
@@ -115,7 +123,7 @@ type networkBuffers struct {
 	order, firsts []int // sentences, the longest first; the first token of each
 	tanhs         []float32
 	query         []float32
-	embedded      []float32
+	embedded      []float32 // rows × what the first cell reads: embeddings, and beside them what hard attention sees
 	found         []float32 // rows × dim of a context: what attention found
 	summand       []float32
 	layerInput    []float32

@@ -27,11 +27,18 @@ func (s *Stepper) begin(slot search.Slot, c *context) {
 // decodeNetwork runs a recurrent decoder, from the embeddings to what the output layer multiplies.
 func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, align bool) {
 	w, n, b, rows := s.w, s.w.network, &s.network, len(slots)
-	b.embedded = grow(b.embedded, rows*w.dim)
+	width := w.dim
+	if n.hard != nil {
+		width += n.contextDim
+	}
+	b.embedded = grow(b.embedded, rows*width)
 	for i, slot := range slots {
-		s.embed(b.embedded[i*w.dim:(i+1)*w.dim], w.target, tokens[i], s.slots[slot].position)
+		s.embed(b.embedded[i*width:i*width+w.dim], w.target, tokens[i], s.slots[slot].position)
 	}
 	b.tokens = append(b.tokens[:0], tokens...)
+	if n.hard != nil {
+		s.read(slots, tokens, width, align)
+	}
 	if n.devlin != nil {
 		s.decodeDevlin(slots, align)
 		return

@@ -110,10 +110,11 @@ func (s *Stepper) layer(l *cellLayer, result, input []float32, sources []search.
 // storeRecurrent keeps for each sentence what the encoder gave, what attention makes of that, and the decoder's first state.
 func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, tokens int) {
 	n, b := s.w.network, &s.network
-	a := n.attention
-	dim, all := a.dim, s.memory.take(tokens)
-	b.mapped = grow(b.mapped, tokens*dim)
-	s.product(b.mapped, a.context, result, tokens)
+	dim, all := n.contextDim, s.memory.take(tokens)
+	if n.attention != nil {
+		b.mapped = grow(b.mapped, tokens*dim)
+		s.product(b.mapped, n.attention.context, result, tokens)
+	}
 	b.means, b.starts = grow(b.means, len(contexts)*dim), grow(b.starts, len(contexts)*n.dim)
 	clear(b.means)
 	first := 0
@@ -123,11 +124,13 @@ func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, to
 		c.memory = loan{all.segment, run{all.first + first, c.length}}
 		c.broken = !finite(kernels.AbsMax(rows))
 		kept := s.memory.rows(c.memory)
-		copy(kept, b.mapped[first*dim:(first+c.length)*dim])
+		if n.attention != nil {
+			kept = kept[copy(kept, b.mapped[first*dim:(first+c.length)*dim]):]
+		}
 		if n.premixed != nil {
 			s.keepMixed(c, rows)
 		} else {
-			copy(kept[c.length*dim:], rows)
+			copy(kept, rows)
 		}
 		mean := b.means[i*dim : (i+1)*dim]
 		for t := range c.length {

@@ -211,6 +211,9 @@ func (s *Stepper) normalisedScores(row, following int) []float32 {
 		for _, place := range s.suppressed(row) {
 			y[place] = float32(math.Inf(-1))
 		}
+		if place, ok := s.placeOf(row, s.early(row)); ok {
+			y[place] = float32(math.Inf(-1))
+		}
 	}
 	if len(candidates) == 0 {
 		c.normalised[row-c.first] = true
@@ -261,16 +264,20 @@ func (c *scores) allow(y []float32) {
 
 // forbidBanned forbids tokens of a row.
 func (s *Stepper) forbidBanned(row int, y []float32, banned []search.Token) {
-	candidates := s.contexts[s.rows[row].context].candidates
 	for _, token := range banned {
-		place, ok := int(token), token >= 0 && int(token) < len(y)
-		if len(candidates) > 0 {
-			place, ok = slices.BinarySearch(candidates, token)
-		}
-		if ok {
-			s.scores.forbidOne(y, int32(place))
+		if place, ok := s.placeOf(row, token); ok {
+			s.scores.forbidOne(y, place)
 		}
 	}
+}
+
+// placeOf returns the place of a token among the scores of a row, false if it has none.
+func (s *Stepper) placeOf(row int, token search.Token) (int32, bool) {
+	if candidates := s.contexts[s.rows[row].context].candidates; len(candidates) > 0 {
+		place, ok := slices.BinarySearch(candidates, token)
+		return int32(place), ok
+	}
+	return token, token >= 0 && int(token) < s.w.output.n
 }
 
 // following returns how many of rows come right after rows[i], one by one, and have no candidates of their own.
@@ -301,6 +308,9 @@ func (s *Stepper) Best(rows []int32, banned [][]search.Token, out []search.Score
 			continue
 		}
 		s.scores.forbid(y, s.suppressed(row))
+		if place, ok := s.placeOf(row, s.early(row)); ok {
+			s.scores.forbidOne(y, place)
+		}
 		s.forbidBanned(row, y, bannedOf(banned, i))
 		place, score := kernels.ArgMax(y)
 		s.scores.allow(y)

@@ -19,6 +19,7 @@ type packer struct {
 	saturation float64
 	plain      bool                      // without VectorGates
 	beam       int                       // expected
+	scoring    bool                      // see Options.ForScoring
 	alphas     map[string]*marian.Tensor // nil if activations are not to use them
 	jobs       []func() error
 	linears    []*linear // that the jobs pack

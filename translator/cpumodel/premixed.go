@@ -11,7 +11,7 @@ import (
 func (w *Weights) premix(m *model.Model, beam int) {
 	n := w.network
 	switch {
-	case !w.uses(KeptContexts) || n.attention == nil:
+	case !w.uses(KeptContexts) || n.attention == nil || n.hard != nil:
 		return
 	case n.devlin != nil:
 		n.premixed = []*product{n.devlin.context}

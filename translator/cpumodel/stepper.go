@@ -75,6 +75,7 @@ type slot struct {
 	position int            // of the next token
 	broken   bool           // a NaN or an infinity is in the sentence or in the history
 	words    []int32        // rows of the cache, one for each position
+	reads    int32          // the token of the source that hard attention is at
 	state    uint64         // number of the state of a recurrent decoder; slots with the same one hold the same
 }
 
@@ -84,6 +85,7 @@ const noContext search.Context = -1
 type row struct {
 	context   search.Context
 	broken    bool // holds a NaN or an infinity
+	ends      bool // hard attention is at the end of the source
 	attention run  // in attentions
 }
 
@@ -166,6 +168,7 @@ func (s *Stepper) slotStates(states []float32, slot int) []float32 {
 func (s *Stepper) Begin(slot search.Slot, c search.Context) {
 	s.leave(&s.slots[slot])
 	s.slots[slot].context, s.slots[slot].broken, s.slots[slot].state = c, s.contexts[c].broken, s.sharing.next()
+	s.slots[slot].reads = 0
 	if s.states != nil {
 		s.begin(slot, &s.contexts[c])
 	}
@@ -204,6 +207,7 @@ func (s *Stepper) Reorder(dst, src []search.Slot) {
 		}
 		taken, given := &m.slots[i], &s.slots[from]
 		taken.context, taken.position, taken.broken, taken.state = given.context, given.position, given.broken, given.state
+		taken.reads = given.reads
 		s.sharing.copied = true
 		taken.words = append(taken.words[:0], given.words...)
 		s.cache.share(given.words)

@@ -48,6 +48,9 @@ type Options struct {
 	// IgnoreAlphas quantises activations with a scale for each row even if the model has fixed multipliers.
 	IgnoreAlphas bool
 
+	// ForScoring is for scoring given translations: hard attention then forbids nothing. See model.HardAttention.
+	ForScoring bool
+
 	// Beam is how many hypotheses of a sentence are expected, which decides what is computed in advance of recurrent models. 0 is one.
 	Beam int
 
@@ -107,7 +110,7 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if err := w.suppress(options.Suppress); err != nil {
 		return nil, err
 	}
-	p := &packer{precision: precision, saturation: saturation(options.Saturation), plain: !w.uses(VectorGates), beam: options.Beam}
+	p := &packer{precision: precision, saturation: saturation(options.Saturation), plain: !w.uses(VectorGates), beam: options.Beam, scoring: options.ForScoring}
 	if !options.IgnoreAlphas {
 		p.alphas = m.Alphas
 	}
@@ -253,13 +256,16 @@ func (w *Weights) layers(p *packer, m *model.Model) {
 }
 
 // contextWidth is the number of elements that a source token takes in memory as keys and values, or, for additive attention, as the
-// encoder's result and what becomes of it (that alone if the result is kept in another form).
+// encoder's result and what becomes of it (that alone if the result is kept in another form; the result alone for hard attention).
 func (w *Weights) contextWidth() int {
-	if w.network != nil && w.network.attention != nil {
-		if w.network.premixed != nil {
-			return w.network.attention.dim
+	if n := w.network; n != nil && n.attention != nil {
+		if n.premixed != nil {
+			return n.contextDim
 		}
-		return 2 * w.network.attention.dim
+		return 2 * n.contextDim
+	}
+	if n := w.network; n != nil && n.hard != nil {
+		return n.contextDim
 	}
 	if w.contextKV == nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 // An Architecture is what a model's embedded description says of its structure. Depths and dimensions are those in effect:
 // what the description leaves to a default is filled in.
 type Architecture struct {
-	Type    string // "transformer", "lm-transformer", "multi-transformer", "shared-multi-transformer", or one of the recurrent "s2s", "nematus", "amun", "lm", "multi-s2s", "shared-multi-s2s" and "devlin"
+	Type    string // "transformer", "lm-transformer", "multi-transformer", "shared-multi-transformer", or one of the recurrent "s2s", "nematus", "amun", "lm", "multi-s2s", "shared-multi-s2s", "devlin", "hard-att", "hard-soft-att" and "multi-hard-att"
 	Version string // of the Marian that wrote the model; may be empty
 
 	SourceVocabulary int // 0 if the model has no encoder
@@ -143,7 +143,7 @@ func sourcesOf(name string) int {
 	switch name {
 	case typeLM, typeRecurrentLM:
 		return 0
-	case typeMulti, typeSharedMulti, typeMultiS2S, typeSharedS2S:
+	case typeMulti, typeSharedMulti, typeMultiS2S, typeSharedS2S, typeMultiHard:
 		return 2
 	}
 	return 1
@@ -151,7 +151,7 @@ func sourcesOf(name string) int {
 
 // encoderPrefix begins the names of the parameters of an encoder, numbered from 0.
 func (a *Architecture) encoderPrefix(number int) string {
-	if a.Type == typeMulti || a.Type == typeMultiS2S {
+	if a.Type == typeMulti || a.Type == typeMultiS2S || a.Type == typeMultiHard {
 		return "encoder" + strconv.Itoa(number+1)
 	}
 	return "encoder"
@@ -185,7 +185,9 @@ func (a *Architecture) targetEmbedding() string {
 }
 
 // tiedOutput says whether the output layer multiplies with the target embeddings.
-func (a *Architecture) tiedOutput() bool { return a.TiedEmbeddings || a.TiedEmbeddingsAll }
+func (a *Architecture) tiedOutput() bool {
+	return (a.TiedEmbeddings || a.TiedEmbeddingsAll) && !isHard(a.Type)
+}
 
 // geluOf returns what "gelu" meant to the Marian of that version. Mainline computed the sigmoid approximation up to 1.12.0,
 // and browsermt, which numbers its versions 1.9, still does.

@@ -22,6 +22,9 @@ const (
 	typeMultiS2S    = "multi-s2s"
 	typeSharedS2S   = "shared-multi-s2s"
 	typeDevlin      = "devlin"
+	typeHard        = "hard-att"
+	typeHardSoft    = "hard-soft-att"
+	typeMultiHard   = "multi-hard-att"
 )
 
 // Limits of what a description may claim, far above any model there is: they keep products of dimensions from overflowing.
@@ -33,7 +36,7 @@ const (
 
 // A Description is the keys of a model's description that matter, under Marian's names.
 type Description struct {
-	Type                string `yaml:"type"` // transformer, s2s, amun, nematus or devlin; lm-transformer or lm, which have no source; with two sources multi-transformer, shared-multi-transformer, multi-s2s or shared-multi-s2s
+	Type                string `yaml:"type"` // transformer, s2s, amun, nematus, devlin, hard-att or hard-soft-att; lm-transformer or lm, which have no source; with two sources multi-transformer, shared-multi-transformer, multi-s2s, shared-multi-s2s or multi-hard-att
 	Version             string `yaml:"version"`
 	DimVocabs           []int  `yaml:"dim-vocabs,flow"`
 	DimEmb              int    `yaml:"dim-emb"`

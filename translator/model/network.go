@@ -14,13 +14,14 @@ type RecurrentNetwork struct {
 	// Devlin is the decoder of a model of type devlin, which has nothing of what follows.
 	Devlin *DevlinDecoder
 
-	// Base is the decoder's first layer. Its first cell reads the embedding, its second what the attention of each encoder found
-	// with the state after the first, side by side; the others read nothing.
+	// Base is the decoder's first layer. Its first cell reads the embedding, with hard attention (see HardAttention) that and what the
+	// encoder gave for a token; its second what the attention of each encoder found with the state after the first, side by side;
+	// the others read nothing.
 	Base []Cell
 	High []RecurrentLayer
 
-	// Hidden gives what the output layer multiplies: the hyperbolic tangent of the sum of what they make of embedding, the
-	// result of the last layer, and what the attentions found.
+	// Hidden gives what the output layer multiplies: the hyperbolic tangent of the sum of what they make of what the first cell reads,
+	// the result of the last layer, and what the attentions found.
 	Hidden []Product
 }
 
@@ -33,7 +34,7 @@ type RecurrentEncoder struct {
 	// Start gives the state with which all layers of the decoder begin: the hyperbolic tangent of what it makes of the mean of
 	// the encoder's results, added up over all encoders. Without an encoder they begin with zeros.
 	Start     *Product
-	Attention *AdditiveAttention
+	Attention *AdditiveAttention // nil for type hard-att
 }
 
 // A RecurrentLayer is cells that are run one after another for each word; the state of the last one goes to the first for the
@@ -63,7 +64,10 @@ func (b *binder) network(m *Model) *RecurrentNetwork {
 		e := b.recurrentEncoder(m, m.encoderPrefix(i))
 		width := r.ContextDim(m.EncoderStack.Depth)
 		start := b.dense(r, "decoder_ff_state", number, width, r.Dim)
-		e.Start, e.Attention = &start, b.additive(r, attention, width)
+		e.Start = &start
+		if r.Hard == nil || r.Hard.Soft {
+			e.Attention = b.additive(r, attention, width)
+		}
 		if i == 0 {
 			n.RecurrentEncoder = e
 			continue
@@ -75,8 +79,13 @@ func (b *binder) network(m *Model) *RecurrentNetwork {
 		n.Devlin = b.devlinDecoder(m, n.found())
 		return n
 	}
-	b.recurrentDecoder(m, n)
 	inputs := []int{m.Dim, r.Dim}
+	if r.Hard != nil {
+		b.hardDecoder(m, n)
+		inputs[0] += r.ContextDim(m.EncoderStack.Depth)
+	} else {
+		b.recurrentDecoder(m, n)
+	}
 	if found := n.found(); found > 0 {
 		inputs = append(inputs, found)
 	}

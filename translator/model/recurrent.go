@@ -6,7 +6,7 @@ import (
 )
 
 // A Recurrence is what the description of a recurrent model says: one of type s2s, nematus, amun, lm, multi-s2s,
-// shared-multi-s2s or devlin.
+// shared-multi-s2s, devlin, hard-att, hard-soft-att or multi-hard-att.
 type Recurrence struct {
 	Dim         int // of states
 	Encoder     EncoderType
@@ -21,7 +21,8 @@ type Recurrence struct {
 	Skip      bool // layers from the second on add their input to what they give
 	Nematus   bool // layer norms outside of cells are those of Nematus
 
-	Devlin *DevlinStack // of type devlin, nil for the others
+	Devlin *DevlinStack   // of type devlin, nil for the others
+	Hard   *HardAttention // of the types that have it, nil for the others
 }
 
 // EncoderType is the order in which the layers of a recurrent encoder read a sentence.
@@ -62,13 +63,14 @@ const (
 
 // RecurrentKeys are the keys of a description that matter to recurrent models alone.
 type RecurrentKeys struct {
-	DimRNN       int    `yaml:"dim-rnn"`             // of states
-	EncType      string `yaml:"enc-type"`            // bidirectional, bi-unidirectional or alternating
-	EncCell      string `yaml:"enc-cell"`            // gru, gru-nematus, lstm, mgru, mlstm, tanh, relu, sru or ssru
-	EncCellDepth int    `yaml:"enc-cell-depth"`      // cells of each layer of the encoder
-	DecBaseDepth int    `yaml:"dec-cell-base-depth"` // of the decoder's first layer; attention comes after the first cell
-	DecHighDepth int    `yaml:"dec-cell-high-depth"` // of the decoder's other layers
-	Skip         bool   `yaml:"skip"`                // layers from the second on add their input to what they give
+	DimRNN       int    `yaml:"dim-rnn"`                      // of states
+	EncType      string `yaml:"enc-type"`                     // bidirectional, bi-unidirectional or alternating
+	EncCell      string `yaml:"enc-cell"`                     // gru, gru-nematus, lstm, mgru, mlstm, tanh, relu, sru or ssru
+	EncCellDepth int    `yaml:"enc-cell-depth"`               // cells of each layer of the encoder
+	DecBaseDepth int    `yaml:"dec-cell-base-depth"`          // of the decoder's first layer; attention comes after the first cell
+	DecHighDepth int    `yaml:"dec-cell-high-depth"`          // of the decoder's other layers
+	Skip         bool   `yaml:"skip"`                         // layers from the second on add their input to what they give
+	SpecialVocab []int  `yaml:"special-vocab,flow,omitempty"` // of types with hard attention: target pieces after which it moves on
 }
 
 func defaultRecurrentKeys() RecurrentKeys {
@@ -81,7 +83,7 @@ func isRecurrent(name string) bool {
 	case typeS2S, typeNematus, typeAmun, typeRecurrentLM, typeMultiS2S, typeSharedS2S, typeDevlin:
 		return true
 	}
-	return false
+	return isHard(name)
 }
 
 // recurrent describes a recurrent model.
@@ -110,10 +112,14 @@ func (c *Description) recurrent() (*Architecture, error) {
 		return nil, err
 	}
 	a.Recurrence = r
-	if c.Type == typeDevlin {
-		if err := c.devlin(r); err != nil {
-			return nil, err
-		}
+	switch {
+	case c.Type == typeDevlin:
+		err = c.devlin(r)
+	case isHard(c.Type):
+		err = c.hard(r)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := c.vocabularies(a); err != nil {
 		return nil, err

@@ -188,8 +188,12 @@ func (a *Architecture) recurrentFacts(facts *factList) {
 		return
 	}
 	facts.number("dec-depth", a.DecoderStack.Depth)
-	facts.number("dec-cell-base-depth", r.BaseCells)
-	facts.number("dec-cell-high-depth", r.HighCells)
+	if r.Hard != nil {
+		r.Hard.facts(facts)
+	} else {
+		facts.number("dec-cell-base-depth", r.BaseCells)
+		facts.number("dec-cell-high-depth", r.HighCells)
+	}
 	facts.flag("layer-normalization", r.LayerNorm)
 	facts.flag("skip", r.Skip)
 }
