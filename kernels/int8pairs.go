@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/sluice-mt/sluice/internal/hugepage"
@@ -44,24 +43,24 @@ func packInt8Pairs(k, n int, weights []int8) *int8Pairs {
 // newInt8Pairs also returns how many vector instructions multiply all weights with a row.
 func newInt8Pairs(k, n int, weights []int8) (p *int8Pairs, instructions int) {
 	const perPair, perSingle = 5, 3
-	p = &int8Pairs{}
-	var packed, strip []pairStep
+	strips, steps := roundUp(n, pairColumns)/pairColumns, roundUp(k, 4)/4
+	p = &int8Pairs{
+		order: make([]uint16, 0, strips*steps*9/8), counts: make([]uint16, 0, 2*strips), starts: make([]int, 0, strips),
+	}
+	packed := make([]int8, 0, stepWeights*cap(p.order))
+	s := pairStrip{place: func(step *pairStep) {
+		packed = append(packed, step.weights[:]...)
+		p.order = append(p.order, step.step)
+	}}
 	for first := 0; first < n; first += pairColumns {
-		strip = strip[:0]
-		for i := range roundUp(k, 4) / 4 {
-			strip = appendPairSteps(strip, k, n, weights, i, first)
-		}
-		p.starts = append(p.starts, len(packed))
-		var pairs, singles int
-		packed, pairs, singles = matchSteps(packed, strip)
+		p.starts = append(p.starts, len(p.order))
+		s.load(k, n, weights, first)
+		pairs, singles := s.match()
 		p.counts = append(p.counts, uint16(pairs), uint16(singles))
 		instructions += pairs*perPair + singles*perSingle
 	}
-	p.weights, p.order = hugepage.Make[int8](stepWeights*len(packed)), make([]uint16, len(packed))
-	for i := range packed {
-		copy(p.weights[i*stepWeights:], packed[i].weights[:])
-		p.order[i] = packed[i].step
-	}
+	p.weights = hugepage.Make[int8](len(packed))
+	copy(p.weights, packed)
 	return p, instructions
 }
 
@@ -69,92 +68,133 @@ func newInt8Pairs(k, n int, weights []int8) (p *int8Pairs, instructions int) {
 type pairStep struct {
 	step    uint16
 	weights [stepWeights]int8
-	// sums of the positive weights of each two neighbours, and of the negative ones, four of 16 bits in each element.
-	sums  [stepWeights / 4]uint64
-	total int
+	// sums are those of the positive weights of each two neighbours, then of the negative ones, a byte each. The limit itself
+	// is kept as one less: only a zero can be added to both.
+	sums  [stepWeights / 8]uint64
+	total int // of the sums
 }
 
-// appendPairSteps appends a step of a strip, in two if it has to be taken apart.
-func appendPairSteps(to []pairStep, k, n int, weights []int8, step, first int) []pairStep {
-	whole, rest := pairStep{step: uint16(step)}, pairStep{step: uint16(step)}
-	apart := false
-	for i := range min(4, k-4*step) {
-		row := weights[(4*step+i)*n+first:]
-		for j := range min(pairColumns, n-first) {
-			whole.weights[4*j+i] = row[j]
-		}
+// sum fills the sums and reports whether they are within the limit.
+func (s *pairStep) sum() bool {
+	s.sums, s.total = [len(s.sums)]uint64{}, 0
+	fits := true
+	for lane := range stepWeights / 2 {
+		a, b := int(s.weights[2*lane]), int(s.weights[2*lane+1])
+		positive := max(a, 0) + max(b, 0)
+		negative := positive - a - b
+		shift := lane % 8 * 8
+		s.sums[lane/8] |= uint64(min(positive, pairLimit-1)) << shift
+		s.sums[len(s.sums)/2+lane/8] |= uint64(min(negative, pairLimit-1)) << shift
+		s.total += positive + negative
+		fits = fits && positive <= pairLimit && negative <= pairLimit
 	}
+	return fits
+}
+
+// takeApart moves the larger of two neighbours that are too large together to another step.
+func (s *pairStep) takeApart() (rest pairStep) {
+	rest.step = s.step
 	for i := 0; i < stepWeights; i += 2 {
-		a, b := &whole.weights[i], &whole.weights[i+1]
-		if sum := int(*a) + int(*b); (*a < 0) == (*b < 0) && (sum > pairLimit || sum < -pairLimit) {
-			apart = true
-			larger := i
-			if max(*a, -*a) < max(*b, -*b) {
-				larger = i + 1
+		a, b := int(s.weights[i]), int(s.weights[i+1])
+		if (a < 0) != (b < 0) || a+b <= pairLimit && a+b >= -pairLimit {
+			continue
+		}
+		larger := i
+		if max(a, -a) < max(b, -b) {
+			larger = i + 1
+		}
+		rest.weights[larger], s.weights[larger] = s.weights[larger], 0
+	}
+	s.sum()
+	rest.sum()
+	return rest
+}
+
+// pairStrip is a strip while it is packed.
+type pairStrip struct {
+	place func(*pairStep) // takes the steps in the order that they will have
+	steps []pairStep
+	order []int
+	open  []openStep
+	alone []int
+}
+
+// openStep is a step that may get a partner. They are linked in a ring, the heaviest first, from an element at 0 that is none.
+type openStep struct {
+	sums [stepWeights / 8]uint64
+	step int
+	next int
+}
+
+// fits reports whether the products of two steps can be added in 16 bits: no sum of two bytes may exceed 127.
+func (s *openStep) fits(other *openStep) bool {
+	a, b := &s.sums, &other.sums
+	return ((a[0]+b[0])|(a[1]+b[1])|(a[2]+b[2])|(a[3]+b[3]))&0x8080_8080_8080_8080 == 0
+}
+
+// load cuts the columns from the given one on into steps.
+func (s *pairStrip) load(k, n int, weights []int8, first int) {
+	s.steps = s.steps[:0]
+	for step := 0; 4*step < k; step++ {
+		whole := pairStep{step: uint16(step)}
+		for i := range min(4, k-4*step) {
+			row := weights[(4*step+i)*n+first:]
+			for j, w := range row[:min(pairColumns, n-first)] {
+				whole.weights[4*j+i] = w
 			}
-			rest.weights[larger], whole.weights[larger] = whole.weights[larger], 0
 		}
-	}
-	to = append(to, whole.sum())
-	if apart {
-		to = append(to, rest.sum())
-	}
-	return to
-}
-
-// sum fills the sums.
-func (s pairStep) sum() pairStep {
-	add := func(lane int, w int8) {
-		magnitude := int(w)
-		if w < 0 {
-			lane, magnitude = lane+stepWeights/2, -magnitude
-		}
-		s.sums[lane/4] += uint64(magnitude) << (lane % 4 * 16)
-		s.total += magnitude
-	}
-	for i, w := range s.weights {
-		add(i/2, w)
-	}
-	return s
-}
-
-// fits reports whether the products of two steps can be added in 16 bits.
-func (s *pairStep) fits(other *pairStep) bool {
-	const lanes = 0x0001_0001_0001_0001
-	for i, sum := range s.sums {
-		if (sum+other.sums[i]+(0x8000-pairLimit-1)*lanes)&(0x8000*lanes) != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// matchSteps appends the steps of a strip in pairs, then what is left of them: each gets, from the heaviest down, the heaviest
-// partner that it can be added to.
-func matchSteps(packed, steps []pairStep) (all []pairStep, pairs, singles int) {
-	slices.SortStableFunc(steps, func(a, b pairStep) int { return cmp.Compare(b.total, a.total) })
-	const taken = -1
-	var alone []int
-	for i := range steps {
-		if steps[i].total == taken {
+		if whole.sum() {
+			s.steps = append(s.steps, whole)
 			continue
 		}
-		partner := i + 1
-		for partner < len(steps) && (steps[partner].total == taken || !steps[i].fits(&steps[partner])) {
-			partner++
+		rest := whole.takeApart()
+		s.steps = append(s.steps, whole, rest)
+	}
+}
+
+// match places the steps in pairs, then what is left of them, and counts both. Each step gets, from the heaviest down, the
+// heaviest partner that it can be added to.
+func (s *pairStrip) match() (pairs, singles int) {
+	s.line()
+	open := s.open
+	s.alone = s.alone[:0]
+	for open[0].next != 0 {
+		step := &open[open[0].next]
+		open[0].next = step.next
+		before, partner := 0, step.next
+		for partner != 0 && !step.fits(&open[partner]) {
+			before, partner = partner, open[partner].next
 		}
-		if partner == len(steps) {
-			alone = append(alone, i)
+		if partner == 0 {
+			s.alone = append(s.alone, step.step)
 			continue
 		}
-		packed = append(packed, steps[i], steps[partner])
-		steps[partner].total = taken
+		open[before].next = open[partner].next
+		s.place(&s.steps[step.step])
+		s.place(&s.steps[open[partner].step])
 		pairs++
 	}
-	for _, i := range alone {
-		packed = append(packed, steps[i])
+	for _, step := range s.alone {
+		s.place(&s.steps[step])
 	}
-	return packed, pairs, len(alone)
+	return pairs, len(s.alone)
+}
+
+// line links all steps, the heaviest first.
+func (s *pairStrip) line() {
+	s.order = s.order[:0]
+	for i := range s.steps {
+		s.order = append(s.order, i-s.steps[i].total<<16) // a strip has no more than 2·maxPairK/4 steps
+	}
+	slices.Sort(s.order)
+	s.open = append(s.open[:0], openStep{})
+	for _, key := range s.order {
+		i := key & (1<<16 - 1)
+		s.open = append(s.open, openStep{step: i, sums: s.steps[i].sums})
+	}
+	for i := range s.open {
+		s.open[i].next = (i + 1) % len(s.open)
+	}
 }
 
 // addPanel adds to the sums of a panel the exact products with a row.
