@@ -50,18 +50,17 @@ func (k *Kernels) GatedSum(s *cuda.Stream, result Matrix, gateX, x, gateY, y cud
 }
 
 // Average advances running means over positions, by the element x at position t: mean = (mean·t + x)/(t + 1). result has them as fp16.
-// slots, positions, state and stride are those of SSRU.
-func (k *Kernels) Average(s *cuda.Stream, result Matrix, x, slots, positions, state cuda.Pointer, stride int) error {
-	return k.overRows(s, "average", result, cuda.Address(x), cuda.Address(slots), cuda.Address(positions), cuda.Address(state),
-		cuda.Address(result.At), cuda.Int(result.Rows), cuda.Int(result.Columns), cuda.Int(stride))
+func (k *Kernels) Average(s *cuda.Stream, result Matrix, x cuda.Pointer, mean States) error {
+	return k.overRows(s, "average", result, cuda.Address(x), cuda.Address(mean.From), cuda.Address(mean.To), cuda.Address(mean.Positions),
+		cuda.Address(mean.At), cuda.Address(result.At), cuda.Int(result.Rows), cuda.Int(result.Columns), cuda.Int(mean.Stride))
 }
 
 // SRU advances simple recurrent units: c = σ(f)·c + (1-σ(f))·w, h = σ(r)·tanh(c) + (1-σ(r))·x.
 //
-// gates: fp16, for each row w, f and then r. x: fp16, the input. Otherwise as SSRU.
-func (k *Kernels) SRU(s *cuda.Stream, h Matrix, gates, x, slots, positions, state cuda.Pointer, stride int) error {
-	return k.overRows(s, "sru", h, cuda.Address(gates), cuda.Address(x), cuda.Address(slots), cuda.Address(positions), cuda.Address(state),
-		cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(stride))
+// gates: fp16, for each row w, f and then r. x: fp16, the input.
+func (k *Kernels) SRU(s *cuda.Stream, h Matrix, gates, x cuda.Pointer, c States) error {
+	return k.overRows(s, "sru", h, cuda.Address(gates), cuda.Address(x), cuda.Address(c.From), cuda.Address(c.To), cuda.Address(c.Positions),
+		cuda.Address(c.At), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(c.Stride))
 }
 
 // RMSNorm divides rows by their root mean square: with v = x + residual, result = v/sqrt(mean(v²) + epsilon)·scale. Otherwise as

@@ -116,15 +116,18 @@ func TestRMSNorm(t *testing.T) {
 func TestAverage(t *testing.T) {
 	r := newRig(t)
 	const n, slots, stride = 264, 6, 300
-	state := alloc[float32](r, slots*stride) // NaNs: what was in a slot before must not be read
+	state := alloc[float32](r, 2*slots*stride) // NaNs: what was in a slot before must not be read
 	sums, counts := make([][]float64, slots), make([]int32, slots)
+	places := make([]int32, slots) // each slot has two places, of which each step reads the one and writes the other
 	for _, rows := range [][]int32{{2, 0, 5}, {0, 5}, {5, 2, 0, 1}, {-3, 5, 1}} { // a negative slot begins anew
-		var numbers, positions []int32
+		var numbers, positions, from, to []int32
 		for _, slot := range rows {
 			if slot < 0 {
 				slot, counts[-slot], sums[-slot] = -slot, 0, nil
 			}
 			numbers, positions = append(numbers, slot), append(positions, counts[slot])
+			from, to = append(from, places[slot]*slots+slot), append(to, (1-places[slot])*slots+slot)
+			places[slot] = 1 - places[slot]
 		}
 		x := r.halves(len(rows)*n, 3)
 		var want []float64
@@ -138,9 +141,9 @@ func TestAverage(t *testing.T) {
 				want = append(want, sums[slot][j]/float64(counts[slot]))
 			}
 		}
-		to := Matrix{At: alloc[Half](r, len(x)), Rows: len(rows), Columns: n}
-		must(t, r.kernels.Average(r.stream, to, in(r, x), in(r, numbers), in(r, positions), state, stride))
-		near(t, "mean", out[Half](r, to.At, len(x)), want, 1e-4)
+		result := Matrix{At: alloc[Half](r, len(x)), Rows: len(rows), Columns: n}
+		must(t, r.kernels.Average(r.stream, result, in(r, x), States{state, stride, in(r, from), in(r, to), in(r, positions)}))
+		near(t, "mean", out[Half](r, result.At, len(x)), want, 1e-4)
 	}
 }
 
@@ -148,7 +151,8 @@ func TestSRU(t *testing.T) {
 	r := newRig(t)
 	const n, stride = 264, 272
 	slots := []int32{3, 0, 1}
-	state := in(r, r.floats(4*stride, 1))
+	from, to := []int32{3, 0, 1}, []int32{5, 6, 7}
+	state := in(r, r.floats(8*stride, 1))
 	cells := make([][]float64, 4)
 	for position := range int32(3) {
 		gates, x := r.halves(len(slots)*3*n, 3), r.halves(len(slots)*n, 3)
@@ -166,7 +170,9 @@ func TestSRU(t *testing.T) {
 			}
 		}
 		h := Matrix{At: alloc[Half](r, len(x)), Rows: len(slots), Columns: n}
-		must(t, r.kernels.SRU(r.stream, h, in(r, gates), in(r, x), in(r, slots), in(r, slices.Repeat([]int32{position}, len(slots))), state, stride))
+		positions := in(r, slices.Repeat([]int32{position}, len(slots)))
+		must(t, r.kernels.SRU(r.stream, h, in(r, gates), in(r, x), States{state, stride, in(r, from), in(r, to), positions}))
+		from, to = to, from
 		near(t, "SRU", out[Half](r, h.At, len(x)), want, 1e-4)
 	}
 }

@@ -20,7 +20,7 @@ var sources = map[string]map[string]int{
 	"words":     {"keep_words": 0, "first_words": 0},
 	"attention": ofHeads(attentionShared, "attention"),
 	"lookup":    ofHeads(func(int) int { return 0 }, "lookup", "lookup_weights", "recall"),
-	"output":    {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared()},
+	"output":    {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared(), "take_tokens": 0},
 }
 
 // ofHeads names the kernels that there are for each size of attention heads.

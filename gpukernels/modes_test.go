@@ -14,7 +14,7 @@ import (
 )
 
 // kernelTests are the tests that run kernels.
-const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Words|Recall|Embed|SSRU|MoveRows|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|Scores)$"
+const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Words|Recall|Embed|SSRU|MoveRows|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|TakeTokens|Scores)$"
 
 // All kernels in the other modes of the emulated device.
 func TestModes(t *testing.T) {

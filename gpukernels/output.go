@@ -95,3 +95,13 @@ func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error 
 	return k.byName["output_merge"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(o.Scratch), cuda.Address(sums),
 		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), cuda.Int(normalised))
 }
+
+// TakeTokens writes, for each row, the token of the choice at its place, which is an index of choices; rows whose place is -1 keep what
+// they have. No token, or one whose score is no number, is -1. places, tokens: int32.
+func (k *Kernels) TakeTokens(s *cuda.Stream, tokens, choices, places cuda.Pointer, rows int) error {
+	if rows == 0 {
+		return nil
+	}
+	return k.byName["take_tokens"].Launch(s, cuda.Shape{X: blocks(rows, rowBlock.X)}, rowBlock, 0, cuda.Address(choices), cuda.Address(places),
+		cuda.Address(tokens), cuda.Int(rows))
+}

@@ -218,6 +218,22 @@ func TestOutputOfBrokenRows(t *testing.T) {
 	}
 }
 
+// Tokens come from choices anywhere, those of broken rows are none, and rows without a place keep theirs.
+func TestTakeTokens(t *testing.T) {
+	r := newRig(t)
+	nan, infinite := float32(math.NaN()), float32(math.Inf(-1))
+	choices := []Choice{{1, 7}, {nan, math.MaxInt32}, {-3, 0}, {infinite, -1}, {2, 50}}
+	places := append([]int32{4, -1, 1, 3, 0, -1, 2}, slices.Repeat([]int32{4}, 200)...)
+	tokens := slices.Repeat([]int32{-9}, len(places)+1)
+	at := in(r, tokens)
+	must(t, r.kernels.TakeTokens(r.stream, at, in(r, choices), in(r, places), len(places)))
+	want := append(append([]int32{50, -9, -1, -1, 7, -9, 0}, slices.Repeat([]int32{50}, 200)...), -9)
+	if have := out[int32](r, at, len(tokens)); !slices.Equal(have, want) {
+		t.Errorf("tokens %v, want %v", have, want)
+	}
+	must(t, r.kernels.TakeTokens(r.stream, 0, 0, 0, 0))
+}
+
 // A row's choices have the same bits in both tilings and with any rows around it.
 func TestOutputOfARowIsItsOwn(t *testing.T) {
 	r := newRig(t)

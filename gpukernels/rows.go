@@ -33,19 +33,21 @@ func (k *Kernels) LayerNorm(s *cuda.Stream, result Matrix, x, residual, scale, b
 		cuda.Address(bias), cuda.Address(result.At), cuda.Int(result.Rows), cuda.Int(result.Columns), cuda.Float(epsilon))
 }
 
+// States are what recurrent units keep: float32, those of a slot Stride elements behind those of the slot before. From, To and Positions
+// are int32, one for each row: it reads the state of slot From and writes that of slot To, which may be the same; at position 0 its state
+// begins as 0.
+type States struct {
+	At                  cuda.Pointer
+	Stride              int
+	From, To, Positions cuda.Pointer
+}
+
 // SSRU advances simpler simple recurrent units: c = σ(f)·c + (1-σ(f))·x, h = max(0, c).
 //
-// gates: fp16, for each row x and then f. slots, positions: int32; row r is in slot slots[r], and at position 0 its state begins as 0.
-// state: float32, c of each slot, those of a slot stride elements behind those of the slot before. h: fp16.
-func (k *Kernels) SSRU(s *cuda.Stream, h Matrix, gates, slots, positions, state cuda.Pointer, stride int) error {
-	if h.Rows == 0 {
-		return nil
-	}
-	if err := needPlain("SSRU", h); err != nil {
-		return err
-	}
-	return k.byName["ssru"].Launch(s, rowGrid(h.Rows), rowBlock, 0, cuda.Address(gates), cuda.Address(slots), cuda.Address(positions),
-		cuda.Address(state), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(stride))
+// gates: fp16, for each row x and then f. h: fp16.
+func (k *Kernels) SSRU(s *cuda.Stream, h Matrix, gates cuda.Pointer, c States) error {
+	return k.overRows(s, "ssru", h, cuda.Address(gates), cuda.Address(c.From), cuda.Address(c.To), cuda.Address(c.Positions),
+		cuda.Address(c.At), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(c.Stride))
 }
 
 // MoveRows copies rows of n float32: to[toRows[r]] = from[fromRows[r]]. The lists are int32; without one, row r is row r. What is read

@@ -83,7 +83,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// Three steps of some slots, of which one begins anew at the third; other slots keep their state.
+// Three steps of some slots, of which one begins anew at the third, and one goes on elsewhere at the second; other slots keep their state.
 func TestSSRU(t *testing.T) {
 	r := newRig(t)
 	const slots = 5
@@ -95,15 +95,17 @@ func TestSSRU(t *testing.T) {
 			cells[i] = unset
 		}
 		state := in(r, cells)
-		for step, positions := range [][]int32{{0, 0, 0}, {1, 1, 1}, {2, 0, 2}} {
-			rows := []int32{3, 0, 4}
-			gates := r.halves(len(rows)*2*n, 4)
+		for _, step := range []struct{ from, to, positions []int32 }{
+			{[]int32{3, 0, 4}, []int32{3, 0, 4}, []int32{0, 0, 0}}, {[]int32{3, 0, 4}, []int32{3, 1, 4}, []int32{1, 1, 1}},
+			{[]int32{3, 0, 4}, []int32{3, 0, 4}, []int32{2, 0, 2}},
+		} {
+			gates := r.halves(len(step.to)*2*n, 4)
 			var want []float64
-			for i, slot := range rows {
+			for i, slot := range step.to {
 				for j := range n {
 					x, f := float64(gates[i*2*n+j].Float32()), float64(gates[i*2*n+n+j].Float32())
-					keep, c := 1/(1+math.Exp(-f)), float64(cells[int(slot)*stride+8+j])
-					if positions[i] == 0 {
+					keep, c := 1/(1+math.Exp(-f)), float64(cells[int(step.from[i])*stride+8+j])
+					if step.positions[i] == 0 {
 						c = 0
 					}
 					c = keep*c + (1-keep)*x
@@ -111,9 +113,10 @@ func TestSSRU(t *testing.T) {
 					want = append(want, max(0, c))
 				}
 			}
-			h := Matrix{At: alloc[Half](r, len(want)), Rows: len(rows), Columns: n}
-			must(t, r.kernels.SSRU(r.stream, h, in(r, gates), in(r, rows), in(r, positions), cuda.Offset[float32](state, 8), n+16))
-			near(t, fmt.Sprintf("step %d of %d units", step, n), out[Half](r, h.At, len(want)), want, 1e-5)
+			h := Matrix{At: alloc[Half](r, len(want)), Rows: len(step.to), Columns: n}
+			must(t, r.kernels.SSRU(r.stream, h, in(r, gates),
+				States{cuda.Offset[float32](state, 8), stride, in(r, step.from), in(r, step.to), in(r, step.positions)}))
+			near(t, fmt.Sprintf("a step of %d units", n), out[Half](r, h.At, len(want)), want, 1e-5)
 		}
 		for i, c := range out[float32](r, state, slots*stride) {
 			if want := cells[i]; want != want && c == c || math.Abs(float64(c-want)) > 1e-5 {
@@ -168,7 +171,7 @@ func TestRowsRefuse(t *testing.T) {
 	for _, m := range []Matrix{{1, 1, 12, 0}, {1, 1, 16, 24}} {
 		for name, err := range map[string]error{
 			"embed": r.kernels.Embed(r.stream, m, 0, 0, 0, 0, 1), "norm": r.kernels.LayerNorm(r.stream, m, 0, 0, 0, 0, 1),
-			"ssru": r.kernels.SSRU(r.stream, m, 0, 0, 0, 0, 16),
+			"ssru": r.kernels.SSRU(r.stream, m, 0, States{}),
 		} {
 			if err == nil {
 				t.Errorf("%s of rows of %d elements, %d apart, was launched", name, m.Columns, m.Stride)
@@ -178,5 +181,5 @@ func TestRowsRefuse(t *testing.T) {
 	none := Matrix{Columns: 8}
 	must(t, r.kernels.Embed(r.stream, none, 0, 0, 0, 0, 1))
 	must(t, r.kernels.LayerNorm(r.stream, none, 0, 0, 0, 0, 1))
-	must(t, r.kernels.SSRU(r.stream, none, 0, 0, 0, 0, 8))
+	must(t, r.kernels.SSRU(r.stream, none, 0, States{}))
 }

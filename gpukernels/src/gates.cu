@@ -82,18 +82,19 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
 KERNEL(gated_sum);
 
 // The running mean over positions: mean = (mean·t + x)/(t + 1) with t = positions[r], kept in float32, those of a slot `stride` elements
-// behind those of the slot before; row r is in slot slots[r]. result has the mean, too.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) average(const __half* x, const int* slots, const int* positions, float* state,
-                                                                    __half* result, int rows, int n, int stride) {
+// behind those of the slot before; row r reads that of slot from[r] and writes that of to[r]. result has the mean, too.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) average(const __half* x, const int* from, const int* to, const int* positions,
+                                                                    float* state, __half* result, int rows, int n, int stride) {
   each_eight(rows, n, [=](int row, size_t at, int i) {
-    float* mean = state + size_t(slots[row]) * stride;
+    const float* mean = state + size_t(from[row]) * stride;
+    float* next = state + size_t(to[row]) * stride;
     int t = positions[row];
     float v[8];
     read_eight(v, x + at);
 #pragma unroll
     for (int e = 0; e < 8; e++) {
       float before = t > 0 ? mean[i + e] : 0.f;  // the state of who was in the slot before does not count
-      v[e] = mean[i + e] = (before * t + v[e]) / (t + 1);
+      v[e] = next[i + e] = (before * t + v[e]) / (t + 1);
     }
     write_eight(result + at, v);
   });
@@ -103,16 +104,18 @@ KERNEL(average);
 // A step of simple recurrent units (Lei et al. 2017, "Simple Recurrent Units for Highly Parallelizable Recurrence"): with the gates' rows
 // of w, f and r, c = σ(f)·c + (1 - σ(f))·w and h = σ(r)·tanh(c) + (1 - σ(r))·x. c is kept as in ssru.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    sru(const __half* gates, const __half* x, const int* slots, const int* positions, float* state, __half* h, int rows, int n, int stride) {
+    sru(const __half* gates, const __half* x, const int* from, const int* to, const int* positions, float* state, __half* h, int rows, int n,
+        int stride) {
   each_eight(rows, n, [=](int row, size_t at, int i) {
-    float* cell = state + size_t(slots[row]) * stride;
+    const float* before = state + size_t(from[row]) * stride;
+    float* cell = state + size_t(to[row]) * stride;
     const __half* of_row = gates + size_t(row) * 3 * n + i;
     bool begins = positions[row] == 0;
     float w[8], f[8], r[8], input[8];
     read_eight(w, of_row), read_eight(f, of_row + n), read_eight(r, of_row + 2 * n), read_eight(input, x + at);
 #pragma unroll
     for (int e = 0; e < 8; e++) {
-      float keep = sigmoid(f[e]), c = begins ? 0.f : cell[i + e];
+      float keep = sigmoid(f[e]), c = begins ? 0.f : before[i + e];
       c = keep * c + (1 - keep) * w[e];
       cell[i + e] = c;
       float reset = sigmoid(r[e]);

@@ -183,3 +183,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
   }
 }
 KERNEL(output_merge);
+
+// tokens[r] = the token of choices[places[r]], where that is a place and not -1: for a step that follows before anybody has read the
+// choices. Where there is none, or its score is no number, the token is -1.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) take_tokens(const Choice* choices, const int* places, int* tokens, int rows) {
+  int row = blockIdx.x * 32 * WARPS + threadIdx.x;
+  if (row >= rows || places[row] < 0) return;
+  Choice c = choices[places[row]];
+  tokens[row] = c.score > -INFINITY ? c.token : -1;
+}
+KERNEL(take_tokens);

@@ -4,12 +4,13 @@
 // c = σ(f)·c + (1 - σ(f))·x and h = max(0, c).
 //
 // gates: rows of x and then f, n elements each, n a multiple of 8. c is in float32, those of a slot `stride` elements behind those of
-// the slot before; row r is in slot slots[r]. c begins as 0: a row whose position is 0 does not read it.
+// the slot before; row r reads that of slot from[r] and writes that of to[r]. c begins as 0: a row whose position is 0 does not read it.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    ssru(const __half* gates, const int* slots, const int* positions, float* state, __half* h, int rows, int n, int stride) {
+    ssru(const __half* gates, const int* from, const int* to, const int* positions, float* state, __half* h, int rows, int n, int stride) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
-  float* cell = state + size_t(slots[row]) * stride;
+  const float* before = state + size_t(from[row]) * stride;
+  float* cell = state + size_t(to[row]) * stride;
   bool begins = positions[row] == 0;
   for (int i = lane * 8; i < n; i += 256) {
     float x[8], f[8];
@@ -17,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     read_eight(f, gates + size_t(row) * 2 * n + n + i);
 #pragma unroll
     for (int e = 0; e < 8; e++) {
-      float keep = 1 / (1 + __expf(-f[e])), c = begins ? 0.f : cell[i + e];
+      float keep = 1 / (1 + __expf(-f[e])), c = begins ? 0.f : before[i + e];
       c = keep * c + (1 - keep) * x[e];
       cell[i + e] = c;
       x[e] = rectify(c);

@@ -17,9 +17,10 @@ func (s *Stepper) autoregress(a *activations, l *decoderLayer, lists stepLists, 
 	return s.recurrent(a, l.recurrent, lists, layer)
 }
 
-// state is where a layer's state of the first slot is, and the elements from slot to slot.
-func (s *Stepper) state(layer int) (cuda.Pointer, int) {
-	return cuda.Offset[float32](s.states.at, layer*s.w.dim), s.stateWidth()
+// layerStates are those of a layer.
+func (s *Stepper) layerStates(lists stepLists, layer int) gpukernels.States {
+	return gpukernels.States{At: cuda.Offset[float32](s.states.at, layer*s.w.dim), Stride: s.stateWidth(), From: lists.from, To: lists.to,
+		Positions: lists.positions}
 }
 
 // recurrent runs an SSRU or SRU.
@@ -31,12 +32,11 @@ func (s *Stepper) recurrent(a *activations, l *recurrent, lists stepLists, layer
 	if err := s.product(a, a.wide, input, &l.gates, false); err != nil {
 		return err
 	}
-	k, result := s.w.device.kernels, a.matrix(a.attended, s.w.dim)
-	state, stride := s.state(layer)
+	k, result, states := s.w.device.kernels, a.matrix(a.attended, s.w.dim), s.layerStates(lists, layer)
 	if l.sru {
-		err = k.SRU(a.stream, result, a.wide, input, lists.slots, lists.positions, state, stride)
+		err = k.SRU(a.stream, result, a.wide, input, states)
 	} else {
-		err = k.SSRU(a.stream, result, a.wide, lists.slots, lists.positions, state, stride)
+		err = k.SSRU(a.stream, result, a.wide, states)
 	}
 	if err != nil {
 		return err
@@ -47,8 +47,7 @@ func (s *Stepper) recurrent(a *activations, l *recurrent, lists stepLists, layer
 // averageAttention runs an average attention network.
 func (s *Stepper) averageAttention(a *activations, l *average, lists stepLists, layer int) error {
 	k := s.w.device.kernels
-	state, stride := s.state(layer)
-	if err := k.Average(a.stream, a.matrix(a.attended, s.w.dim), a.x, lists.slots, lists.positions, state, stride); err != nil {
+	if err := k.Average(a.stream, a.matrix(a.attended, s.w.dim), a.x, s.layerStates(lists, layer)); err != nil {
 		return err
 	}
 	y, err := s.before(a, l.pre, a.attended, a.attended)
@@ -90,7 +89,7 @@ func (s *Stepper) averageAttention(a *activations, l *average, lists stepLists, 
 func (s *Stepper) selfAttention(a *activations, l *selfAttention, lists stepLists, layer int) error {
 	dim, k := s.w.dim, s.w.device.kernels
 	words := gpukernels.Words{Cache: cuda.Offset[gpukernels.Half](s.words.cache.at, 2*dim*layer), Stride: s.w.wordWidth(),
-		Numbers: s.states.at, Capacity: s.words.capacity, Slots: lists.slots, Positions: lists.positions}
+		Numbers: s.states.at, Capacity: s.words.capacity, Slots: lists.to, Positions: lists.positions}
 	queries, queryStride := a.wide, 3*dim
 	keysValues, stride := cuda.Offset[gpukernels.Half](a.wide, dim), 3*dim
 	if l.kv == nil {

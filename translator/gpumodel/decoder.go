@@ -3,19 +3,22 @@ package gpumodel
 import (
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
-	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// Step advances slots[i] by token tokens[i], for all i.
+// Step advances slots[i] by token tokens[i], for all i. Those whose step was run ahead have it already.
 func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
-	s.rows = s.rows[:0]
-	for _, number := range slots {
-		s.rows = append(s.rows, row{s.slots[number].context})
+	s.rows, s.demanded, s.aligned = s.rows[:0], s.demanded[:0], align
+	for i, number := range slots {
+		r := row{slot: number, context: s.slots[number].context}
+		if align || !s.follow(&r, tokens[i]) {
+			s.fallBack(number)
+			s.demanded = append(s.demanded, i)
+		}
+		s.rows = append(s.rows, r)
 	}
-	s.aligned = align
-	if len(slots) > 0 {
-		s.do(func() error { return s.step(slots, tokens) })
+	if len(s.demanded) > 0 {
+		s.do(func() error { return s.step(tokens) })
 	}
 	for _, number := range slots {
 		s.slots[number].position++
@@ -23,66 +26,108 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 }
 
 // stepLists are the lists of numbers that a step needs, on the device: one number for each row.
-type stepLists struct{ tokens, slots, positions, starts, lengths, words cuda.Pointer }
+type stepLists struct{ tokens, from, to, positions, starts, lengths, words, choices cuda.Pointer }
 
 // numbersOfRow is how many lists there are.
-const numbersOfRow = 6
+const numbersOfRow = 8
 
-// feedStep fills in the lists of a number of rows, of which those behind the last slot belong to nobody: each has a slot of its own
-// that no hypothesis has.
-func (s *Stepper) feedStep(slots []search.Slot, tokens []search.Token, rows int) error {
-	if err := s.feed.read.Synchronize(); err != nil {
+// An origin is where a row's token comes from: it is given, or that of a choice if that is not -1. word is the row for its keys and values.
+type origin struct {
+	token        search.Token
+	choice, word int32
+}
+
+// feedStep fills in the lists of a turn for a number of rows, of which those behind the last slot belong to nobody: each has a state of
+// its own that no hypothesis has.
+func (s *Stepper) feedStep(t *turn, rows int, of func(i int) origin) error {
+	if err := t.feed.read.Synchronize(); err != nil {
 		return err
 	}
-	list := func(i int) []int32 { return s.feed.host[i*rows : (i+1)*rows] }
-	toTokens, toSlots, positions, starts, lengths, words := list(0), list(1), list(2), list(3), list(4), list(5)
+	list := func(i int) []int32 { return t.feed.host[i*rows : (i+1)*rows] }
+	tokens, from, to, positions, starts, lengths, words, choices := list(0), list(1), list(2), list(3), list(4), list(5), list(6), list(7)
 	s.longest, s.starting = 0, false
-	for i, number := range slots {
+	for i, number := range t.slots {
 		at := &s.slots[number]
-		memory := s.contexts[at.context].memory
-		toTokens[i], toSlots[i], positions[i] = tokens[i], int32(number), int32(at.position)
+		memory, o := s.contexts[at.context].memory, of(i)
+		tokens[i], choices[i], words[i] = o.token, o.choice, o.word
+		from[i], to[i], positions[i] = s.state(number), s.nextState(number), int32(at.position)
 		starts[i], lengths[i] = int32(memory.first), int32(memory.count)
-		words[i] = at.lastWord()
 		s.longest, s.starting = max(s.longest, memory.count), s.starting || at.position == 0 && s.w.normedWords()
 	}
-	for i := len(slots); i < rows; i++ {
-		spare := int32(i - len(slots))
-		toTokens[i], toSlots[i], positions[i], starts[i], lengths[i], words[i] = search.NoToken, int32(len(s.slots))+spare, 0, 0, 0, spare
+	for i := len(t.slots); i < rows; i++ {
+		spare := int32(i - len(t.slots))
+		state := int32(s.statePlaces()) + spare
+		tokens[i], choices[i], words[i], from[i], to[i] = search.NoToken, -1, spare, state, state
+		positions[i], starts[i], lengths[i] = 0, 0, 0
 	}
 	return nil
 }
 
 // stepLists says where the lists of a step with that many rows are.
-func (s *Stepper) stepLists(rows int) stepLists {
-	at := func(i int) cuda.Pointer { return cuda.Offset[int32](s.feed.device.at, i*rows) }
-	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5)}
+func (t *turn) stepLists(rows int) stepLists {
+	at := func(i int) cuda.Pointer { return cuda.Offset[int32](t.feed.device.at, i*rows) }
+	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)}
 }
 
-func (s *Stepper) step(slots []search.Slot, tokens []search.Token) error {
-	rows := len(slots)
+// step runs the step of the rows that were not run ahead.
+func (s *Stepper) step(tokens []search.Token) error {
+	t, err := s.takeTurn()
+	if err != nil {
+		return err
+	}
+	for place, i := range s.demanded {
+		r := &s.rows[i]
+		r.turn, r.place = t, place
+		t.slots, t.contexts = append(t.slots, r.slot), append(t.contexts, r.context)
+	}
+	if err := s.prepareStep(t.slots); err != nil {
+		return err
+	}
+	rows := len(t.slots)
 	if !s.aligned {
 		rows = padded(rows)
 	}
-	if err := s.prepareStep(slots); err != nil {
-		return err
-	}
-	if err := s.feedStep(slots, tokens, rows); err != nil {
-		return err
-	}
-	if s.aligned {
-		if err := s.attention.reserve(s.w.device.context, 4*rows*max(s.longest, 1)); err != nil {
-			return err
+	if err := s.feedStep(t, rows, func(i int) origin {
+		o := origin{tokens[s.demanded[i]], -1, s.newWord()}
+		if at := &s.slots[t.slots[i]]; s.keepsWords() {
+			at.words = append(at.words, o.word)
 		}
-	}
-	if err := s.stepTime.around(s.stream, func() error {
-		if s.aligned {
-			return s.run(rows)
-		}
-		return s.replay(rows)
+		return o
 	}); err != nil {
 		return err
 	}
-	return s.stream.Record(s.feed.read)
+	for _, number := range t.slots {
+		s.slots[number].place = 1 - s.slots[number].place
+	}
+	if s.aligned {
+		if err := s.room(&s.attention, 4*rows*max(s.longest, 1)); err != nil {
+			return err
+		}
+	}
+	return s.launch(t, rows)
+}
+
+// launch asks for the step of a turn whose lists are filled in.
+func (s *Stepper) launch(t *turn, rows int) error {
+	if err := s.stepTime.around(s.stream, func() error {
+		if s.aligned {
+			return s.run(t, rows)
+		}
+		return s.replay(t, rows)
+	}); err != nil {
+		return err
+	}
+	return s.stream.Record(t.feed.read)
+}
+
+// room makes a buffer of the decoder larger, once nothing uses it any more.
+func (s *Stepper) room(b *buffer, bytes int) error {
+	if bytes > b.bytes {
+		if err := s.stream.Synchronize(); err != nil {
+			return err
+		}
+	}
+	return b.reserve(s.w.device.context, bytes)
 }
 
 // prepareStep does what a captured step cannot do: it makes room, and waits for the encoder.
@@ -94,8 +139,8 @@ func (s *Stepper) prepareStep(slots []search.Slot) error {
 	if err := s.reserveSignal(last + 1); err != nil {
 		return err
 	}
-	if s.w.autoreg == model.SelfAttention {
-		if err := s.addWords(slots, last+1); err != nil {
+	if s.keepsWords() {
+		if err := s.reserveWords(len(slots), last+1); err != nil {
 			return err
 		}
 	}
@@ -107,10 +152,13 @@ func (s *Stepper) prepareStep(slots []search.Slot) error {
 }
 
 // run puts the work of a step into the stream.
-func (s *Stepper) run(rows int) error {
-	a, lists := &s.rowsOf, s.stepLists(rows)
-	a.rows = rows
-	if err := cuda.CopyIn(s.stream, s.feed.device.at, s.feed.host[:numbersOfRow*rows]); err != nil {
+func (s *Stepper) run(t *turn, rows int) error {
+	a, lists := &s.rowsOf, t.stepLists(rows)
+	a.rows, a.x = rows, t.x
+	if err := cuda.CopyIn(s.stream, t.feed.device.at, t.feed.host[:numbersOfRow*rows]); err != nil {
+		return err
+	}
+	if err := s.w.device.kernels.TakeTokens(s.stream, lists.tokens, s.turnChoices.at, lists.choices, rows); err != nil {
 		return err
 	}
 	if err := s.embed(a, decoderSide, s.w.target, lists.tokens, lists.positions); err != nil {
@@ -161,7 +209,7 @@ func (s *Stepper) Attention(number int32) []float32 {
 	}
 	weights := make([]float32, length)
 	s.do(func() error {
-		return cuda.CopyOut(s.stream, weights, cuda.Offset[float32](s.attention.at, int(number)*s.longest))
+		return cuda.CopyOut(s.stream, weights, cuda.Offset[float32](s.attention.at, s.rows[number].place*s.longest))
 	})
 	return weights
 }

@@ -104,6 +104,11 @@ func (s *Stepper) keepContexts(a *activations, contexts []search.Context) error 
 	for i, handle := range contexts {
 		s.contexts[handle].memory = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
 	}
+	if s.newest != nil { // a step ahead, in vain, may be reading what another sentence had there
+		if err := a.stream.Wait(s.newest.done); err != nil {
+			return err
+		}
+	}
 	to := cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextKV.out)
 	if err := s.product(a, to, a.x, &s.w.contextKV, false); err != nil {
 		return err

@@ -28,12 +28,13 @@ type places struct{ memory, signal, states, words cuda.Pointer }
 
 // A shape is what decides which kernels a step has.
 type shape struct {
+	turn     int
 	rows     int
 	starting bool // a row is at position 0, where that makes a difference
 }
 
-// replay runs a step of that many rows as a graph.
-func (s *Stepper) replay(rows int) error {
+// replay runs the step of a turn, of that many rows, as a graph.
+func (s *Stepper) replay(t *turn, rows int) error {
 	now := places{s.memory.memory.at, s.signal.at, s.states.at, s.words.cache.at}
 	if s.captured != now {
 		if err := s.forgetGraphs(); err != nil {
@@ -41,11 +42,11 @@ func (s *Stepper) replay(rows int) error {
 		}
 		s.captured = now
 	}
-	of := shape{rows, s.starting}
+	of := shape{t.number, rows, s.starting}
 	g := s.graphs[of]
 	if g == nil {
 		var err error
-		if g, err = s.stream.Capture(func() error { return s.run(rows) }); err != nil {
+		if g, err = s.stream.Capture(func() error { return s.run(t, rows) }); err != nil {
 			return err
 		}
 		s.graphs[of] = g

@@ -14,52 +14,82 @@ type Times struct{ Encode, Step, Output time.Duration }
 // Busy is the sum.
 func (t Times) Busy() time.Duration { return t.Encode + t.Step + t.Output }
 
-// A stopwatch measures stretches of a stream with a pair of events. Its zero value measures nothing.
+// A stopwatch measures stretches of a stream with pairs of events. Several may be under way. Its zero value measures nothing.
 type stopwatch struct {
-	begin, end *cuda.Event
-	running    bool // end may not have been reached yet
-	total      time.Duration
+	pairs []pairOfEvents // none if nothing is measured
+	next  int            // which is used next
+	total time.Duration
 }
 
-// around does work between the events.
+type pairOfEvents struct {
+	begin, end *cuda.Event
+	running    bool // end may not have been reached yet
+}
+
+// stretches is how many may be under way: those of a step, of one that is run ahead, and of the two before, which need no waiting for.
+const stretches = 4
+
+func (w *stopwatch) open(c *cuda.Context) (err error) {
+	for range stretches {
+		var p pairOfEvents
+		if p.begin, err = c.Event(); err != nil {
+			return err
+		}
+		if p.end, err = c.Event(); err != nil {
+			return errors.Join(err, p.begin.Close())
+		}
+		w.pairs = append(w.pairs, p)
+	}
+	return nil
+}
+
+// around does work between two events.
 func (w *stopwatch) around(s *cuda.Stream, work func() error) error {
-	if w.begin == nil {
+	if len(w.pairs) == 0 {
 		return work()
 	}
-	if err := w.read(); err != nil {
+	p := &w.pairs[w.next]
+	w.next = (w.next + 1) % stretches
+	if err := w.readOne(p); err != nil {
 		return err
 	}
-	if err := s.Record(w.begin); err != nil {
+	if err := s.Record(p.begin); err != nil {
 		return err
 	}
 	if err := work(); err != nil {
 		return err
 	}
-	w.running = true
-	return s.Record(w.end)
+	p.running = true
+	return s.Record(p.end)
 }
 
-// read adds the last stretch, once it is done.
+// read adds all stretches, once they are done.
 func (w *stopwatch) read() error {
-	if !w.running {
+	for i := range w.pairs {
+		if err := w.readOne(&w.pairs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *stopwatch) readOne(p *pairOfEvents) error {
+	if !p.running {
 		return nil
 	}
-	w.running = false
-	if err := w.end.Synchronize(); err != nil {
+	p.running = false
+	if err := p.end.Synchronize(); err != nil {
 		return err
 	}
-	stretch, err := w.end.Since(w.begin)
+	stretch, err := p.end.Since(p.begin)
 	w.total += stretch
 	return err
 }
 
 func (w *stopwatch) close() error {
-	if w.begin == nil {
-		return nil
-	}
-	failed := []error{w.begin.Close()}
-	if w.end != nil {
-		failed = append(failed, w.end.Close())
+	var failed []error
+	for _, p := range w.pairs {
+		failed = append(failed, p.begin.Close(), p.end.Close())
 	}
 	*w = stopwatch{}
 	return errors.Join(failed...)
@@ -67,16 +97,12 @@ func (w *stopwatch) close() error {
 
 // Measure lets the Stepper measure times from now on, which costs some events for each step.
 func (s *Stepper) Measure() {
-	s.do(func() (err error) {
+	s.do(func() error {
+		var failed []error
 		for _, w := range s.watches() {
-			if w.begin, err = s.w.device.context.Event(); err != nil {
-				return err
-			}
-			if w.end, err = s.w.device.context.Event(); err != nil {
-				return err
-			}
+			failed = append(failed, w.open(s.w.device.context))
 		}
-		return nil
+		return errors.Join(failed...)
 	})
 }
 

@@ -125,6 +125,11 @@ func (f *feed) put(c *cuda.Context, s *cuda.Stream, lists ...[]int32) ([]cuda.Po
 	for _, list := range lists {
 		n += len(list) + 1 // an empty list has an address, too
 	}
+	if n > len(f.host) { // work may be using the old lists
+		if err := s.Synchronize(); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.reserve(c, n); err != nil {
 		return nil, err
 	}
@@ -206,7 +211,8 @@ func (w *Weights) Batch(workers int) (slots, tokens int) {
 		}
 		return nil
 	})
-	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextKV.out*tokensWaiting + 8*len(w.decoder)*w.dim + w.vocabulary
+	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextKV.out*tokensWaiting + 12*len(w.decoder)*w.dim + 2*turns*w.dim +
+		w.vocabulary
 	if w.autoreg == model.SelfAttention {
 		slot += 2 * w.wordWidth() * tokensWaiting
 	}

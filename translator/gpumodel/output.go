@@ -26,10 +26,17 @@ func (s *Stepper) best(rows []int32, k int, banned [][]search.Token, normalised 
 	if len(rows) == 0 || k == 0 {
 		return
 	}
-	s.chosen = slices.Grow(s.chosen[:0], len(rows)*k)[:len(rows)*k]
-	s.do(func() error { return s.choose(rows, k, banned, normalised) })
-	for i, c := range s.chosen {
-		if s.err != nil || c.Score != c.Score {
+	answer := func(i int) gpukernels.Choice { return s.chosen[i] }
+	if len(rows) == len(s.rows) && banned == nil && !normalised && !s.aligned {
+		s.chosen = slices.Grow(s.chosen[:0], len(rows))[:len(rows)]
+		s.do(s.bestOfAll)
+		answer = func(i int) gpukernels.Choice { return s.chosen[rows[i]] }
+	} else {
+		s.chosen = slices.Grow(s.chosen[:0], len(rows)*k)[:len(rows)*k]
+		s.do(func() error { return s.choose(rows, k, banned, normalised) })
+	}
+	for i := range out[:len(rows)*k] {
+		if c := answer(i); s.err != nil || c.Score != c.Score {
 			out[i] = search.Scored{Token: s.firstToken(rows[i/k]), Score: nan}
 		} else {
 			out[i] = search.Scored{Token: c.Token, Score: c.Score}
@@ -47,39 +54,51 @@ func (s *Stepper) firstToken(number int32) search.Token {
 
 // choose runs the output layer for rows and waits for the choices.
 func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalised bool) error {
-	w, c := s.w, s.w.device.context
-	columns := s.columns(rows, normalised)
-	places, err := s.feedTokens(rows, banned, columns)
+	s.asked = s.asked[:0]
+	for _, number := range rows {
+		s.asked = append(s.asked, s.rows[number].context)
+	}
+	columns := s.columns(s.asked, normalised)
+	places, err := s.feedTokens(&s.lists, s.asked, banned, columns)
 	if err != nil {
 		return err
 	}
-	tokens, n := cuda.Pointer(0), w.vocabulary
-	if len(columns) > 0 {
-		tokens, n = places[3], len(columns)
-	}
-	if err := s.choices.reserve(c, 8*len(s.chosen)); err != nil {
+	if err := s.room(&s.choices, 8*len(s.chosen)); err != nil {
 		return err
 	}
-	if err := s.scratch.reserve(c, gpukernels.OutputScratch(len(rows), n, k)); err != nil {
+	o, err := s.output(len(rows), places, columns, k, normalised)
+	if err != nil {
 		return err
 	}
-	if err := s.outputTime.around(s.stream, func() error { return s.multiplyOut(rows, k, places, tokens, n, normalised) }); err != nil {
+	if err := s.outputTime.around(s.stream, func() error { return s.multiplyOut(rows, o) }); err != nil {
 		return err
 	}
 	return cuda.CopyOut(s.stream, s.chosen, s.choices.at)
 }
 
-// multiplyOut runs the output layer over the rows, those that follow each other at a time. places are those of feedTokens; n columns are
-// multiplied, those of tokens if that is not 0.
-func (s *Stepper) multiplyOut(rows []int32, k int, places []cuda.Pointer, tokens cuda.Pointer, n int, normalised bool) error {
+// output is the output layer for so many rows, of which the places are those of feedTokens; only columns are multiplied, if there are any.
+// Which rows, and where the result is to be, is for the caller to say.
+func (s *Stepper) output(rows int, places []cuda.Pointer, columns []int32, k int, normalised bool) (gpukernels.Output, error) {
 	w := s.w
+	o := gpukernels.Output{Table: w.table, Bias: w.bias, Columns: w.vocabulary, Candidates: s.candidates.at, SetOfRow: places[0],
+		Words: w.words(), ForbiddenStarts: places[1], Forbidden: places[2], Count: k, Normalised: normalised}
+	if len(columns) > 0 {
+		o.Tokens, o.Columns = places[3], len(columns)
+	}
+	err := s.room(&s.scratch, gpukernels.OutputScratch(rows, o.Columns, k))
+	o.Scratch = s.scratch.at
+	return o, err
+}
+
+// multiplyOut runs the output layer over the rows, those that lie one behind the other at a time.
+func (s *Stepper) multiplyOut(rows []int32, o gpukernels.Output) error {
+	sets, starts := o.SetOfRow, o.ForbiddenStarts
 	for first := 0; first < len(rows); {
-		count := following(rows[first:])
-		o := gpukernels.Output{X: gpukernels.Matrix{At: s.top(rows[first]), Rows: count, Columns: w.dim}, Table: w.table, Bias: w.bias,
-			Columns: n, Tokens: tokens, Candidates: s.candidates.at, SetOfRow: cuda.Offset[int32](places[0], first), Words: w.words(),
-			ForbiddenStarts: cuda.Offset[int32](places[1], first), Forbidden: places[2], Count: k, Normalised: normalised,
-			Scratch: s.scratch.at, Result: cuda.Offset[gpukernels.Choice](s.choices.at, first*k)}
-		if err := w.device.kernels.Output(s.stream, o); err != nil {
+		count, at := s.following(rows[first:]), &s.rows[rows[first]]
+		o.X = s.turnMatrix(at.turn, at.place, count)
+		o.SetOfRow, o.ForbiddenStarts = cuda.Offset[int32](sets, first), cuda.Offset[int32](starts, first)
+		o.Result = cuda.Offset[gpukernels.Choice](s.choices.at, first*o.Count)
+		if err := s.w.device.kernels.Output(s.stream, o); err != nil {
 			return err
 		}
 		first += count
@@ -87,21 +106,15 @@ func (s *Stepper) multiplyOut(rows []int32, k int, places []cuda.Pointer, tokens
 	return nil
 }
 
-// top is the row that the output layer multiplies.
-func (s *Stepper) top(number int32) cuda.Pointer {
-	return cuda.Offset[gpukernels.Half](s.rowsOf.x, int(number)*s.w.dim)
-}
-
-// columns returns all tokens that the rows may have, if multiplying with them alone is less work than with the vocabulary, and nil
+// columns returns all tokens that rows of these contexts may have, if multiplying with them alone is less work than with the vocabulary, and nil
 // otherwise. Normalised scores always go over the vocabulary: their sums would run in an order that the other rows decide.
-func (s *Stepper) columns(rows []int32, normalised bool) []int32 {
+func (s *Stepper) columns(contexts []search.Context, normalised bool) []int32 {
 	if normalised {
 		return nil
 	}
 	s.union = append(s.union[:0], make([]uint64, (s.w.vocabulary+63)/64)...)
 	last := noContext
-	for _, number := range rows {
-		handle := s.rows[number].context
+	for _, handle := range contexts {
 		list := s.contexts[handle].candidates
 		if len(list) == 0 {
 			return nil
@@ -126,12 +139,12 @@ func (s *Stepper) columns(rows []int32, normalised bool) []int32 {
 	return s.columnList
 }
 
-// feedTokens brings to the device which tokens the rows may have: the set of each, where its list of forbidden tokens begins, the lists,
+// feedTokens brings to the device which tokens rows of these contexts may have: the set of each, where its list of forbidden tokens begins, the lists,
 // and the columns.
-func (s *Stepper) feedTokens(rows []int32, banned [][]search.Token, columns []int32) ([]cuda.Pointer, error) {
+func (s *Stepper) feedTokens(f *feed, contexts []search.Context, banned [][]search.Token, columns []int32) ([]cuda.Pointer, error) {
 	s.setOfRow, s.forbidden, s.starts = s.setOfRow[:0], s.forbidden[:0], append(s.starts[:0], 0)
-	for i, number := range rows {
-		handle, set := s.rows[number].context, int32(-1)
+	for i, handle := range contexts {
+		set := int32(-1)
 		if len(s.contexts[handle].candidates) > 0 {
 			set = int32(handle)
 		}
@@ -142,13 +155,17 @@ func (s *Stepper) feedTokens(rows []int32, banned [][]search.Token, columns []in
 		}
 		s.starts = append(s.starts, int32(len(s.forbidden)))
 	}
-	return s.lists.put(s.w.device.context, s.stream, s.setOfRow, s.starts, s.forbidden, columns)
+	return f.put(s.w.device.context, s.stream, s.setOfRow, s.starts, s.forbidden, columns)
 }
 
-// following returns how many rows from the first on follow each other one by one.
-func following(rows []int32) int {
+// following returns how many rows from the first on lie one behind the other on the device.
+func (s *Stepper) following(rows []int32) int {
 	n := 1
-	for n < len(rows) && rows[n] == rows[n-1]+1 {
+	for n < len(rows) {
+		last, next := &s.rows[rows[n-1]], &s.rows[rows[n]]
+		if next.turn != last.turn || next.place != last.place+1 {
+			break
+		}
 		n++
 	}
 	return n
@@ -159,10 +176,10 @@ func (s *Stepper) LogProbs(number int32) []float32 {
 	w := s.w
 	s.logProbs = slices.Grow(s.logProbs[:0], w.vocabulary)[:w.vocabulary]
 	s.do(func() error {
-		if err := s.scores.reserve(w.device.context, 4*w.vocabulary); err != nil {
+		if err := s.room(&s.scores, 4*w.vocabulary); err != nil {
 			return err
 		}
-		x := gpukernels.Matrix{At: s.top(number), Rows: 1, Columns: w.dim}
+		x := s.turnMatrix(s.rows[number].turn, s.rows[number].place, 1)
 		if err := w.device.kernels.Scores(s.stream, x, w.table, w.bias, s.scores.at, w.vocabulary); err != nil {
 			return err
 		}

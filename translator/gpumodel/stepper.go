@@ -31,19 +31,24 @@ type Stepper struct {
 	candidates   buffer // a set of bits for each context that has candidates
 
 	slots  []slot
-	states buffer // float32: slot × layer × dim; with self-attention int32: slot × words.capacity
+	states buffer // float32: place × slot × layer × dim; with self-attention int32: slot × words.capacity
 	words  words
 	moving buffer
 
 	signal          buffer // float32, a row for each position
 	signalPositions int
 
-	feed, lists      feed // of steps, at places that do not change, and of other calls of the decoder
-	sourceFeed       feed
-	encoding, rowsOf activations // of encoder and decoder
+	lists, sourceFeed feed        // of decoder and encoder
+	encoding, rowsOf  activations // of encoder and decoder
+
+	turns                 [turns]turn
+	turnRows, turnChoices buffer  // of all turns
+	newest                *turn   // that was run ahead last
+	aheadWords            []int32 // of its rows
 
 	// Results of the last Step.
 	rows      []row
+	demanded  []int  // rows that were not run ahead
 	attention buffer // float32, longest places for each row
 	longest   int
 	aligned   bool
@@ -58,6 +63,7 @@ type Stepper struct {
 	columnList               []int32
 
 	// Lists of a call.
+	asked                     []search.Context
 	setOfRow, forbidden       []int32
 	tokens, positions, starts []int32
 }
@@ -74,11 +80,10 @@ const noContext search.Context = -1
 type slot struct {
 	context  search.Context
 	position int     // of the next token
+	place    int     // which of its two states it has, 0 or 1
 	words    []int32 // rows of the words so far, with self-attention
+	ahead    ahead
 }
-
-// A row is a row of the last Step.
-type row struct{ context search.Context }
 
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) (*Stepper, error) {
@@ -104,17 +109,21 @@ func (s *Stepper) open() (err error) {
 	}
 	s.rowsOf.stream = s.stream
 	rows, width := padded(len(s.slots)), 4*s.stateWidth() // of self-attention 0: it grows
-	return errors.Join(s.states.reserve(c, (len(s.slots)+mostPadding)*width), s.moving.reserve(c, len(s.slots)*width),
-		s.rowsOf.reserve(s.w, rows), s.feed.reserve(c, numbersOfRow*rows))
+	return errors.Join(s.states.reserve(c, (s.statePlaces()+mostPadding)*width), s.moving.reserve(c, len(s.slots)*width),
+		s.rowsOf.reserve(s.w, rows), s.openTurns(rows))
 }
 
 // Close frees what the Stepper has on the device.
 func (s *Stepper) Close() error {
 	c := s.w.device.context
 	return s.w.device.bound(func() error {
-		failed := []error{s.forgetGraphs(), s.feed.close(c), s.lists.close(c), s.sourceFeed.close(c)}
-		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.words.cache, &s.moving, &s.signal, &s.feed.device, &s.lists.device, &s.sourceFeed.device, &s.encoding.memory,
-			&s.rowsOf.memory, &s.attention, &s.choices, &s.scratch, &s.scores} {
+		failed := []error{s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c)}
+		for i := range s.turns {
+			failed = append(failed, s.turns[i].close(c)...)
+		}
+		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.words.cache, &s.moving, &s.signal, &s.lists.device,
+			&s.sourceFeed.device, &s.encoding.memory, &s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.attention, &s.choices, &s.scratch,
+			&s.scores} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}
 		}
@@ -152,8 +161,9 @@ func (s *Stepper) Vocabulary() int { return s.w.vocabulary }
 
 // Begin puts the decoder's initial state for the sentence into the slot: at position 0 the kernels begin with it by themselves.
 func (s *Stepper) Begin(to search.Slot, c search.Context) {
+	s.fallBack(to)
 	s.words.release(s.slots[to].words)
-	s.slots[to] = slot{context: c, words: s.slots[to].words[:0]}
+	s.slots[to] = slot{context: c, place: s.slots[to].place, words: s.slots[to].words[:0]}
 }
 
 // Release frees the memory of a context.
@@ -176,6 +186,12 @@ func (s *Stepper) newContext() search.Context {
 
 // Reorder gives dst[i] the state that src[i] had before the call, for all i at once.
 func (s *Stepper) Reorder(dst, src []search.Slot) {
+	var from, into []int32
+	for i := range src {
+		s.fallBack(src[i])
+		s.fallBack(dst[i])
+		from, into = append(from, s.state(src[i])), append(into, s.state(dst[i]))
+	}
 	taken := make([]slot, len(src))
 	for i, from := range src {
 		taken[i] = s.slots[from]
@@ -184,11 +200,12 @@ func (s *Stepper) Reorder(dst, src []search.Slot) {
 	}
 	for i, to := range dst {
 		s.words.release(s.slots[to].words)
+		taken[i].place = s.slots[to].place // where its state is moved to
 		s.slots[to] = taken[i]
 	}
 	s.do(func() error {
 		k, width := s.w.device.kernels, s.stateWidth()
-		places, err := s.lists.put(s.w.device.context, s.stream, appendNumbers(nil, src), appendNumbers(nil, dst))
+		places, err := s.lists.put(s.w.device.context, s.stream, from, into)
 		if err != nil {
 			return err
 		}
@@ -199,11 +216,27 @@ func (s *Stepper) Reorder(dst, src []search.Slot) {
 	})
 }
 
-func appendNumbers(numbers []int32, slots []search.Slot) []int32 {
-	for _, number := range slots {
-		numbers = append(numbers, int32(number))
+// statePlaces is how many states there are: two for each slot, or one list of words.
+func (s *Stepper) statePlaces() int {
+	if s.keepsWords() {
+		return len(s.slots)
 	}
-	return numbers
+	return 2 * len(s.slots)
+}
+
+// state is the place of the slot's state, and nextState that of the state after the next step.
+func (s *Stepper) state(number search.Slot) int32 {
+	if s.keepsWords() {
+		return int32(number)
+	}
+	return int32(s.slots[number].place*len(s.slots) + int(number))
+}
+
+func (s *Stepper) nextState(number search.Slot) int32 {
+	if s.keepsWords() {
+		return int32(number)
+	}
+	return int32((1-s.slots[number].place)*len(s.slots) + int(number))
 }
 
 // reserveSignal computes the vectors of positions up to one, rounded as Marian does: sines, then cosines, of the position times each

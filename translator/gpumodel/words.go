@@ -3,7 +3,6 @@ package gpumodel
 import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator/model"
-	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // words are the keys and values that a decoder with self-attention keeps of the target words of all hypotheses. Hypotheses that begin
@@ -21,43 +20,41 @@ func (w *Weights) wordWidth() int { return 2 * w.dim * len(w.decoder) }
 
 // stateWidth is the elements, of 4 bytes, that Stepper.states has for each slot.
 func (s *Stepper) stateWidth() int {
-	if s.w.autoreg == model.SelfAttention {
+	if s.keepsWords() {
 		return s.words.capacity
 	}
 	return s.w.dim * len(s.w.decoder)
 }
+
+// keepsWords says whether the decoder has self-attention.
+func (s *Stepper) keepsWords() bool { return s.w.autoreg == model.SelfAttention }
 
 // normedWords says whether attention to the first word is not that to a word which is kept: see selfAttention.
 func (w *Weights) normedWords() bool {
 	return w.autoreg == model.SelfAttention && w.decoder[0].self.kv != nil
 }
 
-// lastWord is the row of the slot's last word.
-func (s *slot) lastWord() int32 {
-	if n := len(s.words); n > 0 {
-		return s.words[n-1]
-	}
-	return 0
-}
-
-// addWords gives each slot a row for the word that it is about to read, with room for so many words.
-func (s *Stepper) addWords(slots []search.Slot, positions int) error {
+// reserveWords makes room for one more word of so many hypotheses, none of which has more than so many words with it.
+func (s *Stepper) reserveWords(hypotheses, positions int) error {
 	if err := s.reservePositions(positions); err != nil {
 		return err
 	}
-	if len(s.words.free) < len(slots) {
-		if err := s.extendWords(len(slots)); err != nil {
-			return err
-		}
-	}
-	for _, number := range slots {
-		last := len(s.words.free) - 1
-		row := s.words.free[last]
-		s.words.free = s.words.free[:last]
-		s.words.users[row] = 1
-		s.slots[number].words = append(s.slots[number].words, row)
+	if len(s.words.free) < hypotheses {
+		return s.extendWords(hypotheses)
 	}
 	return nil
+}
+
+// newWord takes a row for a word; without self-attention there is none to take.
+func (s *Stepper) newWord() int32 {
+	if !s.keepsWords() {
+		return 0
+	}
+	last := len(s.words.free) - 1
+	row := s.words.free[last]
+	s.words.free = s.words.free[:last]
+	s.words.users[row] = 1
+	return row
 }
 
 // fewestPositions is how many words of a slot there is room for at first.
@@ -112,8 +109,12 @@ func (w *words) share(rows []int32) {
 // release notes one user less.
 func (w *words) release(rows []int32) {
 	for _, row := range rows {
-		if w.users[row]--; w.users[row] == 0 {
-			w.free = append(w.free, row)
-		}
+		w.give(row)
+	}
+}
+
+func (w *words) give(row int32) {
+	if w.users[row]--; w.users[row] == 0 {
+		w.free = append(w.free, row)
 	}
 }

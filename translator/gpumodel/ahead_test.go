@@ -1,0 +1,264 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpumodel
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// A walk asks two Steppers for the same, in any order that search.Stepper allows. Of one it asks Best of all rows, so that it runs ahead;
+// of the other one it asks Top, so that it never does. All that they answer must be the same, to the last bit.
+type walk struct {
+	t             *testing.T
+	random        *rand.Rand
+	ahead, behind *Stepper
+	live          []walker
+	free          []search.Slot
+	followed      int // rows of steps that had been run ahead
+}
+
+// A walker is a slot that is in use.
+type walker struct {
+	slot    search.Slot
+	context [2]search.Context
+	token   search.Token // the next
+	partner bool         // of the walker before it: both have one context
+}
+
+func (w *walk) both(f func(i int, s *Stepper)) {
+	f(0, w.ahead)
+	f(1, w.behind)
+}
+
+// begin encodes a sentence and puts it into one or two free slots.
+func (w *walk) begin() {
+	source := randomSources(1 + w.random.IntN(9))
+	if w.random.IntN(2) == 0 {
+		source[0].Candidates = []search.Token{0, 2, 3, 9, 20, 33, 40, 69}
+	}
+	var contexts [2]search.Context
+	w.both(func(i int, s *Stepper) { s.Encode(source, contexts[i:i+1]) })
+	for n := range min(len(w.free), 1+w.random.IntN(2)) {
+		slot := w.free[len(w.free)-1]
+		w.free = w.free[:len(w.free)-1]
+		w.both(func(i int, s *Stepper) { s.Begin(slot, contexts[i]) })
+		w.live = append(w.live, walker{slot, contexts, search.NoToken, n > 0})
+	}
+}
+
+// end gives back the last sentence.
+func (w *walk) end() {
+	last := len(w.live) - 1
+	contexts := w.live[last].context
+	for last >= 0 && w.live[last].context == contexts {
+		w.free = append(w.free, w.live[last].slot)
+		last--
+	}
+	w.live = w.live[:last+1]
+	w.both(func(i int, s *Stepper) { s.Release(contexts[i]) })
+}
+
+// step advances some of the slots, and asks something or nothing.
+func (w *walk) step() {
+	rows := w.random.Perm(len(w.live))
+	if w.random.IntN(4) == 0 {
+		rows = rows[:1+w.random.IntN(len(rows))]
+	}
+	var slots []search.Slot
+	var tokens []search.Token
+	for _, i := range rows {
+		if w.random.IntN(8) == 0 { // another one than was chosen
+			w.live[i].token = 1 + w.random.Int32N(smallVocabulary-1)
+		}
+		slots, tokens = append(slots, w.live[i].slot), append(tokens, w.live[i].token)
+	}
+	align := w.random.IntN(8) == 0
+	w.both(func(_ int, s *Stepper) { s.Step(slots, tokens, align) })
+	w.followed += len(slots) - len(w.ahead.demanded)
+	if w.random.IntN(6) == 0 {
+		for _, i := range rows {
+			w.live[i].token = 1 + w.random.Int32N(smallVocabulary-1) // as prefixes give them
+		}
+		return
+	}
+	w.ask(rows)
+	w.compare(w.random.IntN(len(rows)), align)
+}
+
+// ask lets the rows choose their next tokens.
+func (w *walk) ask(rows []int) {
+	numbers := make([]int32, len(rows))
+	for i, number := range w.random.Perm(len(rows)) {
+		numbers[i] = int32(number)
+	}
+	have, want := make([]search.Scored, len(rows)), make([]search.Scored, len(rows))
+	var banned [][]search.Token
+	if w.random.IntN(6) == 0 {
+		banned = slices.Repeat([][]search.Token{{3, 20}}, len(rows))
+	}
+	w.ahead.Best(numbers, banned, have)
+	w.behind.Top(numbers, 1, banned, want)
+	for i, number := range numbers {
+		if have[i].Token != want[i].Token {
+			w.t.Fatalf("row %d chooses %d, want %d", number, have[i].Token, want[i].Token)
+		}
+		w.live[rows[number]].token = have[i].Token
+	}
+}
+
+// compare looks at all that a row has to say.
+func (w *walk) compare(row int, align bool) {
+	have, want := w.ahead.LogProbs(int32(row)), w.behind.LogProbs(int32(row))
+	if !slices.Equal(have, want) {
+		w.t.Fatalf("row %d: log-probabilities %v, want %v", row, have, want)
+	}
+	if align && !slices.Equal(w.ahead.Attention(int32(row)), w.behind.Attention(int32(row))) {
+		w.t.Fatalf("row %d: another attention, want the same", row)
+	}
+}
+
+// reorder lets a hypothesis take the place of its partner, or both change places.
+func (w *walk) reorder() {
+	i := slices.IndexFunc(w.live, func(walker walker) bool { return walker.partner })
+	if i < 0 {
+		return
+	}
+	one, other := &w.live[i-1], &w.live[i]
+	dst, src := []search.Slot{one.slot}, []search.Slot{other.slot}
+	if w.random.IntN(2) == 0 {
+		dst, src = []search.Slot{one.slot, other.slot}, []search.Slot{other.slot, one.slot}
+		one.token, other.token = other.token, one.token
+	} else {
+		one.token = other.token
+	}
+	w.both(func(_ int, s *Stepper) { s.Reorder(dst, src) })
+}
+
+// Running ahead changes nothing, whatever comes between.
+func TestAhead(t *testing.T) {
+	d := openDevice(t)
+	for i, kind := range autoregressions {
+		m := randomModel(t, describe(descriptions[kind]))
+		w := &walk{t: t, random: rand.New(rand.NewPCG(1, uint64(i))), ahead: newStepper(t, d, m, 5, 5), behind: newStepper(t, d, m, 5, 5),
+			free: []search.Slot{4, 3, 2, 1, 0}}
+		for range 100 {
+			switch n := w.random.IntN(10); {
+			case len(w.live) == 0 || n == 0 && len(w.free) > 0:
+				w.begin()
+			case n == 1:
+				w.end()
+			case n == 2:
+				w.reorder()
+			default:
+				w.step()
+			}
+		}
+		must(t, w.ahead.Err())
+		for slot := range search.Slot(5) {
+			w.ahead.Begin(slot, 0)
+		}
+		if words := &w.ahead.words; len(words.free) != max(0, words.rows-mostPadding) {
+			t.Errorf("%s: when nobody has words, %d rows are free, want %d", kind, len(words.free), words.rows-mostPadding)
+		}
+		if w.followed < 50 {
+			t.Errorf("%s: only %d rows of steps had been run ahead, want 50", kind, w.followed)
+		}
+	}
+}
+
+// A wait that is missing in the code that asks for the work, and what else could go wrong when steps run ahead. name stands in the text
+// that replaces from, so that one program has all bugs, of which the environment chooses one.
+var plantedBugs = []struct{ name, file, from, to string }{
+	{"choices are read before they are there", "ahead.go", "r.turn.done.Synchronize()", "unless(NAME, r.turn.done.Synchronize)"},
+	{"lists are overwritten before they are read", "decoder.go", "t.feed.read.Synchronize()", "unless(NAME, t.feed.read.Synchronize)"},
+	{"the decoder does not wait for the encoder", "decoder.go", "s.stream.Wait(s.encoded)", "unless(NAME, func() error { return s.stream.Wait(s.encoded) })"},
+	{"the step ahead overwrites the state", "stepper.go", "(1-s.slots[number].place)*", "((1-s.slots[number].place)^planted(NAME))*"},
+	{"a step ahead with another token is followed", "ahead.go", "next.token != token", "next.token != token && planted(NAME) == 0"},
+	{"the step ahead takes a turn that is needed", "ahead.go", "for slices.ContainsFunc", "for planted(NAME) == 0 && slices.ContainsFunc"},
+	{"a step ahead is kept when hypotheses move", "stepper.go", "\t\ts.fallBack(src[i])\n", "\t\tif planted(NAME) == 0 {\n\t\t\ts.fallBack(src[i])\n\t\t}\n"},
+	{"the word of a step ahead is lost when hypotheses move", "stepper.go", "\t\ts.fallBack(dst[i])\n", "\t\tif planted(NAME) == 0 {\n\t\t\ts.fallBack(dst[i])\n\t\t}\n"},
+}
+
+const plantedHelp = `package gpumodel
+
+import "os"
+
+func planted(name string) int {
+	if os.Getenv("PLANTED") == name {
+		return 1
+	}
+	return 0
+}
+
+func unless(name string, wait func() error) error {
+	if planted(name) == 1 {
+		return nil
+	}
+	return wait()
+}
+`
+
+func TestPlantedBugs(t *testing.T) {
+	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
+		t.Skip("builds the package again")
+	}
+	program := plant(t)
+	device := library(t, emulated.Unwatched)
+	for _, bug := range append(plantedBugs[:len(plantedBugs):len(plantedBugs)], struct{ name, file, from, to string }{}) {
+		t.Run(bug.name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), program, "-test.run=^TestAhead$", "-test.timeout=2m")
+			command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "PLANTED="+bug.name)
+			output, err := command.CombinedOutput()
+			switch {
+			case bug.name == "" && err != nil:
+				t.Errorf("without a bug: %v\n%s", err, output)
+			case bug.name != "" && (err == nil || !strings.Contains(string(output), ", want ")):
+				t.Errorf("nobody noticed: %v\n%s", err, output)
+			}
+		})
+	}
+}
+
+// plant builds the tests of this package with all bugs in it.
+func plant(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	here, err := os.Getwd()
+	must(t, err)
+	texts := map[string]string{"planted.go": plantedHelp}
+	for _, bug := range plantedBugs {
+		if texts[bug.file] == "" {
+			text, err := os.ReadFile(bug.file)
+			must(t, err)
+			texts[bug.file] = string(text)
+		}
+		if n := strings.Count(texts[bug.file], bug.from); n != 1 {
+			t.Fatalf("%q stands %d times in %s, not once", bug.from, n, bug.file)
+		}
+		texts[bug.file] = strings.Replace(texts[bug.file], bug.from, strings.Replace(bug.to, "NAME", `"`+bug.name+`"`, 1), 1)
+	}
+	var overlay strings.Builder
+	separator := `{"Replace": {`
+	for file, text := range texts {
+		must(t, os.WriteFile(filepath.Join(folder, file), []byte(text), 0o666))
+		overlay.WriteString(separator + `"` + filepath.Join(here, file) + `": "` + filepath.Join(folder, file) + `"`)
+		separator = ", "
+	}
+	overlay.WriteString("}}")
+	must(t, os.WriteFile(filepath.Join(folder, "overlay.json"), []byte(overlay.String()), 0o666))
+	program := filepath.Join(folder, "planted.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", filepath.Join(folder, "overlay.json"), "-o", program, ".")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return program
+}
