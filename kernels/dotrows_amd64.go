@@ -26,11 +26,14 @@ func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int3
 func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
 	if level != cpu.AVX512VNNI {
 		sums := unsafe.Slice((*int32)(unsafe.Pointer(&y[0])), len(ids))
-		if level == cpu.AVXVNNI {
-			dotsInt8AVXVNNI(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
-		} else {
+		if level != cpu.AVXVNNI {
 			dotsInt8AVX2(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+			for i, id := range ids {
+				y[i] = float32(float32(sums[i])*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
+			}
+			return
 		}
+		dotsInt8AVXVNNI(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
 		for i, id := range ids {
 			y[i] = float32(float32(sums[i]+t.corrections[id])*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
 		}

@@ -8180,91 +8180,215 @@ noBias74:
 // func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 // Requires: AVX, AVX2
 TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
-	MOVQ a+8(FP), AX
-	MOVQ base+16(FP), DX
-	MOVQ ids+24(FP), BX
-	MOVQ stride+32(FP), SI
+	MOVQ     a+8(FP), AX
+	MOVQ     stride+32(FP), DX
+	VPCMPEQW Y0, Y0, Y0
+	VPABSB   Y0, Y2
+	VPSLLW   $0x07, Y2, Y2
+	VPSRLW   $0x0f, Y0, Y0
+	VPXOR    Y3, Y3, Y3
+	VPXOR    Y1, Y1, Y1
+	XORQ     CX, CX
 
-group75:
-	CMPQ    n+40(FP), $0x00000004
-	JLT     next76
-	MOVLQSX (BX), DI
-	IMULQ   SI, DI
-	ADDQ    DX, DI
-	MOVLQSX 4(BX), R8
-	IMULQ   SI, R8
-	ADDQ    DX, R8
-	MOVLQSX 8(BX), R9
-	IMULQ   SI, R9
-	ADDQ    DX, R9
-	MOVLQSX 12(BX), R10
-	IMULQ   SI, R10
-	ADDQ    DX, R10
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
+negative75:
+	VPXOR    (AX)(CX*1), Y2, Y4
+	VPCMPGTB Y4, Y3, Y5
+	VPABSB   Y4, Y4
+	VPAND    Y5, Y4, Y4
+	VPSADBW  Y3, Y4, Y4
+	VPADDD   Y4, Y1, Y1
+	ADDQ     $0x20, CX
+	CMPQ     CX, DX
+	JLT      negative75
+	MOVQ     base+16(FP), BX
+	MOVQ     ids+24(FP), SI
+	MOVQ     stride+32(FP), DI
+
+group76:
+	CMPQ    n+40(FP), $0x00000008
+	JLT     next77
+	MOVLQSX (SI), R8
+	IMULQ   DI, R8
+	ADDQ    BX, R8
+	MOVLQSX 4(SI), R9
+	IMULQ   DI, R9
+	ADDQ    BX, R9
+	MOVLQSX 8(SI), R10
+	IMULQ   DI, R10
+	ADDQ    BX, R10
+	MOVLQSX 12(SI), R11
+	IMULQ   DI, R11
+	ADDQ    BX, R11
+	MOVLQSX 16(SI), R12
+	IMULQ   DI, R12
+	ADDQ    BX, R12
+	MOVLQSX 20(SI), R13
+	IMULQ   DI, R13
+	ADDQ    BX, R13
+	MOVLQSX 24(SI), R14
+	IMULQ   DI, R14
+	ADDQ    BX, R14
+	MOVLQSX 28(SI), R15
+	IMULQ   DI, R15
+	ADDQ    BX, R15
+	VMOVDQA Y1, Y4
+	VMOVDQA Y1, Y5
+	VMOVDQA Y1, Y6
+	VMOVDQA Y1, Y7
+	VMOVDQA Y1, Y8
+	VMOVDQA Y1, Y9
+	VMOVDQA Y1, Y10
+	VMOVDQA Y1, Y11
 	XORQ    CX, CX
 
-bytes77:
-	VPMOVZXBW    (AX)(CX*1), Y4
-	VPMOVSXBW    (DI)(CX*1), Y5
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y0, Y0
-	VPMOVSXBW    (R8)(CX*1), Y5
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VPMOVSXBW    (R9)(CX*1), Y5
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y2, Y2
-	VPMOVSXBW    (R10)(CX*1), Y5
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y3, Y3
-	ADDQ         $0x10, CX
-	CMPQ         CX, SI
-	JLT          bytes77
-	VPHADDD      Y1, Y0, Y0
-	VPHADDD      Y3, Y2, Y2
-	VPHADDD      Y2, Y0, Y0
+bytes78:
+	VPXOR        (AX)(CX*1), Y2, Y12
+	VPCMPGTB     Y12, Y3, Y13
+	VPABSB       Y12, Y12
+	VPXOR        (R8)(CX*1), Y13, Y14
+	VPMADDUBSW   Y14, Y12, Y14
+	VPMADDWD     Y0, Y14, Y14
+	VPADDD       Y14, Y4, Y4
+	VPXOR        (R9)(CX*1), Y13, Y14
+	VPMADDUBSW   Y14, Y12, Y14
+	VPMADDWD     Y0, Y14, Y14
+	VPADDD       Y14, Y5, Y5
+	VPXOR        (R10)(CX*1), Y13, Y14
+	VPMADDUBSW   Y14, Y12, Y14
+	VPMADDWD     Y0, Y14, Y14
+	VPADDD       Y14, Y6, Y6
+	VPXOR        (R11)(CX*1), Y13, Y14
+	VPMADDUBSW   Y14, Y12, Y14
+	VPMADDWD     Y0, Y14, Y14
+	VPADDD       Y14, Y7, Y7
+	VPXOR        (R12)(CX*1), Y13, Y14
+	VPMADDUBSW   Y14, Y12, Y14
+	VPMADDWD     Y0, Y14, Y14
+	VPADDD       Y14, Y8, Y8
+	VPXOR        (R13)(CX*1), Y13, Y14
+	VPMADDUBSW   Y14, Y12, Y14
+	VPMADDWD     Y0, Y14, Y14
+	VPADDD       Y14, Y9, Y9
+	VPXOR        (R14)(CX*1), Y13, Y14
+	VPMADDUBSW   Y14, Y12, Y14
+	VPMADDWD     Y0, Y14, Y14
+	VPADDD       Y14, Y10, Y10
+	VPXOR        (R15)(CX*1), Y13, Y13
+	VPMADDUBSW   Y13, Y12, Y13
+	VPMADDWD     Y0, Y13, Y13
+	VPADDD       Y13, Y11, Y11
+	ADDQ         $0x20, CX
+	CMPQ         CX, DX
+	JLT          bytes78
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y7, Y6, Y6
+	VPHADDD      Y6, Y4, Y4
 	MOVQ         y+0(FP), CX
-	VEXTRACTF128 $0x01, Y0, X1
-	VPADDD       X1, X0, X1
-	VMOVUPS      X1, (CX)
-	ADDQ         $0x00000010, BX
+	VEXTRACTF128 $0x01, Y4, X5
+	VPADDD       X5, X4, X5
+	VMOVUPS      X5, (CX)
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	MOVQ         y+0(FP), CX
+	VEXTRACTF128 $0x01, Y8, X4
+	VPADDD       X4, X8, X4
+	VMOVUPS      X4, 16(CX)
+	ADDQ         $0x00000020, SI
+	ADDQ         $0x00000020, y+0(FP)
+	SUBQ         $0x00000008, n+40(FP)
+	JMP          group76
+
+next77:
+group79:
+	CMPQ    n+40(FP), $0x00000004
+	JLT     next80
+	MOVLQSX (SI), R8
+	IMULQ   DI, R8
+	ADDQ    BX, R8
+	MOVLQSX 4(SI), R9
+	IMULQ   DI, R9
+	ADDQ    BX, R9
+	MOVLQSX 8(SI), R10
+	IMULQ   DI, R10
+	ADDQ    BX, R10
+	MOVLQSX 12(SI), R11
+	IMULQ   DI, R11
+	ADDQ    BX, R11
+	VMOVDQA Y1, Y4
+	VMOVDQA Y1, Y5
+	VMOVDQA Y1, Y6
+	VMOVDQA Y1, Y7
+	XORQ    CX, CX
+
+bytes81:
+	VPXOR        (AX)(CX*1), Y2, Y8
+	VPCMPGTB     Y8, Y3, Y9
+	VPABSB       Y8, Y8
+	VPXOR        (R8)(CX*1), Y9, Y10
+	VPMADDUBSW   Y10, Y8, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VPADDD       Y10, Y4, Y4
+	VPXOR        (R9)(CX*1), Y9, Y10
+	VPMADDUBSW   Y10, Y8, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VPADDD       Y10, Y5, Y5
+	VPXOR        (R10)(CX*1), Y9, Y10
+	VPMADDUBSW   Y10, Y8, Y10
+	VPMADDWD     Y0, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPXOR        (R11)(CX*1), Y9, Y9
+	VPMADDUBSW   Y9, Y8, Y9
+	VPMADDWD     Y0, Y9, Y9
+	VPADDD       Y9, Y7, Y7
+	ADDQ         $0x20, CX
+	CMPQ         CX, DX
+	JLT          bytes81
+	VPHADDD      Y5, Y4, Y4
+	VPHADDD      Y7, Y6, Y6
+	VPHADDD      Y6, Y4, Y4
+	MOVQ         y+0(FP), CX
+	VEXTRACTF128 $0x01, Y4, X5
+	VPADDD       X5, X4, X5
+	VMOVUPS      X5, (CX)
+	ADDQ         $0x00000010, SI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group75
+	JMP          group79
 
-next76:
-group78:
+next80:
+group82:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next79
-	MOVLQSX (BX), DI
-	IMULQ   SI, DI
-	ADDQ    DX, DI
-	VPXOR   Y0, Y0, Y0
+	JLT     next83
+	MOVLQSX (SI), R8
+	IMULQ   DI, R8
+	ADDQ    BX, R8
+	VMOVDQA Y1, Y4
 	XORQ    CX, CX
 
-bytes80:
-	VPMOVZXBW    (AX)(CX*1), Y1
-	VPMOVSXBW    (DI)(CX*1), Y2
-	VPMADDWD     Y1, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	ADDQ         $0x10, CX
-	CMPQ         CX, SI
-	JLT          bytes80
-	VPHADDD      Y0, Y0, Y0
-	VPHADDD      Y0, Y0, Y0
+bytes84:
+	VPXOR        (AX)(CX*1), Y2, Y5
+	VPCMPGTB     Y5, Y3, Y6
+	VPABSB       Y5, Y5
+	VPXOR        (R8)(CX*1), Y6, Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPMADDWD     Y0, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	ADDQ         $0x20, CX
+	CMPQ         CX, DX
+	JLT          bytes84
+	VPHADDD      Y4, Y4, Y4
+	VPHADDD      Y4, Y4, Y4
 	MOVQ         y+0(FP), CX
-	VEXTRACTF128 $0x01, Y0, X1
-	VPADDD       X1, X0, X1
-	VMOVSS       X1, (CX)
-	ADDQ         $0x00000004, BX
+	VEXTRACTF128 $0x01, Y4, X5
+	VPADDD       X5, X4, X5
+	VMOVSS       X5, (CX)
+	ADDQ         $0x00000004, SI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group78
+	JMP          group82
 
-next79:
+next83:
 	VZEROUPPER
 	RET
 
@@ -8285,9 +8409,9 @@ TEXT ·dotsFloat32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    ids+24(FP), DI
 	MOVQ    stride+32(FP), R8
 
-group81:
+group85:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next82
+	JLT     next86
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8310,9 +8434,9 @@ group81:
 	VXORPS  Y9, Y9, Y9
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail84
+	JGE     tail88
 
-loop83:
+loop87:
 	VMOVUPS     (AX)(BX*4), Y10
 	VMOVUPS     32(AX)(BX*4), Y11
 	VFMADD231PS (R9)(BX*4), Y10, Y2
@@ -8325,11 +8449,11 @@ loop83:
 	VFMADD231PS 32(R12)(BX*4), Y11, Y9
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop83
+	JLT         loop87
 
-tail84:
+tail88:
 	CMPQ        BX, CX
-	JGE         done85
+	JGE         done89
 	VMASKMOVPS  (AX)(BX*4), Y0, Y10
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
 	VMASKMOVPS  (R9)(BX*4), Y0, Y12
@@ -8365,7 +8489,7 @@ tail84:
 	VFMADD231PS Y13, Y11, Y10
 	VBLENDVPS   Y1, Y10, Y9, Y9
 
-done85:
+done89:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8392,12 +8516,12 @@ done85:
 	ADDQ         $0x00000010, DI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group81
+	JMP          group85
 
-next82:
-group86:
+next86:
+group90:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next87
+	JLT     next91
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8405,20 +8529,20 @@ group86:
 	VXORPS  Y3, Y3, Y3
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail89
+	JGE     tail93
 
-loop88:
+loop92:
 	VMOVUPS     (AX)(BX*4), Y4
 	VMOVUPS     32(AX)(BX*4), Y5
 	VFMADD231PS (R9)(BX*4), Y4, Y2
 	VFMADD231PS 32(R9)(BX*4), Y5, Y3
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop88
+	JLT         loop92
 
-tail89:
+tail93:
 	CMPQ        BX, CX
-	JGE         done90
+	JGE         done94
 	VMASKMOVPS  (AX)(BX*4), Y0, Y4
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
 	VMASKMOVPS  (R9)(BX*4), Y0, Y6
@@ -8430,7 +8554,7 @@ tail89:
 	VFMADD231PS Y7, Y5, Y4
 	VBLENDVPS   Y1, Y4, Y3, Y3
 
-done90:
+done94:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8443,9 +8567,9 @@ done90:
 	ADDQ         $0x00000004, DI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group86
+	JMP          group90
 
-next87:
+next91:
 	VZEROUPPER
 	RET
 
@@ -8466,15 +8590,15 @@ TEXT ·valuesAVX2(SB), NOSPLIT, $0-52
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail92
+	JGE     tail96
 
-loop91:
+loop95:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+24(FP), R9
 	XORQ   R8, R8
 
-keys93:
+keys97:
 	MOVLQSX      (R9)(R8*4), R10
 	LEAQ         (CX)(R10*4), R10
 	VBROADCASTSS (DX)(R8*4), Y4
@@ -8483,7 +8607,7 @@ keys93:
 	VFMADD231PS  32(R10)(DI*4), Y5, Y3
 	INCQ         R8
 	CMPQ         R8, nk+32(FP)
-	JLT          keys93
+	JLT          keys97
 	VBROADCASTSS inverse+48(FP), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
@@ -8492,17 +8616,17 @@ keys93:
 	VMOVUPS      Y3, 32(AX)(DI*4)
 	ADDQ         $0x10, DI
 	CMPQ         DI, SI
-	JLT          loop91
+	JLT          loop95
 
-tail92:
+tail96:
 	CMPQ   DI, BX
-	JGE    done94
+	JGE    done98
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+24(FP), SI
 	XORQ   BX, BX
 
-keys95:
+keys99:
 	MOVLQSX      (SI)(BX*4), R8
 	LEAQ         (CX)(R8*4), R8
 	VBROADCASTSS (DX)(BX*4), Y4
@@ -8517,7 +8641,7 @@ keys95:
 	VBLENDVPS    Y1, Y4, Y3, Y3
 	INCQ         BX
 	CMPQ         BX, nk+32(FP)
-	JLT          keys95
+	JLT          keys99
 	VBROADCASTSS inverse+48(FP), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
@@ -8525,6 +8649,6 @@ keys95:
 	VMASKMOVPS   Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(DI*4)
 
-done94:
+done98:
 	VZEROUPPER
 	RET

@@ -169,7 +169,7 @@ func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride
 //go:noescape
 func dotRowsFloat32AVX512(y *float32, x *float32, table *float32, stride int, ids *int32, n int, bias *float32)
 
-// dotsInt8AVX2 stores Σ a·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 16.
+// dotsInt8AVX2 stores Σ (a-128)·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 32.
 //
 //go:noescape
 func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)

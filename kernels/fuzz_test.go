@@ -188,6 +188,7 @@ func FuzzRows(f *testing.F) {
 
 func FuzzDotRowsInt8(f *testing.F) {
 	seeds(f, uint8(21), uint8(37))
+	f.Add([]byte{0x80, 0x7f, 0, 0xff, 0x81}, uint8(29), uint8(200)) // the extremes of both, in all combinations
 	f.Fuzz(func(t *testing.T, data []byte, n, k uint8) {
 		const rows = 7
 		ids := make([]int32, n)

@@ -8,16 +8,17 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
 
-// rows256 generates a loop over the rows that ids choose, four at a time, then one by one.
+// rows256 generates a loop over the rows that ids choose, several at a time, then one by one.
 type rows256 struct {
 	base, ids, stride reg.GPVirtual
 	row               []reg.GPVirtual
 }
 
-// loop calls body with the addresses of 4 rows, or 1, in row. body stores their results at the address of parameter y.
-func (c *rows256) loop(body func()) {
+// loop calls body with the addresses of as many rows as each of the sizes says, in row. body stores their results at the
+// address of parameter y.
+func (c *rows256) loop(body func(), sizes ...int) {
 	c.base, c.ids, c.stride = asm.Int("base"), asm.Int("ids"), asm.Int("stride")
-	for _, rows := range []int{4, 1} {
+	for _, rows := range sizes {
 		group, next := asm.Unique("group"), asm.Unique("next")
 		Label(group)
 		CMPQ(asm.Addr("n"), U32(rows))
@@ -41,12 +42,49 @@ func (c *rows256) loop(body func()) {
 	RET()
 }
 
-// dotsInt8AVX2 sums the products of a row of activations with chosen rows, 16 bytes at a time, widened to words
-// (see mulInt8AVX2).
+// dotsInt8AVX2 sums the products of a row of activations with chosen rows, 32 bytes at a time.
+//
+// VPMADDUBSW multiplies unsigned bytes with signed ones and adds two neighbours in 16 bits, where 255·127·2 does not fit. The
+// magnitude of q = a - 128 is at most 128, so it fits if the weight takes the sign:
+//
+//	q·w = |q|·w            where q is not negative
+//	q·w = |q|·(^w) + |q|   where it is, since -w is ^w + 1
+//
+// The last |q| are the same for all rows: their sums start at them.
 func dotsInt8AVX2() {
 	asm.Kernel("dotsInt8AVX2", "func(y *int32, a *uint8, base *int8, ids *int32, stride, n int)",
-		"dotsInt8AVX2 stores Σ a·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 16.")
-	a, d := asm.Int("a"), GP64()
+		"dotsInt8AVX2 stores Σ (a-128)·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 32.")
+	a, d, stride := asm.Int("a"), GP64(), asm.Int("stride")
+	ones, start, signed, zero := YMM(), YMM(), YMM(), YMM()
+	VPCMPEQW(ones, ones, ones)
+	VPABSB(ones, signed)
+	VPSLLW(Imm(7), signed, signed) // 0x80 in each byte
+	VPSRLW(Imm(15), ones, ones)
+	VPXOR(zero, zero, zero)
+	VPXOR(start, start, start)
+	// take splits the next activations into magnitudes and ones where they are negative.
+	take := func() (magnitudes, negative reg.VecVirtual) {
+		magnitudes, negative = YMM(), YMM()
+		VPXOR(Mem{Base: a, Index: d, Scale: 1}, signed, magnitudes)
+		VPCMPGTB(magnitudes, zero, negative)
+		VPABSB(magnitudes, magnitudes)
+		return magnitudes, negative
+	}
+	each := func(name string, body func()) {
+		loop := asm.Unique(name)
+		XORQ(d, d)
+		Label(loop)
+		body()
+		ADDQ(Imm(32), d)
+		CMPQ(d, stride)
+		JLT(LabelRef(loop))
+	}
+	each("negative", func() {
+		magnitudes, negative := take()
+		VPAND(negative, magnitudes, magnitudes)
+		VPSADBW(zero, magnitudes, magnitudes)
+		VPADDD(magnitudes, start, start)
+	})
 	c := &rows256{}
 	c.loop(func() {
 		var sums []reg.VecVirtual
@@ -54,44 +92,43 @@ func dotsInt8AVX2() {
 			sums = append(sums, YMM())
 		}
 		for _, s := range sums {
-			VPXOR(s, s, s)
+			VMOVDQA(start, s)
 		}
-		XORQ(d, d)
-		bytes := asm.Unique("bytes")
-		Label(bytes)
-		activations := YMM()
-		VPMOVZXBW(Mem{Base: a, Index: d, Scale: 1}, activations)
-		for i, row := range c.row {
-			weights := YMM()
-			VPMOVSXBW(Mem{Base: row, Index: d, Scale: 1}, weights)
-			VPMADDWD(activations, weights, weights)
-			VPADDD(weights, sums[i], sums[i])
-		}
-		ADDQ(Imm(16), d)
-		CMPQ(d, c.stride)
-		JLT(LabelRef(bytes))
-		if len(sums) == 4 {
+		each("bytes", func() {
+			magnitudes, negative := take()
+			for i, row := range c.row {
+				weights := YMM()
+				VPXOR(Mem{Base: row, Index: d, Scale: 1}, negative, weights)
+				VPMADDUBSW(weights, magnitudes, weights)
+				VPMADDWD(ones, weights, weights)
+				VPADDD(weights, sums[i], sums[i])
+			}
+		})
+		for len(sums) >= 4 {
 			VPHADDD(sums[1], sums[0], sums[0])
 			VPHADDD(sums[3], sums[2], sums[2])
 			VPHADDD(sums[2], sums[0], sums[0]) // one row in each lane, in both halves
-		} else {
-			VPHADDD(sums[0], sums[0], sums[0])
-			VPHADDD(sums[0], sums[0], sums[0])
+			storeRows(4, len(c.row)-len(sums), sums[0])
+			sums = sums[4:]
 		}
-		storeRows(len(c.row), VPADDD, sums[0])
-	})
+		for range sums {
+			VPHADDD(sums[0], sums[0], sums[0])
+			VPHADDD(sums[0], sums[0], sums[0])
+			storeRows(1, 0, sums[0])
+		}
+	}, 8, 4, 1)
 }
 
-// storeRows stores for each row the lane of the lower half added to that of the upper.
-func storeRows(rows int, add func(...Op), v reg.VecVirtual) {
+// storeRows stores for each row, from one of the group on, the lane of the lower half added to that of the upper.
+func storeRows(rows, from int, v reg.VecVirtual) {
 	high, y := XMM(), asm.Int("y")
 	VEXTRACTF128(Imm(1), v, high)
-	add(high, v.AsX(), high)
+	VPADDD(high, v.AsX(), high)
 	if rows == 1 {
-		VMOVSS(high, Mem{Base: y})
+		VMOVSS(high, Mem{Base: y, Disp: 4 * from})
 		return
 	}
-	VMOVUPS(high, Mem{Base: y})
+	VMOVUPS(high, Mem{Base: y, Disp: 4 * from})
 }
 
 // dotsFloat32AVX2 computes striped dot products, FMA within each stripe, with chosen rows.
@@ -120,7 +157,7 @@ func dotsFloat32AVX2() {
 		}
 		y := asm.Int("y")
 		VMOVUPS(sumFour(sums), Mem{Base: y})
-	})
+	}, 4, 1)
 }
 
 // sumFour sums the stripes of four V in the fixed tree, one in each lane of the result.
