@@ -29,9 +29,9 @@ var families = []string{
 	"transformer-ssru-tied", "transformer-prenorm", "transformer-selfatt", "transformer-untied",
 }
 
-// familyNoise is by how much the mean loss of a hundred updates may be above that of Marian's one run. Three seeds of s2s-gru lie within
-// 0.074.
-const familyNoise = 0.11
+// familyNoise is by how much the mean loss of a hundred updates may be above that of Marian's one run. Seven seeds of s2s-gru have a mean
+// 0.015 above it, and a standard deviation of 0.063.
+const familyNoise = 0.15
 
 // TestFamilies trains the reference models anew, with the options and the texts with which Marian trained them, and compares the loss
 // of the last updates with that in Marian's log. It runs only if the variable SLUICE_FAMILIES is set, to "all" or to some names, separated
@@ -159,7 +159,8 @@ func familyValue(key string, words []string) any {
 	return values
 }
 
-// targetWords returns the limit in target pieces that is like mini-batch-words in Marian, which counts those of the first source.
+// targetWords returns the limit in target pieces that is like mini-batch-words in Marian, which counts those of the first source. There a
+// mini-batch ends with the sentence that exceeds the limit, here with the one before, so that it has one in a hundred words less.
 func targetWords(t *testing.T, c *Config) int {
 	t.Helper()
 	if c.languageModel() {
