@@ -19,7 +19,7 @@ type attentionCall struct {
 	nk, pitch          int     // keys, and that rounded up to a multiple of 16
 	kOffsets, vOffsets []int32 // where the rows of keys and values start
 	// For each query of a head, or each head of a query: 16 numbers of which the largest is that of its scores, 4 of which
-	// the first is one over the sum of the weights, and its scores, which become the weights.
+	// the first is one over the sum of the weights (AVX2: one after the other), and its scores, which become the weights.
 	maxima, inverses, scores []float32
 	keys                     []float32 // of a head, transposed
 }
@@ -77,6 +77,12 @@ func attend(s *Attention, out, q, k, v []float32, nq, nk int, scratch []float32)
 		c.tiled(out, q, k, v, nq)
 		return
 	}
+	if cpu.Active() == cpu.AVX2 {
+		for i := 0; i < nq; i += attentionQueries {
+			c.queriesAVX2(out[i*s.OutStride:], q[i*s.QStride:], k, v, min(attentionQueries, nq-i))
+		}
+		return
+	}
 	for i := range nq {
 		c.query(out[i*s.OutStride:], q[i*s.QStride:], k, v)
 	}
@@ -96,7 +102,7 @@ func attendRows(s *Attention, out, q, k, v []float32, rows []int32, scratch []fl
 //go:noinline
 func (c *attentionCall) query(out, q, k, v []float32) {
 	if cpu.Active() == cpu.AVX2 {
-		c.queryAVX2(out, q, k, v)
+		c.queriesAVX2(out, q, k, v, 1)
 		return
 	}
 	headScoresAVX512(&c.scores[0], &c.maxima[0], c.pitch, &q[0], &k[0], &c.kOffsets[0], c.nk, c.Heads, c.HeadDim, c.Scale)
@@ -104,14 +110,30 @@ func (c *attentionCall) query(out, q, k, v []float32) {
 	headValuesAVX512(&out[0], &c.scores[0], &c.inverses[0], c.pitch, &v[0], &c.vOffsets[0], c.nk, c.Heads, c.HeadDim)
 }
 
-// queryAVX2 runs one query, head by head.
-func (c *attentionCall) queryAVX2(out, q, k, v []float32) {
-	scores := &c.scores[0]
+// queriesAVX2 runs some queries, head by head. The functions that it calls are not inlined: see query.
+func (c *attentionCall) queriesAVX2(out, q, k, v []float32, nq int) {
 	for first := 0; first < c.Heads*c.HeadDim; first += c.HeadDim {
-		dotsFloat32AVX2(scores, &q[first], &k[first], &c.kOffsets[0], 4, c.nk, c.HeadDim)
-		inverse := attentionWeightsAVX2(scores, c.nk, c.Scale)
-		valuesAVX2(&out[first], scores, &v[first], &c.vOffsets[0], c.nk, c.HeadDim, inverse)
+		for i := range nq {
+			c.weightsAVX2(i, q[i*c.QStride+first:], k[first:])
+		}
+		c.valuesAVX2(out[first:], v[first:], nq)
 	}
+}
+
+// weightsAVX2 computes the weights of the i-th query of a head.
+//
+//go:noinline
+func (c *attentionCall) weightsAVX2(i int, q, k []float32) {
+	scores := &c.scores[i*c.pitch]
+	dotsFloat32AVX2(scores, &q[0], &k[0], &c.kOffsets[0], 4, c.nk, c.HeadDim)
+	c.inverses[i] = attentionWeightsAVX2(scores, c.nk, c.Scale)
+}
+
+// valuesAVX2 sums the values of a head for the weights of some queries.
+//
+//go:noinline
+func (c *attentionCall) valuesAVX2(out, v []float32, nq int) {
+	valuesAVX2(&out[0], 4*c.OutStride, &c.scores[0], 4*c.pitch, &c.inverses[0], &v[0], &c.vOffsets[0], nq, c.nk, c.HeadDim)
 }
 
 // tiled runs all queries, head by head, over transposed keys.

@@ -8573,82 +8573,304 @@ next91:
 	VZEROUPPER
 	RET
 
-// func valuesAVX2(out *float32, weights *float32, v *float32, offsets *int32, nk int, headDim int, inverse float32)
+// func valuesAVX2(out *float32, outStride int, weights *float32, pitch int, inverses *float32, v *float32, offsets *int32, queries int, nk int, headDim int)
 // Requires: AVX, FMA3
-TEXT ·valuesAVX2(SB), NOSPLIT, $0-52
-	MOVQ    out+0(FP), AX
-	MOVQ    v+16(FP), CX
-	MOVQ    weights+8(FP), DX
-	MOVQ    headDim+40(FP), BX
-	MOVQ    BX, SI
-	ANDQ    $0x0f, SI
-	LEAQ    tail<>+0(SB), DI
-	NEGQ    SI
-	VMOVUPS 64(DI)(SI*4), Y0
-	VMOVUPS 96(DI)(SI*4), Y1
-	MOVQ    BX, SI
-	ANDQ    $-16, SI
-	XORQ    DI, DI
-	CMPQ    DI, SI
-	JGE     tail96
+TEXT ·valuesAVX2(SB), NOSPLIT, $0-80
+	MOVQ    headDim+72(FP), AX
+	MOVQ    AX, CX
+	ANDQ    $0x0f, CX
+	LEAQ    tail<>+0(SB), DX
+	NEGQ    CX
+	VMOVUPS 64(DX)(CX*4), Y0
+	VMOVUPS 96(DX)(CX*4), Y1
+	MOVQ    AX, CX
+	ANDQ    $-16, CX
+	MOVQ    v+40(FP), BX
 
-loop95:
+group95:
+	CMPQ queries+56(FP), $0x00000002
+	JLT  next96
+	MOVQ out+0(FP), DX
+	MOVQ DX, SI
+	ADDQ outStride+8(FP), DX
+	MOVQ DX, DI
+	ADDQ outStride+8(FP), DX
+	MOVQ DX, out+0(FP)
+	MOVQ weights+16(FP), DX
+	MOVQ DX, R8
+	ADDQ pitch+24(FP), DX
+	MOVQ DX, R9
+	ADDQ pitch+24(FP), DX
+	MOVQ DX, weights+16(FP)
+	XORQ DX, DX
+	LEAQ -31(CX), R10
+	CMPQ DX, R10
+	JGE  rest98
+
+turn97:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   offsets+24(FP), R9
-	XORQ   R8, R8
-
-keys97:
-	MOVLQSX      (R9)(R8*4), R10
-	LEAQ         (CX)(R10*4), R10
-	VBROADCASTSS (DX)(R8*4), Y4
-	VMOVAPS      Y4, Y5
-	VFMADD231PS  (R10)(DI*4), Y4, Y2
-	VFMADD231PS  32(R10)(DI*4), Y5, Y3
-	INCQ         R8
-	CMPQ         R8, nk+32(FP)
-	JLT          keys97
-	VBROADCASTSS inverse+48(FP), Y4
-	VMOVAPS      Y4, Y5
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y5, Y3, Y3
-	VMOVUPS      Y2, (AX)(DI*4)
-	VMOVUPS      Y3, 32(AX)(DI*4)
-	ADDQ         $0x10, DI
-	CMPQ         DI, SI
-	JLT          loop95
-
-tail96:
-	CMPQ   DI, BX
-	JGE    done98
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   offsets+24(FP), SI
-	XORQ   BX, BX
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   offsets+48(FP), R12
+	XORQ   R11, R11
 
 keys99:
-	MOVLQSX      (SI)(BX*4), R8
-	LEAQ         (CX)(R8*4), R8
-	VBROADCASTSS (DX)(BX*4), Y4
-	VMOVAPS      Y4, Y5
-	VMASKMOVPS   (R8)(DI*4), Y0, Y6
-	VMASKMOVPS   32(R8)(DI*4), Y1, Y7
-	VMOVAPS      Y2, Y8
-	VFMADD231PS  Y6, Y4, Y8
-	VBLENDVPS    Y0, Y8, Y2, Y2
-	VMOVAPS      Y3, Y4
-	VFMADD231PS  Y7, Y5, Y4
-	VBLENDVPS    Y1, Y4, Y3, Y3
-	INCQ         BX
-	CMPQ         BX, nk+32(FP)
+	MOVLQSX      (R12)(R11*4), R13
+	LEAQ         (BX)(R13*4), R13
+	VBROADCASTSS (R8)(R11*4), Y10
+	VBROADCASTSS (R9)(R11*4), Y11
+	VFMADD231PS  (R13)(DX*4), Y10, Y2
+	VFMADD231PS  32(R13)(DX*4), Y10, Y3
+	VFMADD231PS  (R13)(DX*4), Y11, Y6
+	VFMADD231PS  32(R13)(DX*4), Y11, Y7
+	VFMADD231PS  64(R13)(DX*4), Y10, Y4
+	VFMADD231PS  96(R13)(DX*4), Y10, Y5
+	VFMADD231PS  64(R13)(DX*4), Y11, Y8
+	VFMADD231PS  96(R13)(DX*4), Y11, Y9
+	INCQ         R11
+	CMPQ         R11, nk+64(FP)
 	JLT          keys99
-	VBROADCASTSS inverse+48(FP), Y4
+	MOVQ         inverses+32(FP), R11
+	VBROADCASTSS (R11), Y10
+	VMOVAPS      Y10, Y11
+	VMULPS       Y10, Y2, Y2
+	VMULPS       Y11, Y3, Y3
+	VMOVUPS      Y2, (SI)(DX*4)
+	VMOVUPS      Y3, 32(SI)(DX*4)
+	VMULPS       Y10, Y4, Y2
+	VMULPS       Y11, Y5, Y3
+	VMOVUPS      Y2, 64(SI)(DX*4)
+	VMOVUPS      Y3, 96(SI)(DX*4)
+	VBROADCASTSS 4(R11), Y2
+	VMOVAPS      Y2, Y3
+	VMULPS       Y2, Y6, Y4
+	VMULPS       Y3, Y7, Y5
+	VMOVUPS      Y4, (DI)(DX*4)
+	VMOVUPS      Y5, 32(DI)(DX*4)
+	VMULPS       Y2, Y8, Y2
+	VMULPS       Y3, Y9, Y3
+	VMOVUPS      Y2, 64(DI)(DX*4)
+	VMOVUPS      Y3, 96(DI)(DX*4)
+	ADDQ         $0x20, DX
+	CMPQ         DX, R10
+	JLT          turn97
+
+rest98:
+	CMPQ DX, CX
+	JGE  tail101
+
+loop100:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   offsets+48(FP), R11
+	XORQ   R10, R10
+
+keys102:
+	MOVLQSX      (R11)(R10*4), R12
+	LEAQ         (BX)(R12*4), R12
+	VBROADCASTSS (R8)(R10*4), Y6
+	VBROADCASTSS (R9)(R10*4), Y7
+	VFMADD231PS  (R12)(DX*4), Y6, Y2
+	VFMADD231PS  32(R12)(DX*4), Y6, Y3
+	VFMADD231PS  (R12)(DX*4), Y7, Y4
+	VFMADD231PS  32(R12)(DX*4), Y7, Y5
+	INCQ         R10
+	CMPQ         R10, nk+64(FP)
+	JLT          keys102
+	MOVQ         inverses+32(FP), R10
+	VBROADCASTSS (R10), Y6
+	VMOVAPS      Y6, Y7
+	VMULPS       Y6, Y2, Y2
+	VMULPS       Y7, Y3, Y3
+	VMOVUPS      Y2, (SI)(DX*4)
+	VMOVUPS      Y3, 32(SI)(DX*4)
+	VBROADCASTSS 4(R10), Y2
+	VMOVAPS      Y2, Y3
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VMOVUPS      Y2, (DI)(DX*4)
+	VMOVUPS      Y3, 32(DI)(DX*4)
+	ADDQ         $0x10, DX
+	CMPQ         DX, CX
+	JLT          loop100
+
+tail101:
+	CMPQ   DX, AX
+	JGE    done103
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   offsets+48(FP), R11
+	XORQ   R10, R10
+
+keys104:
+	MOVLQSX      (R11)(R10*4), R12
+	LEAQ         (BX)(R12*4), R12
+	VBROADCASTSS (R8)(R10*4), Y6
+	VBROADCASTSS (R9)(R10*4), Y7
+	VMASKMOVPS   (R12)(DX*4), Y0, Y8
+	VMASKMOVPS   32(R12)(DX*4), Y1, Y9
+	VMOVAPS      Y2, Y10
+	VFMADD231PS  Y8, Y6, Y10
+	VBLENDVPS    Y0, Y10, Y2, Y2
+	VMOVAPS      Y3, Y8
+	VFMADD231PS  Y9, Y6, Y8
+	VBLENDVPS    Y1, Y8, Y3, Y3
+	VMASKMOVPS   (R12)(DX*4), Y0, Y6
+	VMASKMOVPS   32(R12)(DX*4), Y1, Y8
+	VMOVAPS      Y4, Y9
+	VFMADD231PS  Y6, Y7, Y9
+	VBLENDVPS    Y0, Y9, Y4, Y4
+	VMOVAPS      Y5, Y6
+	VFMADD231PS  Y8, Y7, Y6
+	VBLENDVPS    Y1, Y6, Y5, Y5
+	INCQ         R10
+	CMPQ         R10, nk+64(FP)
+	JLT          keys104
+	MOVQ         inverses+32(FP), R8
+	VBROADCASTSS (R8), Y6
+	VMOVAPS      Y6, Y7
+	VMULPS       Y6, Y2, Y2
+	VMULPS       Y7, Y3, Y3
+	VMASKMOVPS   Y2, Y0, (SI)(DX*4)
+	VMASKMOVPS   Y3, Y1, 32(SI)(DX*4)
+	VBROADCASTSS 4(R8), Y2
+	VMOVAPS      Y2, Y3
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VMASKMOVPS   Y2, Y0, (DI)(DX*4)
+	VMASKMOVPS   Y3, Y1, 32(DI)(DX*4)
+
+done103:
+	ADDQ $0x00000008, inverses+32(FP)
+	SUBQ $0x00000002, queries+56(FP)
+	JMP  group95
+
+next96:
+group105:
+	CMPQ queries+56(FP), $0x00000001
+	JLT  next106
+	MOVQ out+0(FP), DX
+	MOVQ DX, SI
+	ADDQ outStride+8(FP), DX
+	MOVQ DX, out+0(FP)
+	MOVQ weights+16(FP), DX
+	MOVQ DX, R8
+	ADDQ pitch+24(FP), DX
+	MOVQ DX, weights+16(FP)
+	XORQ DX, DX
+	LEAQ -31(CX), DI
+	CMPQ DX, DI
+	JGE  rest108
+
+turn107:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   offsets+48(FP), R10
+	XORQ   R9, R9
+
+keys109:
+	MOVLQSX      (R10)(R9*4), R11
+	LEAQ         (BX)(R11*4), R11
+	VBROADCASTSS (R8)(R9*4), Y6
+	VFMADD231PS  (R11)(DX*4), Y6, Y2
+	VFMADD231PS  32(R11)(DX*4), Y6, Y3
+	VFMADD231PS  64(R11)(DX*4), Y6, Y4
+	VFMADD231PS  96(R11)(DX*4), Y6, Y5
+	INCQ         R9
+	CMPQ         R9, nk+64(FP)
+	JLT          keys109
+	MOVQ         inverses+32(FP), R9
+	VBROADCASTSS (R9), Y6
+	VMOVAPS      Y6, Y7
+	VMULPS       Y6, Y2, Y2
+	VMULPS       Y7, Y3, Y3
+	VMOVUPS      Y2, (SI)(DX*4)
+	VMOVUPS      Y3, 32(SI)(DX*4)
+	VMULPS       Y6, Y4, Y2
+	VMULPS       Y7, Y5, Y3
+	VMOVUPS      Y2, 64(SI)(DX*4)
+	VMOVUPS      Y3, 96(SI)(DX*4)
+	ADDQ         $0x20, DX
+	CMPQ         DX, DI
+	JLT          turn107
+
+rest108:
+	CMPQ DX, CX
+	JGE  tail111
+
+loop110:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   offsets+48(FP), R9
+	XORQ   DI, DI
+
+keys112:
+	MOVLQSX      (R9)(DI*4), R10
+	LEAQ         (BX)(R10*4), R10
+	VBROADCASTSS (R8)(DI*4), Y4
+	VFMADD231PS  (R10)(DX*4), Y4, Y2
+	VFMADD231PS  32(R10)(DX*4), Y4, Y3
+	INCQ         DI
+	CMPQ         DI, nk+64(FP)
+	JLT          keys112
+	MOVQ         inverses+32(FP), DI
+	VBROADCASTSS (DI), Y4
 	VMOVAPS      Y4, Y5
 	VMULPS       Y4, Y2, Y2
 	VMULPS       Y5, Y3, Y3
-	VMASKMOVPS   Y2, Y0, (AX)(DI*4)
-	VMASKMOVPS   Y3, Y1, 32(AX)(DI*4)
+	VMOVUPS      Y2, (SI)(DX*4)
+	VMOVUPS      Y3, 32(SI)(DX*4)
+	ADDQ         $0x10, DX
+	CMPQ         DX, CX
+	JLT          loop110
 
-done98:
+tail111:
+	CMPQ   DX, AX
+	JGE    done113
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   offsets+48(FP), R9
+	XORQ   DI, DI
+
+keys114:
+	MOVLQSX      (R9)(DI*4), R10
+	LEAQ         (BX)(R10*4), R10
+	VBROADCASTSS (R8)(DI*4), Y4
+	VMASKMOVPS   (R10)(DX*4), Y0, Y5
+	VMASKMOVPS   32(R10)(DX*4), Y1, Y6
+	VMOVAPS      Y2, Y7
+	VFMADD231PS  Y5, Y4, Y7
+	VBLENDVPS    Y0, Y7, Y2, Y2
+	VMOVAPS      Y3, Y5
+	VFMADD231PS  Y6, Y4, Y5
+	VBLENDVPS    Y1, Y5, Y3, Y3
+	INCQ         DI
+	CMPQ         DI, nk+64(FP)
+	JLT          keys114
+	MOVQ         inverses+32(FP), DI
+	VBROADCASTSS (DI), Y4
+	VMOVAPS      Y4, Y5
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y5, Y3, Y3
+	VMASKMOVPS   Y2, Y0, (SI)(DX*4)
+	VMASKMOVPS   Y3, Y1, 32(SI)(DX*4)
+
+done113:
+	ADDQ $0x00000004, inverses+32(FP)
+	SUBQ $0x00000001, queries+56(FP)
+	JMP  group105
+
+next106:
 	VZEROUPPER
 	RET

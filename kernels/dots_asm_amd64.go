@@ -179,7 +179,8 @@ func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 //go:noescape
 func dotsFloat32AVX2(y *float32, x *float32, base *float32, ids *int32, stride int, n int, k int)
 
-// valuesAVX2 computes the weighted values of one query and one head; value j starts at element offsets[j] of v. nk and headDim are at least 1.
+// valuesAVX2 computes the weighted values of queries in one head; value j starts at element offsets[j] of v.
+// outStride and pitch are the bytes from a query to the next. All counts are at least 1.
 //
 //go:noescape
-func valuesAVX2(out *float32, weights *float32, v *float32, offsets *int32, nk int, headDim int, inverse float32)
+func valuesAVX2(out *float32, outStride int, weights *float32, pitch int, inverses *float32, v *float32, offsets *int32, queries int, nk int, headDim int)

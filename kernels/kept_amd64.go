@@ -141,7 +141,7 @@ func (c *attentionCall) keptAVX2(out, q, keys, values []float32) {
 		} else {
 			keptDots64AVX2(scores, &q[first], &keys[first*c.nk], c.nk)
 		}
-		inverse := attentionWeightsAVX2(scores, c.nk, c.Scale)
-		valuesAVX2(&out[first], scores, &values[first], &c.vOffsets[0], c.nk, c.HeadDim, inverse)
+		c.inverses[0] = attentionWeightsAVX2(scores, c.nk, c.Scale)
+		c.valuesAVX2(out[first:], values[first:], 1)
 	}
 }

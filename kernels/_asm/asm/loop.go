@@ -87,14 +87,27 @@ func (r *Row) Each(body func(Block)) {
 
 // EachFour generates the loop with four blocks in a turn, while there are as many, to spend less on the loop itself.
 func (r *Row) EachFour(four func([4]Block), body func(Block)) {
+	r.eachSeveral(4, func(blocks []Block) { four([4]Block(blocks)) }, body)
+}
+
+// EachTwo is EachFour for two blocks.
+func (r *Row) EachTwo(two func([2]Block), body func(Block)) {
+	r.eachSeveral(2, func(blocks []Block) { two([2]Block(blocks)) }, body)
+}
+
+func (r *Row) eachSeveral(n int, several func([]Block), body func(Block)) {
 	turn, rest, end := Unique("turn"), Unique("rest"), GP64()
 	XORQ(r.i, r.i)
-	LEAQ(Mem{Base: r.full, Disp: -63}, end) // the first index with fewer than four
+	LEAQ(Mem{Base: r.full, Disp: 1 - 16*n}, end) // the first index with fewer
 	CMPQ(r.i, end)
 	JGE(LabelRef(rest))
 	Label(turn)
-	four([4]Block{{row: r}, {row: r, ahead: 1}, {row: r, ahead: 2}, {row: r, ahead: 3}})
-	ADDQ(Imm(64), r.i)
+	var blocks []Block
+	for ahead := range n {
+		blocks = append(blocks, Block{row: r, ahead: ahead})
+	}
+	several(blocks)
+	ADDQ(Imm(uint64(16*n)), r.i)
 	CMPQ(r.i, end)
 	JLT(LabelRef(turn))
 	Label(rest)

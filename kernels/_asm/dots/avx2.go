@@ -182,26 +182,3 @@ func sumFour(v []asm.V) reg.VecVirtual {
 	VADDPS(odd, four[0], four[0])
 	return four[0]
 }
-
-// valuesAVX2 sums weighted rows: out[d] = (Σ_j weight[j]·v[j][d])·inverse, 32 elements at a time, then 16 or less.
-func valuesAVX2() {
-	asm.Kernel("valuesAVX2", "func(out, weights, v *float32, offsets *int32, nk, headDim int, inverse float32)",
-		"valuesAVX2 computes the weighted values of one query and one head; value j starts at element offsets[j] of v. nk and headDim are at least 1.")
-	isa := asm.AVX2
-	out, v, weights := asm.Int("out"), asm.Int("v"), asm.Int("weights")
-	isa.NewRow(asm.Int("headDim")).Each(func(b asm.Block) {
-		sums, j, offsets, from := isa.Zero(), GP64(), asm.Int("offsets"), GP64()
-		XORQ(j, j)
-		keys := asm.Unique("keys")
-		Label(keys)
-		MOVLQSX(Mem{Base: offsets, Index: j, Scale: 4}, from)
-		LEAQ(Mem{Base: v, Index: from, Scale: 4}, from)
-		b.FMA(sums, isa.Splat(Mem{Base: weights, Index: j, Scale: 4}), from)
-		INCQ(j)
-		CMPQ(j, asm.Addr("nk"))
-		JLT(LabelRef(keys))
-		b.Store(isa.Mul(sums, isa.Splat(asm.Addr("inverse"))), out)
-	})
-	VZEROUPPER()
-	RET()
-}
