@@ -5,7 +5,8 @@
 //
 // # Numbers
 //
-// Weights and activations are stored as fp16; every sum, norm and exponential is computed in float32, and so are biases, scales and the
+// Weights and activations are stored as fp16, or as bfloat16 (Storage), for which there is a second set of kernels from the same sources;
+// where comments say fp16 it is either. Every sum, norm and exponential is computed in float32, and so are biases, scales and the
 // state of recurrent units.
 //
 // # A row depends on nothing but itself

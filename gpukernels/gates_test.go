@@ -118,7 +118,7 @@ func TestAverage(t *testing.T) {
 	const n, slots, stride = 264, 6, 300
 	state := alloc[float32](r, 2*slots*stride) // NaNs: what was in a slot before must not be read
 	sums, counts := make([][]float64, slots), make([]int32, slots)
-	places := make([]int32, slots) // each slot has two places, of which each step reads the one and writes the other
+	places := make([]int32, slots)                                                // each slot has two places, of which each step reads the one and writes the other
 	for _, rows := range [][]int32{{2, 0, 5}, {0, 5}, {5, 2, 0, 1}, {-3, 5, 1}} { // a negative slot begins anew
 		var numbers, positions, from, to []int32
 		for _, slot := range rows {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
-//go:embed ptx/*.ptx
+//go:embed ptx/*.ptx ptx/bfloat16/*.ptx
 var programs embed.FS
 
 // sources are the files of src/ with the kernels of each and the dynamic shared memory that they want, in bytes.
@@ -41,16 +41,16 @@ type Kernels struct {
 	multiprocessors int
 }
 
-// Load compiles the kernels for the device of a context, which must be bound. The driver keeps the result, so that only the first time
-// takes long.
-func Load(d *cuda.Driver, device int, c *cuda.Context) (*Kernels, error) {
+// Load compiles the kernels for the device of a context, which must be bound, and for numbers that are stored as one type: what other
+// comments call fp16. The driver keeps the result, so that only the first time takes long.
+func Load(d *cuda.Driver, device int, c *cuda.Context, stored Storage) (*Kernels, error) {
 	properties, err := d.Properties(device)
 	if err != nil {
 		return nil, err
 	}
 	k := &Kernels{byName: map[string]*cuda.Kernel{}, multiprocessors: properties.Multiprocessors}
 	for source, kernels := range sources {
-		if err := k.load(c, source, kernels); err != nil {
+		if err := k.load(c, source, stored, kernels); err != nil {
 			k.Close()
 			return nil, fmt.Errorf("kernels of %s on %v: %w", source, properties, err)
 		}
@@ -58,8 +58,8 @@ func Load(d *cuda.Driver, device int, c *cuda.Context) (*Kernels, error) {
 	return k, nil
 }
 
-func (k *Kernels) load(c *cuda.Context, source string, kernels map[string]int) error {
-	ptx, err := programs.ReadFile("ptx/" + source + ".ptx")
+func (k *Kernels) load(c *cuda.Context, source string, stored Storage, kernels map[string]int) error {
+	ptx, err := programs.ReadFile(stored.folder() + source + ".ptx")
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (k *Kernels) load(c *cuda.Context, source string, kernels map[string]int) e
 	}
 	k.modules = append(k.modules, module)
 	for name, shared := range kernels {
-		if k.byName[name], err = module.Kernel(name, shared); err != nil {
+		if k.byName[name], err = module.Kernel(name+stored.suffix(), shared); err != nil {
 			return err
 		}
 	}

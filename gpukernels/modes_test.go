@@ -4,8 +4,10 @@ package gpukernels
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,23 +41,25 @@ func TestModes(t *testing.T) {
 func TestPTXIsCurrent(t *testing.T) {
 	emulated.Toolkit(t, "cuda_nvrtc")
 	python := filepath.Join("..", ".cache", "cuda", "bin", "python")
-	compiled := t.TempDir()
-	command := exec.Command(python, append([]string{filepath.Join("tools", "ptx.py"), compiled}, kernelSources(t)...)...)
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	committed, err := programs.ReadDir("ptx")
-	must(t, err)
-	if len(committed) != len(kernelSources(t)) {
-		t.Errorf("%d files of PTX for %d sources", len(committed), len(kernelSources(t)))
-	}
-	for _, file := range committed {
-		have, err := programs.ReadFile("ptx/" + file.Name())
+	for stored, option := range map[Storage]string{Float16: "-DSLUICE_FLOAT16", BFloat16: "-DSLUICE_BFLOAT16"} {
+		compiled := t.TempDir()
+		command := exec.Command(python, append([]string{filepath.Join("tools", "ptx.py"), compiled, option}, kernelSources(t)...)...)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		committed, err := fs.Glob(programs, stored.folder()+"*.ptx")
 		must(t, err)
-		want, err := os.ReadFile(filepath.Join(compiled, file.Name()))
-		must(t, err)
-		if !bytes.Equal(have, want) {
-			t.Errorf("%s is not what the source gives: run scripts/ptx.sh", file.Name())
+		if len(committed) != len(kernelSources(t)) {
+			t.Errorf("%d files of PTX for %d sources", len(committed), len(kernelSources(t)))
+		}
+		for _, file := range committed {
+			have, err := programs.ReadFile(file)
+			must(t, err)
+			want, err := os.ReadFile(filepath.Join(compiled, path.Base(file)))
+			must(t, err)
+			if !bytes.Equal(have, want) {
+				t.Errorf("%s is not what the source gives: run scripts/ptx.sh", file)
+			}
 		}
 	}
 }

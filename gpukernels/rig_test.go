@@ -43,7 +43,12 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	d, err := cuda.Open(library(t))
+	return openRig(t, library(t), Float16)
+}
+
+func openRig(t testing.TB, library string, stored Storage) *rig {
+	t.Helper()
+	d, err := cuda.Open(library)
 	must(t, err)
 	c, err := d.Context(0)
 	must(t, err)
@@ -52,7 +57,7 @@ func newRig(t testing.TB) *rig {
 	r := &rig{t: t, context: c, random: rand.New(rand.NewPCG(1, 2))}
 	r.stream, err = c.Stream()
 	must(t, err)
-	r.kernels, err = Load(d, 0, c)
+	r.kernels, err = Load(d, 0, c, stored)
 	must(t, err)
 	t.Cleanup(func() {
 		must(t, r.stream.Close())

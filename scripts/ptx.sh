@@ -3,7 +3,7 @@
 # in pinned versions, into .cache/cuda. That version's PTX (8.2) is loaded by every driver from CUDA 12.2 on, and this code for sm_80 is
 # what newer devices run, too.
 #
-#   scripts/ptx.sh             writes gpukernels/ptx/*.ptx, gpukernels/cuda/testdata/*.ptx and the table of occupancy in docs/gpu.md
+#   scripts/ptx.sh             writes gpukernels/ptx, gpukernels/cuda/testdata/*.ptx and the table of occupancy in docs/gpu.md
 #   scripts/ptx.sh check       fails if the PTX is not what the sources give
 #   scripts/ptx.sh report      says how many registers the kernels use, how much they spill and how much of a multiprocessor they occupy,
 #                              for several devices; fails on spills, and if docs/gpu.md has another table
@@ -25,8 +25,9 @@ install() {
 }
 
 compile() { # FOLDER
-	mkdir -p "$1/kernels" "$1/trial"
+	mkdir -p "$1/kernels/bfloat16" "$1/trial"
 	"$python" gpukernels/tools/ptx.py "$1/kernels" gpukernels/src/*.cu
+	"$python" gpukernels/tools/ptx.py "$1/kernels/bfloat16" -DSLUICE_BFLOAT16 gpukernels/src/*.cu
 	"$python" gpukernels/tools/ptx.py "$1/trial" gpukernels/cuda/testdata/*.cu
 }
 
@@ -44,20 +45,23 @@ report() { # [-write]
 	rm -rf "$work/logs"
 	mkdir "$work/logs"
 	for architecture in 80 86 89 90; do
-		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture"
+		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture" gpukernels/ptx/*.ptx
 	done
 	for architecture in 80 86 89 90 100 120; do
-		assemble "$packages/cu13/bin/ptxas" "$architecture"
+		assemble "$packages/cu13/bin/ptxas" "$architecture" gpukernels/ptx/*.ptx
+	done
+	for architecture in 80 120; do # those of bfloat16 differ in conversions alone
+		assemble "$packages/cu13/bin/ptxas" "$architecture" gpukernels/ptx/bfloat16/*.ptx
 	done
 	go run ./gpukernels/tools/ptxas "$@" docs/gpu.md $(ls -v "$work"/logs/*)
 }
 
-assemble() { # PTXAS ARCHITECTURE
-	local file release
-	release=$("$1" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-	for file in gpukernels/ptx/*.ptx; do
-		"$1" -v -arch="sm_$2" "$file" -o /dev/null 2>&1
-	done >"$work/logs/sm_$2-$release"
+assemble() { # PTXAS ARCHITECTURE FILE...
+	local file release ptxas=$1 architecture=$2
+	release=$("$ptxas" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+	for file in "${@:3}"; do
+		"$ptxas" -v -arch="sm_$architecture" "$file" -o /dev/null 2>&1
+	done >>"$work/logs/sm_$architecture-$release"
 }
 
 install
@@ -66,9 +70,8 @@ trap 'rm -rf "$work"' EXIT
 case "${1:-write}" in
 write)
 	compile "$work"
-	mkdir -p gpukernels/ptx
-	rm -f gpukernels/ptx/*.ptx gpukernels/cuda/testdata/*.ptx
-	cp "$work"/kernels/*.ptx gpukernels/ptx/
+	rm -rf gpukernels/ptx gpukernels/cuda/testdata/*.ptx
+	cp -r "$work"/kernels gpukernels/ptx
 	cp "$work"/trial/*.ptx gpukernels/cuda/testdata/
 	report -write
 	;;

@@ -29,6 +29,8 @@ type gpuBench struct {
 	beams     []int
 	slots     []int
 	sentences int
+	precision string
+	stored    gpukernels.Storage
 	model     bool
 	asJSON    bool
 }
@@ -92,6 +94,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
 	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
+	s.StringVar(&b.precision, "precision", "float16", "how weights and activations are stored: float16 or bfloat16")
 	s.BoolVar(&b.model, "roofline", false, "print the model for all cards, with or without a GPU")
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own)
@@ -114,7 +117,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	device, err := gpumodel.Open(driver, b.device)
+	device, err := gpumodel.OpenStored(driver, b.device, b.stored)
 	if err != nil {
 		return err
 	}
@@ -122,7 +125,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	report := gpuReport{Device: device.Properties().String()}
 	of := cardOf(device.Properties())
 	for _, s := range chosen {
-		kernels, err := timeProducts(driver, b.device, s, of)
+		kernels, err := timeProducts(driver, b.device, b.stored, s, of)
 		if err != nil {
 			return err
 		}
@@ -152,6 +155,10 @@ func (b *gpuBench) check() ([]student, error) {
 		if len(list) == 0 || slices.Min(list) < 1 {
 			return nil, usageErrorf("--streams and --beams: at least 1 each")
 		}
+	}
+	var err error
+	if b.stored, err = storageOf(b.precision); err != nil {
+		return nil, err
 	}
 	if len(b.slots) == 0 || slices.Min(b.slots) < 0 || b.sentences < 0 {
 		return nil, usageErrorf("--slots and --sentences: at least 0 each")
@@ -306,7 +313,7 @@ const (
 )
 
 // timeProducts times each product of a student.
-func timeProducts(driver *cuda.Driver, number int, s student, of card) (rows []kernelRow, err error) {
+func timeProducts(driver *cuda.Driver, number int, stored gpukernels.Storage, s student, of card) (rows []kernelRow, err error) {
 	c, err := driver.Context(number)
 	if err != nil {
 		return nil, err
@@ -317,7 +324,7 @@ func timeProducts(driver *cuda.Driver, number int, s student, of card) (rows []k
 		return nil, err
 	}
 	defer release()
-	kernels, err := gpukernels.Load(driver, number, c)
+	kernels, err := gpukernels.Load(driver, number, c, stored)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
@@ -95,7 +96,7 @@ func (g *gpu) name() string { return fmt.Sprintf("GPU %d", g.number) }
 
 // openGPUs loads the models onto the GPUs that were chosen. Of all GPUs, those that cannot be used are left out as long as there is one
 // that can.
-func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
+func openGPUs(e *ensemble, choice deviceChoice, stored gpukernels.Storage) ([]*gpu, error) {
 	driver, err := cuda.Open(os.Getenv(driverVariable))
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
 	var gpus []*gpu
 	var failed []error
 	for _, number := range numbers {
-		g, err := openGPU(e, driver, number)
+		g, err := openGPU(e, driver, number, stored)
 		if err == nil {
 			gpus = append(gpus, g)
 			continue
@@ -130,8 +131,8 @@ func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
 	return gpus, nil
 }
 
-func openGPU(e *ensemble, driver *cuda.Driver, number int) (*gpu, error) {
-	device, err := gpumodel.Open(driver, number)
+func openGPU(e *ensemble, driver *cuda.Driver, number int, stored gpukernels.Storage) (*gpu, error) {
+	device, err := gpumodel.OpenStored(driver, number, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -227,11 +228,25 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 }
 
 func (p *engineParts) chooseGPUs(m *modelFlags, choice deviceChoice) (err error) {
-	if name := m.arithmeticName(); name != "auto" && name != "float16" {
-		return usageErrorf("--precision %s is not for GPUs, which compute in float16", name)
+	name := m.arithmeticName()
+	if name == "auto" {
+		name = gpukernels.Float16.String()
 	}
-	p.models.gpus, err = openGPUs(p.models, choice)
+	if p.models.storage, err = storageOf(name); err != nil {
+		return err
+	}
+	p.models.gpus, err = openGPUs(p.models, choice, p.models.storage)
 	return err
+}
+
+// storageOf is how numbers are stored on a GPU.
+func storageOf(name string) (gpukernels.Storage, error) {
+	for _, stored := range []gpukernels.Storage{gpukernels.Float16, gpukernels.BFloat16} {
+		if name == stored.String() {
+			return stored, nil
+		}
+	}
+	return 0, usageErrorf("--precision %s is not for GPUs, which store numbers as float16 or bfloat16", name)
 }
 
 // demandedError sorts the reason why no GPU can be used by what the user has to look at.

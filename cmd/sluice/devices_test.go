@@ -37,6 +37,16 @@ func TestDevicesScript(t *testing.T) {
 			return nil
 		},
 	})
+	bfloat16 := emulated.LibraryOfBFloat16(t, kernels...)
+	testscript.Run(t, testscript.Params{
+		Dir:  "testdata/gpu/bfloat16",
+		Cmds: scriptCommands(),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("OVERFLOW", overflows)
+			env.Setenv(driverVariable, bfloat16)
+			return nil
+		},
+	})
 }
 
 // What the words of --devices ask for, where they are said, and with --cpu-threads.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/translator"
 	"github.com/sluice-mt/sluice/translator/bundle"
 	"github.com/sluice-mt/sluice/translator/cpumodel"
@@ -31,6 +32,7 @@ type ensemble struct {
 	suppress  []search.Token
 	int8      quantisation
 	precision cpumodel.Precision
+	storage   gpukernels.Storage  // on GPUs
 	beam      int                 // hypotheses of a sentence
 	steppers  []*cpumodel.Stepper // all that were made, for their counts
 	gpus      []*gpu              // where the models run; none for the processor
@@ -152,7 +154,7 @@ func (e *ensemble) precise() (translator.Models, error) {
 // arithmetic names what the models are computed with.
 func (e *ensemble) arithmetic() string {
 	if len(e.gpus) > 0 {
-		return "float16"
+		return e.storage.String()
 	}
 	return e.precision.String()
 }
@@ -198,8 +200,8 @@ func (f *modelFlags) choosePrecision(stored cpumodel.Precision) (cpumodel.Precis
 		return cpumodel.Float32, nil
 	case strings.HasPrefix(name, "int8"):
 		return cpumodel.Int8, nil
-	case name == "float16":
-		return 0, usageErrorf("--precision float16 is for GPUs: see --devices")
+	case name == "float16" || name == "bfloat16":
+		return 0, usageErrorf("--precision %s is for GPUs: see --devices", name)
 	case name == "int16":
 		return cpumodel.Int16, nil
 	}

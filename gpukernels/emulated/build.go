@@ -43,7 +43,19 @@ func (s Sanitizer) flags() (kernels, device, link []string) {
 // .cache/emulated below the repository's root.
 func Library(t testing.TB, s Sanitizer, sources ...string) string {
 	t.Helper()
-	b := newBuilder(t, s)
+	return newBuilder(t, s).library(sources)
+}
+
+// LibraryOfBFloat16 builds a device with the kernels for numbers that are stored as bfloat16.
+func LibraryOfBFloat16(t testing.TB, sources ...string) string {
+	t.Helper()
+	b := newBuilder(t, Unwatched)
+	b.kernel = append(b.kernel, "-DSLUICE_BFLOAT16")
+	return b.library(sources)
+}
+
+func (b *builder) library(sources []string) string {
+	b.t.Helper()
 	objects := []string{b.device()}
 	for _, source := range sources {
 		objects = append(objects, b.kernels(source))

@@ -10,7 +10,7 @@ template <int DIM> struct Rows {
   static constexpr int STRIDE = DIM + 8;
 
   // Begins to copy `count` rows of a column of a matrix, zeros from row `valid` on.
-  template <int COUNT> __device__ static void load(__half* to, const __half* from, int stride, int valid) {
+  template <int COUNT> __device__ static void load(Element* to, const Element* from, int stride, int valid) {
     for (int chunk = threadIdx.x; chunk < COUNT * DIM / 8; chunk += THREADS) {
       int row = chunk / (DIM / 8), column = chunk % (DIM / 8) * 8;
       copy_async(to + row * STRIDE + column, row < valid ? from + size_t(row) * stride + column : from, row < valid);
@@ -27,7 +27,7 @@ template <int DIM> struct Queries {
 };
 
 // scores = queries · keys for 64 keys in shared memory.
-template <int DIM> __device__ void score(float (&scores)[1][KEYS / 8][4], const Queries<DIM>& q, const __half* keys) {
+template <int DIM> __device__ void score(float (&scores)[1][KEYS / 8][4], const Queries<DIM>& q, const Element* keys) {
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < DIM; k += 16) {
@@ -76,13 +76,13 @@ template <int DIM> __device__ void weigh(float (&scores)[1][KEYS / 8][4], Querie
 }
 
 // result += weights · values for 64 keys.
-template <int DIM> __device__ void accumulate(Queries<DIM>& q, const float (&weights)[1][KEYS / 8][4], const __half* values) {
+template <int DIM> __device__ void accumulate(Queries<DIM>& q, const float (&weights)[1][KEYS / 8][4], const Element* values) {
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < KEYS; k += 16) {
     unsigned b[DIM / 8][2], a[1][4];
 #pragma unroll
-    for (int r = 0; r < 4; r++) a[0][r] = pack_halves(weights[0][k / 8 + r / 2][r % 2 * 2], weights[0][k / 8 + r / 2][r % 2 * 2 + 1]);
+    for (int r = 0; r < 4; r++) a[0][r] = pack_pair(weights[0][k / 8 + r / 2][r % 2 * 2], weights[0][k / 8 + r / 2][r % 2 * 2 + 1]);
 #pragma unroll
     for (int j = 0; j < DIM / 8; j += 2) {
       unsigned two[4];
@@ -93,13 +93,13 @@ template <int DIM> __device__ void accumulate(Queries<DIM>& q, const float (&wei
   }
 }
 
-template <int DIM> __device__ void load_queries(Queries<DIM>& q, const __half* rows) {
+template <int DIM> __device__ void load_queries(Queries<DIM>& q, const Element* rows) {
   int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16;
 #pragma unroll
   for (int k = 0; k < DIM; k += 16) load_matrices<false>(q.fragments[k / 16], rows + (first + lane % 16) * Rows<DIM>::STRIDE + k + lane / 16 * 8);
 }
 
-template <int DIM> __device__ void write_result(Queries<DIM>& q, __half* result, int stride, int valid) {
+template <int DIM> __device__ void write_result(Queries<DIM>& q, Element* result, int stride, int valid) {
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     q.sum[h] += __shfl_xor_sync(~0u, q.sum[h], 1);
@@ -109,24 +109,24 @@ template <int DIM> __device__ void write_result(Queries<DIM>& q, __half* result,
     float factor = 1 / q.sum[h];
 #pragma unroll
     for (int d = 0; d < DIM / 8; d++)
-      *reinterpret_cast<__half2*>(result + size_t(row) * stride + d * 8 + threadIdx.x % 4 * 2) =
-          __floats2half2_rn(q.result[0][d][2 * h] * factor, q.result[0][d][2 * h + 1] * factor);
+      *reinterpret_cast<Element2*>(result + size_t(row) * stride + d * 8 + threadIdx.x % 4 * 2) =
+          from_floats(q.result[0][d][2 * h] * factor, q.result[0][d][2 * h + 1] * factor);
   }
 }
 
 // A block has 64 queries of a head of a sentence. The keys and values of the next 64 positions are copied while it works on those of the
 // last.
-template <int DIM> __device__ void attention(const __half* qkv, const int* starts, __half* result, int heads, float scale) {
+template <int DIM> __device__ void attention(const Element* qkv, const int* starts, Element* result, int heads, float scale) {
   using R = Rows<DIM>;
-  DYNAMIC_SHARED(__half, shared);
-  __half *queries = shared, *keys = shared + QUERIES * R::STRIDE, *values = keys + 2 * KEYS * R::STRIDE;
+  DYNAMIC_SHARED(Element, shared);
+  Element *queries = shared, *keys = shared + QUERIES * R::STRIDE, *values = keys + 2 * KEYS * R::STRIDE;
   int start = starts[blockIdx.z], length = starts[blockIdx.z + 1] - start, first = blockIdx.x * QUERIES;
   if (first >= length) return;
   int width = heads * DIM, stride = 3 * width;
-  const __half* sentence = qkv + size_t(start) * stride + blockIdx.y * DIM;
+  const Element* sentence = qkv + size_t(start) * stride + blockIdx.y * DIM;
   R::template load<QUERIES>(queries, sentence + size_t(first) * stride, stride, length - first);
   auto load = [&](int tile) {
-    const __half* from = sentence + size_t(tile) * KEYS * stride;
+    const Element* from = sentence + size_t(tile) * KEYS * stride;
     if (tile * KEYS < length) {
       R::template load<KEYS>(keys + tile % 2 * KEYS * R::STRIDE, from + width, stride, length - tile * KEYS);
       R::template load<KEYS>(values + tile % 2 * KEYS * R::STRIDE, from + 2 * width, stride, length - tile * KEYS);
@@ -155,7 +155,7 @@ template <int DIM> __device__ void attention(const __half* qkv, const int* start
 // result: for each token a row of heads x DIM. The grid is (tiles of 64 queries of the longest sentence, heads, sentences).
 #define ATTENTION(name, DIM)                                                                                \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                     \
-      name(const __half* qkv, const int* starts, __half* result, int heads, float scale) {                  \
+      KERNEL_NAME(name)(const Element* qkv, const int* starts, Element* result, int heads, float scale) {                  \
     attention<DIM>(qkv, starts, result, heads, scale);                                                      \
   }                                                                                                         \
   KERNEL(name)

@@ -3,7 +3,7 @@
 // result[r] = table[tokens[r]]·factor + signal[positions[r]], rows of n elements, a multiple of 8. The token -1 has a vector of zeros.
 // table holds fp16, signal float32.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    embed(const int* tokens, const int* positions, const __half* table, const float* signal, __half* result, int rows, int n, float factor) {
+    KERNEL_NAME(embed)(const int* tokens, const int* positions, const Element* table, const float* signal, Element* result, int rows, int n, float factor) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   int token = tokens[row];
@@ -20,7 +20,7 @@ KERNEL(embed);
 
 // to[to_rows[r]] = from[from_rows[r]], rows of n elements of float32. Without a list, row r is row r.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    move_rows(const float* from, const int* from_rows, float* to, const int* to_rows, int rows, int n) {
+    KERNEL_NAME(move_rows)(const float* from, const int* from_rows, float* to, const int* to_rows, int rows, int n) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   from += size_t(from_rows ? from_rows[row] : row) * n;

@@ -29,7 +29,7 @@ template <class F> __device__ __forceinline__ void each_eight(int rows, int n, F
 }  // namespace
 
 // x = f(x)
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) activate(__half* x, int rows, int n, int kind) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(activate)(Element* x, int rows, int n, int kind) {
   each_eight(rows, n, [=](int, size_t at, int) {
     float v[8];
     read_eight(v, x + at);
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) activate(__half* x, 
 KERNEL(activate);
 
 // result = x + y; result may be either.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) add(const __half* x, const __half* y, __half* result, int rows, int n) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(add)(const Element* x, const Element* y, Element* result, int rows, int n) {
   each_eight(rows, n, [=](int, size_t at, int) {
     float v[8], w[8];
     read_eight(v, x + at), read_eight(w, y + at);
@@ -54,7 +54,7 @@ KERNEL(add);
 
 // result = σ(gate)·x + (1 - σ(gate))·y; result may be any of them.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    highway(const __half* gate, const __half* x, const __half* y, __half* result, int rows, int n) {
+    KERNEL_NAME(highway)(const Element* gate, const Element* x, const Element* y, Element* result, int rows, int n) {
   each_eight(rows, n, [=](int, size_t at, int) {
     float g[8], v[8], w[8];
     read_eight(g, gate + at), read_eight(v, x + at), read_eight(w, y + at);
@@ -70,7 +70,7 @@ KERNEL(highway);
 
 // result = σ(gate_x)·x + σ(gate_y)·y; result may be any of them.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    gated_sum(const __half* gate_x, const __half* x, const __half* gate_y, const __half* y, __half* result, int rows, int n) {
+    KERNEL_NAME(gated_sum)(const Element* gate_x, const Element* x, const Element* gate_y, const Element* y, Element* result, int rows, int n) {
   each_eight(rows, n, [=](int, size_t at, int) {
     float gx[8], gy[8], v[8], w[8];
     read_eight(gx, gate_x + at), read_eight(v, x + at), read_eight(gy, gate_y + at), read_eight(w, y + at);
@@ -83,8 +83,8 @@ KERNEL(gated_sum);
 
 // The running mean over positions: mean = (mean·t + x)/(t + 1) with t = positions[r], kept in float32, those of a slot `stride` elements
 // behind those of the slot before; row r reads that of slot from[r] and writes that of to[r]. result has the mean, too.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) average(const __half* x, const int* from, const int* to, const int* positions,
-                                                                    float* state, __half* result, int rows, int n, int stride) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(average)(const Element* x, const int* from, const int* to, const int* positions,
+                                                                    float* state, Element* result, int rows, int n, int stride) {
   each_eight(rows, n, [=](int row, size_t at, int i) {
     const float* mean = state + size_t(from[row]) * stride;
     float* next = state + size_t(to[row]) * stride;
@@ -104,12 +104,12 @@ KERNEL(average);
 // A step of simple recurrent units (Lei et al. 2017, "Simple Recurrent Units for Highly Parallelizable Recurrence"): with the gates' rows
 // of w, f and r, c = σ(f)·c + (1 - σ(f))·w and h = σ(r)·tanh(c) + (1 - σ(r))·x. c is kept as in ssru.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    sru(const __half* gates, const __half* x, const int* from, const int* to, const int* positions, float* state, __half* h, int rows, int n,
+    KERNEL_NAME(sru)(const Element* gates, const Element* x, const int* from, const int* to, const int* positions, float* state, Element* h, int rows, int n,
         int stride) {
   each_eight(rows, n, [=](int row, size_t at, int i) {
     const float* before = state + size_t(from[row]) * stride;
     float* cell = state + size_t(to[row]) * stride;
-    const __half* of_row = gates + size_t(row) * 3 * n + i;
+    const Element* of_row = gates + size_t(row) * 3 * n + i;
     bool begins = positions[row] == 0;
     float w[8], f[8], r[8], input[8];
     read_eight(w, of_row), read_eight(f, of_row + n), read_eight(r, of_row + 2 * n), read_eight(input, x + at);

@@ -4,7 +4,7 @@ namespace {
 
 // Eight elements of x + residual, which may be null.
 struct Sum {
-  const __half *x, *residual;
+  const Element *x, *residual;
 
   __device__ __forceinline__ void operator()(float (&v)[8], int i) const {
     read_eight(v, x + i);
@@ -21,7 +21,7 @@ struct Sum {
 // With v = x + residual, result = (v - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, the variance being divided
 // by n. Everything in float32; residual and bias may be null, n is a multiple of 8. result may be x or residual.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    layer_norm(const __half* x, const __half* residual, const float* scale, const float* bias, __half* result, int rows, int n, float epsilon) {
+    KERNEL_NAME(layer_norm)(const Element* x, const Element* residual, const float* scale, const float* bias, Element* result, int rows, int n, float epsilon) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   Sum read{x + size_t(row) * n, residual ? residual + size_t(row) * n : nullptr};
@@ -49,7 +49,7 @@ KERNEL(layer_norm);
 
 // With v = x + residual, result = v/sqrt(mean of v² + epsilon)·scale for each row. Otherwise as layer_norm.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    rms_norm(const __half* x, const __half* residual, const float* scale, __half* result, int rows, int n, float epsilon) {
+    KERNEL_NAME(rms_norm)(const Element* x, const Element* residual, const float* scale, Element* result, int rows, int n, float epsilon) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row > rows - 1) return;
   Sum read{x + size_t(row) * n, residual ? residual + size_t(row) * n : nullptr};

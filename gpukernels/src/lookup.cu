@@ -5,16 +5,16 @@
 namespace {
 
 // Puts a query, times a factor, where all lanes of the warp can read it.
-template <int DIM> __device__ const float* load_query(const __half* from, float factor) {
+template <int DIM> __device__ const float* load_query(const Element* from, float factor) {
   SHARED(queries, float[WARPS][DIM]);
   float* query = queries[threadIdx.x / 32];
-  for (int i = threadIdx.x % 32; i < DIM; i += 32) query[i] = __half2float(from[i]) * factor;
+  for (int i = threadIdx.x % 32; i < DIM; i += 32) query[i] = to_float(from[i]) * factor;
   __syncwarp();
   return query;
 }
 
 // Dot product of a query and a key, in ascending order.
-template <int DIM> __device__ float dot(const float* query, const __half* key) {
+template <int DIM> __device__ float dot(const float* query, const Element* key) {
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < DIM; i += 8) {
@@ -30,34 +30,34 @@ template <int DIM> __device__ float dot(const float* query, const __half* key) {
 template <int DIM> struct Share { static constexpr int COUNT = DIM < 32 ? 1 : DIM / 32; };
 
 // result += weight · value.
-template <int DIM> __device__ void add_value(float (&result)[Share<DIM>::COUNT], float weight, const __half* value) {
+template <int DIM> __device__ void add_value(float (&result)[Share<DIM>::COUNT], float weight, const Element* value) {
   int lane = threadIdx.x % 32;
   if (DIM <= 32) {
-    if (lane < DIM) result[0] += weight * __half2float(value[lane]);
+    if (lane < DIM) result[0] += weight * to_float(value[lane]);
   } else {
 #pragma unroll
     for (int i = 0; i + 1 < Share<DIM>::COUNT; i += 2) {
-      float2 v = __half22float2(reinterpret_cast<const __half2*>(value)[lane + i * 16]);
+      float2 v = to_floats(reinterpret_cast<const Element2*>(value)[lane + i * 16]);
       result[i] += weight * v.x, result[i + 1] += weight * v.y;
     }
   }
 }
 
-template <int DIM> __device__ void write_value(__half* to, const float (&x)[Share<DIM>::COUNT], float factor) {
+template <int DIM> __device__ void write_value(Element* to, const float (&x)[Share<DIM>::COUNT], float factor) {
   int lane = threadIdx.x % 32;
   if (DIM <= 32) {
-    if (lane < DIM) to[lane] = __float2half_rn(x[0] * factor);
+    if (lane < DIM) to[lane] = from_float(x[0] * factor);
   } else {
 #pragma unroll
     for (int i = 0; i + 1 < Share<DIM>::COUNT; i += 2)
-      reinterpret_cast<__half2*>(to)[lane + i * 16] = __floats2half2_rn(x[i] * factor, x[i + 1] * factor);
+      reinterpret_cast<Element2*>(to)[lane + i * 16] = from_floats(x[i] * factor, x[i + 1] * factor);
   }
 }
 
 // Attention to `length` positions, of which place(i) says where the keys and values of position i lie. A warp has one head of one row.
 // Each lane scores a position, 32 at a time, and then all lanes add their elements of the 32 values.
 template <int DIM, class Place>
-__device__ void attend(const float* query, const __half* keys, const __half* values, int length, Place place, __half* result) {
+__device__ void attend(const float* query, const Element* keys, const Element* values, int length, Place place, Element* result) {
   int lane = threadIdx.x % 32;
   float sums[Share<DIM>::COUNT] = {}, largest = -INFINITY, sum = 0;
   for (int base = 0; base < length; base += 32) {
@@ -74,8 +74,8 @@ __device__ void attend(const float* query, const __half* keys, const __half* val
 }
 
 template <int DIM>
-__device__ void lookup(const __half* queries, const __half* keys, const __half* values, const int* starts, const int* lengths,
-                       __half* result, int rows, int heads, int stride, float scale) {
+__device__ void lookup(const Element* queries, const Element* keys, const Element* values, const int* starts, const int* lengths,
+                       Element* result, int rows, int heads, int stride, float scale) {
   int row = row_of_warp(), head = blockIdx.y;
   if (row >= rows) return;
   size_t at = (size_t(row) * heads + head) * DIM, first = size_t(starts[row]) * stride + head * DIM;
@@ -84,8 +84,8 @@ __device__ void lookup(const __half* queries, const __half* keys, const __half* 
 }
 
 template <int DIM>
-__device__ void recall(const __half* queries, const __half* keys, const __half* values, const int* words, const int* slots,
-                       const int* positions, __half* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {
+__device__ void recall(const Element* queries, const Element* keys, const Element* values, const int* words, const int* slots,
+                       const int* positions, Element* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {
   int row = row_of_warp(), head = blockIdx.y;
   if (row >= rows) return;
   const float* query = load_query<DIM>(queries + size_t(row) * query_stride + head * DIM, scale);
@@ -96,7 +96,7 @@ __device__ void recall(const __half* queries, const __half* keys, const __half* 
 
 // Writes the weights of the first head, `most` places for each row. Here a warp has a row.
 template <int DIM>
-__device__ void weights(const __half* queries, const __half* keys, const int* starts, const int* lengths, float* result, int rows, int width,
+__device__ void weights(const Element* queries, const Element* keys, const int* starts, const int* lengths, float* result, int rows, int width,
                         int stride, int most, float scale) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
@@ -120,8 +120,8 @@ __device__ void weights(const __half* queries, const __half* keys, const int* st
 // a position lie `stride` elements behind those of the one before. No positions give zeros. The grid is (rows by 4, heads).
 #define LOOKUP(name, DIM)                                                                                                  \
   extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                 \
-      name(const __half* queries, const __half* keys, const __half* values, const int* starts, const int* lengths,         \
-           __half* result, int rows, int heads, int stride, float scale) {                                                 \
+      KERNEL_NAME(name)(const Element* queries, const Element* keys, const Element* values, const int* starts, const int* lengths,         \
+           Element* result, int rows, int heads, int stride, float scale) {                                                 \
     lookup<DIM>(queries, keys, values, starts, lengths, result, rows, heads, stride, scale);                               \
   }                                                                                                                        \
   KERNEL(name)
@@ -135,7 +135,7 @@ LOOKUP(lookup_128, 128);
 // of queries.
 #define WEIGHTS(name, DIM)                                                                                                              \
   extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                              \
-      name(const __half* queries, const __half* keys, const int* starts, const int* lengths, float* result, int rows, int width,        \
+      KERNEL_NAME(name)(const Element* queries, const Element* keys, const int* starts, const int* lengths, float* result, int rows, int width,        \
            int stride, int most, float scale) {                                                                                         \
     weights<DIM>(queries, keys, starts, lengths, result, rows, width, stride, most, scale);                                             \
   }                                                                                                                                     \
@@ -151,8 +151,8 @@ WEIGHTS(lookup_weights_128, 128);
 // queries query_stride.
 #define RECALL(name, DIM)                                                                                                         \
   extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                     \
-      name(const __half* queries, const __half* keys, const __half* values, const int* words, const int* slots,                   \
-           const int* positions, __half* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {  \
+      KERNEL_NAME(name)(const Element* queries, const Element* keys, const Element* values, const int* words, const int* slots,                   \
+           const int* positions, Element* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {  \
     recall<DIM>(queries, keys, values, words, slots, positions, result, rows, heads, query_stride, stride, capacity, scale);      \
   }                                                                                                                               \
   KERNEL(name)

@@ -88,11 +88,11 @@ __device__ void choose(const float* scores, const Tokens& tokens, int row, int f
 }
 
 template <class T>
-__device__ void output(const __half* x, const __half* table, const float* bias, const Tokens& tokens, Choice* best, float2* sums, int rows,
+__device__ void output(const Element* x, const Element* table, const float* bias, const Tokens& tokens, Choice* best, float2* sums, int rows,
                        int columns, int length, int count) {
   constexpr int STRIDE = T::TILE_N + 2;
-  static_assert(T::TILE_M * STRIDE * sizeof(float) <= T::STAGES * T::STAGE * sizeof(__half), "the scores need more room than the stages");
-  DYNAMIC_SHARED(__half, shared);
+  static_assert(T::TILE_M * STRIDE * sizeof(float) <= T::STAGES * T::STAGE * sizeof(Element), "the scores need more room than the stages");
+  DYNAMIC_SHARED(Element, shared);
   int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N, tiles = gridDim.x;
   float products[T::ROWS][T::COLUMNS][4] = {};
   auto row_x = [&](int r) { return m0 + r < rows ? x + size_t(m0 + r) * length : nullptr; };
@@ -123,7 +123,7 @@ __device__ void output(const __half* x, const __half* table, const float* bias, 
 // sums: for each row and tile two numbers. The other parameters are those of Tokens. The grid is (tiles of columns, tiles of rows).
 #define OUTPUT(name, ...)                                                                                                                 \
   extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                                                              \
-      name(const __half* x, const __half* table, const float* bias, const int* columns_, const unsigned* candidates,                      \
+      KERNEL_NAME(name)(const Element* x, const Element* table, const float* bias, const int* columns_, const unsigned* candidates,                      \
            const int* set_of_row, const int* forbidden_starts, const int* forbidden, Choice* best, float2* sums, int rows, int columns,   \
            int length, int words, int count) {                                                                                            \
     Tokens tokens = {columns_, candidates, set_of_row, words, forbidden_starts, forbidden};                                               \
@@ -136,9 +136,9 @@ OUTPUT(output_16, 16, 64, 16, 16, 4);
 
 // result[r][token] = the score of every token, in float32: for those who want all of them. x, table and bias are those above.
 extern "C" __global__ void __launch_bounds__(128, 4)
-    output_scores(const __half* x, const __half* table, const float* bias, float* result, int rows, int columns, int length) {
+    KERNEL_NAME(output_scores)(const Element* x, const Element* table, const float* bias, float* result, int rows, int columns, int length) {
   using T = Tiling<16, 64, 16, 16, 4>;
-  DYNAMIC_SHARED(__half, shared);
+  DYNAMIC_SHARED(Element, shared);
   int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N;
   float sums[T::ROWS][T::COLUMNS][4] = {};
   auto row_x = [&](int r) { return m0 + r < rows ? x + size_t(m0 + r) * length : nullptr; };
@@ -157,7 +157,7 @@ KERNEL(output_scores);
 // Finds the `count` best of all tiles, best first, for each row. If normalised, log-probabilities take the place of scores. A row with a
 // score that is not finite gets NaNs; where there are no more tokens, the choice is {-∞, -1}.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    output_merge(const Choice* best, const float2* sums, Choice* result, int rows, int tiles, int count, int normalised) {
+    KERNEL_NAME(output_merge)(const Choice* best, const float2* sums, Choice* result, int rows, int tiles, int count, int normalised) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   best += size_t(row) * tiles * count, sums += size_t(row) * tiles, result += size_t(row) * count;
@@ -186,7 +186,7 @@ KERNEL(output_merge);
 
 // tokens[r] = the token of choices[places[r]], where that is a place and not -1: for a step that follows before anybody has read the
 // choices. Where there is none, or its score is no number, the token is -1.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) take_tokens(const Choice* choices, const int* places, int* tokens, int rows) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(take_tokens)(const Choice* choices, const int* places, int* tokens, int rows) {
   int row = blockIdx.x * 32 * WARPS + threadIdx.x;
   if (row >= rows || places[row] < 0) return;
   Choice c = choices[places[row]];

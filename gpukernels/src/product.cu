@@ -5,9 +5,9 @@
 // a: m rows of k elements, a_stride apart; b: n rows of k elements; residual and result: m rows, their strides apart. k and a_stride
 // are multiples of 8, n and the other strides are even. result may be residual.
 template <class T>
-__device__ void product(const __half* a, const __half* b, const float* bias, const __half* residual, __half* result, int m, int n, int k,
+__device__ void product(const Element* a, const Element* b, const float* bias, const Element* residual, Element* result, int m, int n, int k,
                         int a_stride, int residual_stride, int result_stride, int rectified) {
-  DYNAMIC_SHARED(__half, shared);
+  DYNAMIC_SHARED(Element, shared);
   int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N;
   float sums[T::ROWS][T::COLUMNS][4] = {};
   auto row_a = [&](int r) { return m0 + r < m ? a + size_t(m0 + r) * a_stride : nullptr; };
@@ -25,16 +25,16 @@ __device__ void product(const __half* a, const __half* b, const float* bias, con
         if (bias) x += bias[column], y += bias[column + 1];
         if (rectified) x = rectify(x), y = rectify(y);
         if (residual) {
-          float2 old = __half22float2(*reinterpret_cast<const __half2*>(residual + size_t(row) * residual_stride + column));
+          float2 old = to_floats(*reinterpret_cast<const Element2*>(residual + size_t(row) * residual_stride + column));
           x += old.x, y += old.y;
         }
-        *reinterpret_cast<__half2*>(result + size_t(row) * result_stride + column) = __floats2half2_rn(x, y);
+        *reinterpret_cast<Element2*>(result + size_t(row) * result_stride + column) = from_floats(x, y);
       }
 }
 
 #define PRODUCT(name, ...)                                                                                                          \
   extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                                                        \
-      name(const __half* a, const __half* b, const float* bias, const __half* residual, __half* result, int m, int n, int k,        \
+      KERNEL_NAME(name)(const Element* a, const Element* b, const float* bias, const Element* residual, Element* result, int m, int n, int k,        \
            int a_stride, int residual_stride, int result_stride, int rectified) {                                                   \
     product<Tiling<__VA_ARGS__>>(a, b, bias, residual, result, m, n, k, a_stride, residual_stride, result_stride, rectified);       \
   }                                                                                                                                 \

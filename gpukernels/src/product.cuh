@@ -27,19 +27,19 @@ template <int TILE_M_, int TILE_N_, int WARP_M, int WARP_N, int STAGES_> struct 
 };
 
 // Begins to copy columns k to k + 32 of some rows. row(i) is the address of row i, or null for a row of zeros.
-template <class T, int COUNT, class Row> __device__ void load_slice(__half* to, Row row, const __half* readable, int k, int length) {
+template <class T, int COUNT, class Row> __device__ void load_slice(Element* to, Row row, const Element* readable, int k, int length) {
 #pragma unroll
   for (int i = 0; i < (COUNT * T::SLICE / 8 + T::THREADS - 1) / T::THREADS; i++) {
     int chunk = threadIdx.x + i * T::THREADS, r = chunk / (T::SLICE / 8), column = chunk % (T::SLICE / 8) * 8;
     if (COUNT * T::SLICE / 8 % T::THREADS && r >= COUNT) break;
-    const __half* from = row(r);
+    const Element* from = row(r);
     bool valid = from && k + column < length;
     copy_async(to + r * T::STRIDE + column, valid ? from + k + column : readable, valid);
   }
 }
 
 // Multiplies a slice in shared memory: a has TILE_M rows, b TILE_N.
-template <class T> __device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const __half* a, const __half* b) {
+template <class T> __device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const Element* a, const Element* b) {
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < T::SLICE; k += 16) {
@@ -61,11 +61,11 @@ template <class T> __device__ void multiply_slice(float (&sums)[T::ROWS][T::COLU
 // sums += rows of a, TILE_M of them, times rows of b, TILE_N. length is that of a row, a multiple of 8; readable any address that can be
 // read. shared has STAGES stages; the copies into it are done at the end, but other warps may still read.
 template <class T, class RowA, class RowB>
-__device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], __half* shared, RowA row_a, RowB row_b, const __half* readable, int length) {
+__device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, RowA row_a, RowB row_b, const Element* readable, int length) {
   int slices = (length + T::SLICE - 1) / T::SLICE;
   auto load = [&](int slice) {
     if (slice < slices) {
-      __half* stage = shared + slice % T::STAGES * T::STAGE;
+      Element* stage = shared + slice % T::STAGES * T::STAGE;
       load_slice<T, T::TILE_M>(stage, row_a, readable, slice * T::SLICE, length);
       load_slice<T, T::TILE_N>(stage + T::TILE_M * T::STRIDE, row_b, readable, slice * T::SLICE, length);
     }
@@ -76,7 +76,7 @@ __device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], __half* shared, 
     copy_async_wait<T::STAGES - 2>();
     __syncthreads();  // the slice is there for all, and all have read the stage that is loaded next
     load(slice + T::STAGES - 1);
-    const __half* stage = shared + slice % T::STAGES * T::STAGE;
+    const Element* stage = shared + slice % T::STAGES * T::STAGE;
     multiply_slice<T>(sums, stage, stage + T::TILE_M * T::STRIDE);
   }
 }

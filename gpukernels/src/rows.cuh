@@ -8,21 +8,21 @@ constexpr int WARPS = 4;  // rows in a block
 __device__ __forceinline__ int row_of_warp() { return blockIdx.x * WARPS + threadIdx.x / 32; }
 
 // Eight elements of fp16, as 16 bytes are read and written.
-struct __align__(16) Eight { __half2 pairs[4]; };
+struct __align__(16) Eight { Element2 pairs[4]; };
 
-__device__ __forceinline__ void read_eight(float (&x)[8], const __half* from) {
+__device__ __forceinline__ void read_eight(float (&x)[8], const Element* from) {
   Eight e = *reinterpret_cast<const Eight*>(from);
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    float2 pair = __half22float2(e.pairs[i]);
+    float2 pair = to_floats(e.pairs[i]);
     x[2 * i] = pair.x, x[2 * i + 1] = pair.y;
   }
 }
 
-__device__ __forceinline__ void write_eight(__half* to, const float (&x)[8]) {
+__device__ __forceinline__ void write_eight(Element* to, const float (&x)[8]) {
   Eight e;
 #pragma unroll
-  for (int i = 0; i < 4; i++) e.pairs[i] = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
+  for (int i = 0; i < 4; i++) e.pairs[i] = from_floats(x[2 * i], x[2 * i + 1]);
   *reinterpret_cast<Eight*>(to) = e;
 }
 

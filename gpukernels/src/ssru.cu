@@ -6,7 +6,7 @@
 // gates: rows of x and then f, n elements each, n a multiple of 8. c is in float32, those of a slot `stride` elements behind those of
 // the slot before; row r reads that of slot from[r] and writes that of to[r]. c begins as 0: a row whose position is 0 does not read it.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    ssru(const __half* gates, const int* from, const int* to, const int* positions, float* state, __half* h, int rows, int n, int stride) {
+    KERNEL_NAME(ssru)(const Element* gates, const int* from, const int* to, const int* positions, float* state, Element* h, int rows, int n, int stride) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   const float* before = state + size_t(from[row]) * stride;

@@ -1,6 +1,6 @@
 // Tensor cores and asynchronous copies (sm_80 and later): PTX, or what it does, for the host.
 //
-// A warp multiplies 16x16 with 16x8 elements of fp16 and adds to 16x8 elements of float32. With g = lane/4 and t = lane%4, a lane holds
+// A warp multiplies 16x16 with 16x8 elements of fp16 or bfloat16 and adds to 16x8 elements of float32. With g = lane/4 and t = lane%4, a lane holds
 //   of A, in register r:  rows g + r%2*8,  columns t*2 + r/2*8 and the next
 //   of B, in register r:  rows t*2 + r*8 and the next,  column g
 //   of D, in element i:   row g + i/2*8,  column t*2 + i%2
@@ -11,8 +11,14 @@
 
 #ifndef SLUICE_EMULATED
 
+#ifdef SLUICE_BFLOAT16
+#define MMA_TYPES "bf16.bf16"
+#else
+#define MMA_TYPES "f16.f16"
+#endif
+
 __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." MMA_TYPES ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
@@ -26,9 +32,9 @@ __device__ __forceinline__ void mma_tiles(float (&d)[M][N][4], const unsigned (&
     for (int j = 0; j < N; j++) mma(d[i][j], a[i], b[j]);
 }
 
-// Loads four 8x8 matrices of fp16, or their transposes: lane l gives the address of row l%8 of matrix l/8, and gets in register m of
+// Loads four 8x8 matrices of elements, or their transposes: lane l gives the address of row l%8 of matrix l/8, and gets in register m of
 // matrix m the elements of row l/4 (column, if transposed), columns l%4*2 and the next.
-template <bool TRANSPOSED> __device__ __forceinline__ void load_matrices(unsigned (&r)[4], const __half* row) {
+template <bool TRANSPOSED> __device__ __forceinline__ void load_matrices(unsigned (&r)[4], const Element* row) {
   unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
   if (TRANSPOSED)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -39,7 +45,7 @@ template <bool TRANSPOSED> __device__ __forceinline__ void load_matrices(unsigne
 }
 
 // Begins to copy 16 bytes to shared memory, or to write zeros there if not valid; from must be an address that can be read even then.
-__device__ __forceinline__ void copy_async(__half* to, const __half* from, bool valid) {
+__device__ __forceinline__ void copy_async(Element* to, const Element* from, bool valid) {
   unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
@@ -48,9 +54,9 @@ __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.com
 // Waits until at most N of this thread's groups are under way.
 template <int N> __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-// Two numbers rounded to fp16, the first in the low half.
-__device__ __forceinline__ unsigned pack_halves(float low, float high) {
-  __half2 h = __floats2half2_rn(low, high);
+// Two numbers rounded to elements, the first in the low half.
+__device__ __forceinline__ unsigned pack_pair(float low, float high) {
+  Element2 h = from_floats(low, high);
   return *reinterpret_cast<unsigned*>(&h);
 }
 

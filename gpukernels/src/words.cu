@@ -5,7 +5,7 @@
 // Row r becomes the row of the cache that rows_of_cache[r] names, and the word of slot slots[r] at positions[r]. n, a multiple of 8, is
 // the elements of a row, from_stride and to_stride what lies between two; words has `capacity` numbers for each slot.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    keep_words(const __half* from, __half* cache, int* words, const int* rows_of_cache, const int* slots, const int* positions, int rows, int n,
+    KERNEL_NAME(keep_words)(const Element* from, Element* cache, int* words, const int* rows_of_cache, const int* slots, const int* positions, int rows, int n,
                int from_stride, int to_stride, int capacity) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;  // of keep_words
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
 KERNEL(keep_words);
 
 // Rows at position 0 get their row of x: attention to one word is its value.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) first_words(const __half* x, const int* positions, __half* result, int rows, int n) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(first_words)(const Element* x, const int* positions, Element* result, int rows, int n) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows || positions[row] > 0) return;
   for (int i = lane * 8; i < n; i += 256) {

@@ -1,4 +1,4 @@
-"""Compiles CUDA C++ to PTX with NVRTC: ptx.py FOLDER FILE.cu ... writes FOLDER/FILE.ptx."""
+"""Compiles CUDA C++ to PTX with NVRTC: ptx.py FOLDER [-DNAME] FILE.cu ... writes FOLDER/FILE.ptx."""
 
 import ctypes
 import glob
@@ -19,6 +19,9 @@ OPTIONS = [
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
     "-D__CUDA_NO_HALF2_OPERATORS__",
+    "-D__CUDA_NO_BFLOAT16_OPERATORS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT162_OPERATORS__",
 ]
 
 
@@ -44,6 +47,7 @@ def compile_file(source):
     return re.sub(rb"(?m)^\.global .*2nv6target.*\n", b"", ptx)
 
 
-folder, *sources = map(pathlib.Path, sys.argv[1:])
-for source in sources:
+folder = pathlib.Path(sys.argv[1])
+OPTIONS += [argument for argument in sys.argv[2:] if argument.startswith("-D")]
+for source in (pathlib.Path(argument) for argument in sys.argv[2:] if not argument.startswith("-D")):
     (folder / (source.stem + ".ptx")).write_bytes(compile_file(source))

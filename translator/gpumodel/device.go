@@ -12,13 +12,19 @@ type Device struct {
 	context    *cuda.Context
 	kernels    *gpukernels.Kernels
 	properties cuda.Properties
+	stored     gpukernels.Storage // weights and activations
 }
 
 // leastMajor is the compute capability that the kernels need: for tensor cores and asynchronous copies.
 const leastMajor = 8
 
-// Open takes a device of a driver, numbered from 0, and loads the kernels.
+// Open takes a device of a driver, numbered from 0, and loads the kernels that store numbers as float16.
 func Open(driver *cuda.Driver, number int) (*Device, error) {
+	return OpenStored(driver, number, gpukernels.Float16)
+}
+
+// OpenStored is Open with a choice of how weights and activations are stored.
+func OpenStored(driver *cuda.Driver, number int, stored gpukernels.Storage) (*Device, error) {
 	properties, err := driver.Properties(number)
 	if err != nil {
 		return nil, err
@@ -31,9 +37,9 @@ func Open(driver *cuda.Driver, number int) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{context: context, properties: properties}
+	d := &Device{context: context, properties: properties, stored: stored}
 	if err := d.bound(func() (err error) {
-		d.kernels, err = gpukernels.Load(driver, number, context)
+		d.kernels, err = gpukernels.Load(driver, number, context, stored)
 		return err
 	}); err != nil {
 		context.Close()

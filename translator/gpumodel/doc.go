@@ -6,7 +6,7 @@
 //
 // # Memory
 //
-// Weights are stored as fp16 once for each device and shared by all workers. Everything else belongs to a Stepper, which has a stream of
+// Weights are stored once for each device, as fp16 or bfloat16, and shared by all workers. Everything else belongs to a Stepper, which has a stream of
 // its own: buffers for the rows of a call, the state of each slot, the keys and values of the encoded sentences, and with self-attention
 // those of the target words. It grows to what the work needs and is used again.
 //

@@ -540,8 +540,8 @@ func TestRefuses(t *testing.T) {
 		t.Errorf("suppressing a token that there is not: %v", err)
 	}
 	m.Encoder[0].FFN.Layers[0].W.Data[3] = 0x7e // a number of about 10³⁷
-	if _, err := d.Load(m, Options{}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "fp16") {
-		t.Errorf("a parameter that fp16 cannot hold: %v", err)
+	if _, err := d.Load(m, Options{}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "float16") {
+		t.Errorf("a parameter that float16 cannot hold: %v", err)
 	}
 }
 

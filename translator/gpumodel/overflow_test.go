@@ -100,8 +100,32 @@ func TestOverflowOfHiddenUnits(t *testing.T) {
 				t.Errorf("a bias of %v: flags %b", c.bias, have.Flags)
 			}
 			if !c.broken {
-				(&judge{precise: p, tolerance: 0.05}).compare(have, p.search(sentences[i]))
+				j := judge{precise: p, tolerance: 0.05}
+				if j.compare(have, p.search(sentences[i])); len(j.lost) > 0 {
+					t.Errorf("not found: %v", j.lost)
+				}
 			}
 		}
+	}
+}
+
+// bfloat16 reaches as far as float32: what fp16 cannot hold is a sentence like others, and weights may be larger.
+func TestNoOverflowOfBFloat16(t *testing.T) {
+	m := randomModel(t, describe("tied-embeddings-all: false"))
+	overflow(t, m, m.SourceEmbedding)
+	overflow(t, m, m.TargetEmbedding)
+	last := m.SourceEmbedding.Data[4*overflowing*m.Dim:]
+	binary.LittleEndian.PutUint32(last, math.Float32bits(1e6))
+	sentences := sentencesOf(searches()[3:5], true)
+	for _, s := range sentences {
+		s.Source.Tokens[1] = overflowing
+		s.Prefix = []search.Token{overflowing}
+	}
+	j := judge{precise: precise{t, []*model.Model{m}}, tolerance: 0.4}
+	for i, have := range searchAll(t, []search.Stepper{newStepper(t, openBFloat16(t), m, 16)}, sentences) {
+		j.compare(have, j.search(sentences[i]))
+	}
+	if j.ties > 3 || len(j.lost) > 0 {
+		t.Errorf("%d ties; not found: %v", j.ties, j.lost)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/internal/sharedtest"
@@ -33,9 +34,26 @@ func library(t testing.TB, sanitizer emulated.Sanitizer) string {
 
 func openDevice(t testing.TB) *Device {
 	t.Helper()
-	driver, err := cuda.Open(library(t, emulated.Unwatched))
+	return openStored(t, library(t, emulated.Unwatched), gpukernels.Float16)
+}
+
+// openBFloat16 returns a device that stores numbers as bfloat16: a real one, or an emulated one with those kernels.
+func openBFloat16(t testing.TB) *Device {
+	t.Helper()
+	at := os.Getenv(emulated.LibraryVariable)
+	if at == "" {
+		kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
+		must(t, err)
+		at = emulated.LibraryOfBFloat16(t, kernels...)
+	}
+	return openStored(t, at, gpukernels.BFloat16)
+}
+
+func openStored(t testing.TB, library string, stored gpukernels.Storage) *Device {
+	t.Helper()
+	driver, err := cuda.Open(library)
 	must(t, err)
-	d, err := Open(driver, 0)
+	d, err := OpenStored(driver, 0, stored)
 	must(t, err)
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
@@ -46,7 +45,7 @@ const encoderSide, decoderSide = 0, 1
 
 // A linear is matrices that read the same input, side by side.
 type linear struct {
-	weights, bias cuda.Pointer // fp16, a row for each column of the result; float32
+	weights, bias cuda.Pointer // of 16 bits, a row for each column of the result; float32
 	in, out       int
 }
 
@@ -284,14 +283,16 @@ func (u *uploader) floats(t *marian.Tensor) []float32 {
 	return values
 }
 
-// halves uploads numbers as fp16.
+// halves uploads numbers as the device stores them, in 16 bits.
 func (u *uploader) halves(name string, values []float32) cuda.Pointer {
-	for _, v := range values {
-		if h := gpukernels.ToHalf(v).Float32(); math.IsInf(float64(h), 0) && u.err == nil {
-			u.err = fmt.Errorf("%w: parameter %s holds %v, which is too large for fp16", ErrUnsupported, name, v)
+	stored, as := make([]uint16, len(values)), u.w.device.stored
+	for i, v := range values {
+		stored[i] = as.Round(v)
+		if math.IsInf(float64(as.Float32(stored[i])), 0) && u.err == nil {
+			u.err = fmt.Errorf("%w: parameter %s holds %v, which is too large for %v", ErrUnsupported, name, v, as)
 		}
 	}
-	return upload(u, gpukernels.Halves(values))
+	return upload(u, stored)
 }
 
 func upload[T any](u *uploader, values []T) cuda.Pointer {

@@ -23,8 +23,10 @@
   auto& name = *static_cast<std::add_pointer_t<__VA_ARGS__>>(emulated::shared_memory(&name##_key_, sizeof(__VA_ARGS__)))
 #define DYNAMIC_SHARED(T, name) T* name = static_cast<T*>(emulated::self().block->dynamic)
 
-// KERNEL(name) makes a kernel known to the driver.
-#define KERNEL(name) [[maybe_unused]] static const emulated::Registration<name> registration_of_##name(#name)
+// KERNEL(name) makes a kernel known to the driver, under the name that it has for the type of its elements (language.cuh).
+#define KERNEL(name) REGISTER(KERNEL_NAME(name))
+#define REGISTER(name) REGISTER_EXPANDED(name)
+#define REGISTER_EXPANDED(name) [[maybe_unused]] static const emulated::Registration<name> registration_of_##name(#name)
 
 #define threadIdx (emulated::self().index)
 #define blockIdx (emulated::self().block->index)
@@ -104,3 +106,15 @@ inline float __half2float(__half h) { return h.value; }
 inline __half __float2half_rn(float f) { return {static_cast<_Float16>(f)}; }
 inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
 inline float2 __half22float2(__half2 h) { return {h.x.value, h.y.value}; }
+
+// bfloat16: the upper half of a float.
+struct __nv_bfloat16 { uint16_t bits; };
+struct alignas(4) __nv_bfloat162 { __nv_bfloat16 x, y; };
+inline float __bfloat162float(__nv_bfloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
+inline __nv_bfloat16 __float2bfloat16_rn(float f) {
+  uint32_t bits = std::bit_cast<uint32_t>(f);
+  if (f != f) return {0x7fff};
+  return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)}; }
+inline float2 __bfloat1622float2(__nv_bfloat162 x) { return {__bfloat162float(x.x), __bfloat162float(x.y)}; }

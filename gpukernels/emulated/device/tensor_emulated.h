@@ -11,19 +11,19 @@ template <int M, int N> void multiply_tiles(void** lanes, unsigned) {
   typedef float Row __attribute__((vector_size(32)));
   float A[M][16][16];
   Row B[N][16], D[16];
-  __half pair[2];
+  Element pair[2];
   auto of = [&](int lane) -> Fragments& { return *static_cast<Fragments*>(lanes[lane]); };
   for (int lane = 0; lane < 32; lane++) {
     int g = lane / 4, t = lane % 4;
     for (int i = 0; i < M; i++)
       for (int r = 0; r < 4; r++) {
         std::memcpy(pair, &of(lane).a[i][r], 4);
-        for (int e = 0; e < 2; e++) A[i][g + r % 2 * 8][t * 2 + r / 2 * 8 + e] = pair[e].value;
+        for (int e = 0; e < 2; e++) A[i][g + r % 2 * 8][t * 2 + r / 2 * 8 + e] = to_float(pair[e]);
       }
     for (int j = 0; j < N; j++)
       for (int r = 0; r < 2; r++) {
         std::memcpy(pair, &of(lane).b[j][r], 4);
-        for (int e = 0; e < 2; e++) B[j][t * 2 + r * 8 + e][g] = pair[e].value;
+        for (int e = 0; e < 2; e++) B[j][t * 2 + r * 8 + e][g] = to_float(pair[e]);
       }
   }
   for (int i = 0; i < M; i++)
@@ -38,7 +38,7 @@ template <int M, int N> void multiply_tiles(void** lanes, unsigned) {
     }
 }
 
-struct MatrixRows { const __half* row; unsigned r[4]; };
+struct MatrixRows { const Element* row; unsigned r[4]; };
 
 template <bool TRANSPOSED> void load_matrices(void** lanes, unsigned) {
   for (int lane = 0; lane < 32; lane++)
@@ -61,7 +61,7 @@ void mma_tiles(float (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&
   emulated::collective(~0u, emulated::multiply_tiles<M, N>, &brought, place);
 }
 
-template <bool TRANSPOSED> void load_matrices(unsigned (&r)[4], const __half* row, CALLER) {
+template <bool TRANSPOSED> void load_matrices(unsigned (&r)[4], const Element* row, CALLER) {
   if (!emulated::aligned(row)) emulated::fail("gives ldmatrix a row that is not aligned to 16 bytes", place);
   emulated::MatrixRows brought{row, {}};
   emulated::collective(~0u, emulated::load_matrices<TRANSPOSED>, &brought, place);
@@ -69,7 +69,7 @@ template <bool TRANSPOSED> void load_matrices(unsigned (&r)[4], const __half* ro
 }
 
 // The target is undefined from here to the wait for the copy, and becomes NaNs, which shows a wait or a barrier that is missing.
-inline void copy_async(__half* to, const __half* from, bool valid, CALLER) {
+inline void copy_async(Element* to, const Element* from, bool valid, CALLER) {
   if (!emulated::aligned(to) || !emulated::aligned(from)) emulated::fail("gives cp.async an address that is not aligned to 16 bytes", place);
   std::memset(static_cast<void*>(to), 0xff, 16);
   emulated::self().copies.push_back({to, valid ? from : nullptr, false});
@@ -88,4 +88,4 @@ template <int N> void copy_async_wait() {
   copies.erase(copies.begin(), c);
 }
 
-inline unsigned pack_halves(float low, float high) { return std::bit_cast<unsigned>(__floats2half2_rn(low, high)); }
+inline unsigned pack_pair(float low, float high) { return std::bit_cast<unsigned>(from_floats(low, high)); }
