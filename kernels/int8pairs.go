@@ -47,11 +47,8 @@ func newInt8Pairs(k, n int, weights []int8) (p *int8Pairs, instructions int) {
 	p = &int8Pairs{
 		order: make([]uint16, 0, strips*steps*9/8), counts: make([]uint16, 0, 2*strips), starts: make([]int, 0, strips),
 	}
-	packed := make([]int8, 0, stepWeights*cap(p.order))
-	s := pairStrip{place: func(step *pairStep) {
-		packed = append(packed, step.weights[:]...)
-		p.order = append(p.order, step.step)
-	}}
+	p.weights = hugepage.Make[int8](stepWeights * cap(p.order))[:0]
+	s := pairStrip{place: p.place}
 	for first := 0; first < n; first += pairColumns {
 		p.starts = append(p.starts, len(p.order))
 		s.load(k, n, weights, first)
@@ -59,9 +56,17 @@ func newInt8Pairs(k, n int, weights []int8) (p *int8Pairs, instructions int) {
 		p.counts = append(p.counts, uint16(pairs), uint16(singles))
 		instructions += pairs*perPair + singles*perSingle
 	}
-	p.weights = hugepage.Make[int8](len(packed))
-	copy(p.weights, packed)
 	return p, instructions
+}
+
+// place appends a step.
+func (p *int8Pairs) place(s *pairStep) {
+	if len(p.order) == cap(p.order) {
+		p.order = slices.Grow(p.order, len(p.order)/2+1)
+		p.weights = append(hugepage.Make[int8](stepWeights * cap(p.order))[:0], p.weights...)
+	}
+	p.weights = append(p.weights, s.weights[:]...)
+	p.order = append(p.order, s.step)
 }
 
 // pairStep is a step of a strip while it is packed.
