@@ -13,7 +13,8 @@
 // # Streams
 //
 // Encoder and decoder have a stream each, so that the next sentences are encoded while others are being translated. A decoder step is
-// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose.
+// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and greedy search has asked
+// for the next step before it waits (ahead.go).
 //
 // # Errors
 //

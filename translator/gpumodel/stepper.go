@@ -117,7 +117,13 @@ func (s *Stepper) open() (err error) {
 func (s *Stepper) Close() error {
 	c := s.w.device.context
 	return s.w.device.bound(func() error {
-		failed := []error{s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c)}
+		var failed []error
+		for _, stream := range []*cuda.Stream{s.stream, s.encoding.stream} {
+			if stream != nil { // a step ahead may be under way, in vain
+				failed = append(failed, stream.Synchronize())
+			}
+		}
+		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c))
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
 		}
