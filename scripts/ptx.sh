@@ -53,7 +53,9 @@ report() { # [-write]
 	for architecture in 80 120; do # those of bfloat16 differ in conversions alone
 		assemble "$packages/cu13/bin/ptxas" "$architecture" gpukernels/ptx/bfloat16/*.ptx
 	done
-	go run ./gpukernels/tools/ptxas "$@" docs/gpu.md $(ls -v "$work"/logs/*)
+	local logs
+	mapfile -t logs < <(printf '%s\n' "$work"/logs/* | sort -V)
+	go run ./gpukernels/tools/ptxas "$@" docs/gpu.md "${logs[@]}"
 }
 
 assemble() { # PTXAS ARCHITECTURE FILE...
