@@ -135,6 +135,7 @@ func trainingPage(root string) (string, error) {
 		"particular. [training.md](../training.md) is about whole recipes.\n")
 	for _, part := range []struct{ title, file, typeName string }{
 		{"Data, course, validation", "train/config.go", "Config"}, {"The network", "translator/model/config.go", "Description"},
+		{"Recurrent models", "translator/model/recurrent.go", "RecurrentKeys"}, {"Devlin's decoder", "translator/model/devlin.go", "DevlinKeys"},
 	} {
 		s, err := readStructure(root, part.file, part.typeName, "yaml")
 		if err != nil {

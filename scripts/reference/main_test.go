@@ -41,7 +41,7 @@ func expectWords(t *testing.T, pages map[string]string) {
 		"job-file.md":     {"| `source.kafka.topics` | text, or several |", "| `observe.listen` |", "| `grace-period` | duration |"},
 		"metrics.md":      {"| `sluice_lane_lag_records` | `lane` |"},
 		"recipe.md":       {"## back-translate\n", "| `hold-back.pairs` | whole number |"},
-		"training.md":     {"| `learn-rate` | `0.0003` |", "| `transformer-heads` |"},
+		"training.md":     {"| `learn-rate` | `0.0003` |", "| `transformer-heads` |", "| `dim-rnn` | `1024` |", "| `dec-fc-depth` |"},
 	} {
 		for _, word := range words {
 			if !strings.Contains(pages[name], word) {
