@@ -16,6 +16,40 @@ const (
 	tableDamping = 0.1
 )
 
+// A meeting is what a parameter meets in products.
+type meeting struct {
+	bias    int       // the parameter that is added to the products, -1 for none
+	count   int       // of the inputs x
+	sum     []float32 // of x
+	moments []float32 // the sum of xᵀ·x
+}
+
+// add takes inputs, a row each.
+func (m *meeting) add(cpu *autodiff.CPU, x *autodiff.Matrix[float32]) {
+	if m.moments == nil {
+		m.sum, m.moments = make([]float32, x.Cols), make([]float32, x.Cols*x.Cols)
+	}
+	rows := autodiff.View[float32]{Data: x.Value, Rows: x.Rows, Cols: x.Cols, Stride: x.Cols}
+	moments := autodiff.View[float32]{Data: m.moments, Rows: x.Cols, Cols: x.Cols, Stride: x.Cols}
+	cpu.Multiply(moments, rows, rows, autodiff.TransposedA, true)
+	m.count += x.Rows
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			m.sum[j] += v
+		}
+	}
+}
+
+// centre makes the moments those of x less its mean: a bias makes up for what errors do to the mean of a product.
+func (m *meeting) centre() {
+	n := len(m.sum)
+	for i, a := range m.sum {
+		for j, b := range m.sum {
+			m.moments[i*n+j] -= a * b / float32(m.count)
+		}
+	}
+}
+
 // calibrate replaces the parameters, before the first update, by rounded ones that keep the results of products better than the
 // nearest numbers do. What meets the matrices is seen in the first mini-batches.
 func (r *run) calibrate() error {
@@ -23,22 +57,31 @@ func (r *run) calibrate() error {
 	if c.QuantizeCalibrate == 0 || r.state.Steps > 0 {
 		return nil
 	}
-	moments, err := r.moments()
+	meetings, err := r.meetings()
 	if err != nil {
 		return err
 	}
 	q, rounded := c.quantisation(), make([]float32, len(r.values))
 	r.eachParameter(func(i int, p *network.Parameter) {
-		to, from, m := network.Values(p, rounded), network.Values(p, r.values), matrixOf(p)
-		switch {
-		case moments[i] == nil:
-			q.Round(to, from, m)
-		case m.Outputs == quantise.Rows:
-			q.Compensate(to, from, m, moments[i], tableDamping)
-		default:
-			q.Compensate(to, from, m, moments[i], damping)
+		met, damping := &meetings[i], damping
+		to, from, m := network.Values(p, rounded), network.Values(p, r.values), r.matrixOf(p)
+		if m.Outputs == quantise.Rows {
+			damping = tableDamping
 		}
+		if met.count == 0 {
+			q.Round(to, from, m)
+			return
+		}
+		if met.bias >= 0 {
+			met.centre()
+		}
+		q.Compensate(to, from, m, met.moments, damping)
 	})
+	for i := range meetings {
+		if met := &meetings[i]; met.count > 0 && met.bias >= 0 {
+			r.correctBias(rounded, i, met)
+		}
+	}
 	copy(r.values, rounded)
 	if r.optimiser.Average != nil {
 		copy(r.optimiser.Average, rounded)
@@ -48,9 +91,26 @@ func (r *run) calibrate() error {
 	return nil
 }
 
-// moments returns the sums of xᵀ·x over the inputs x that meet each parameter in the first mini-batches, nil where nothing does.
-// The parameters are not rounded in this.
-func (r *run) moments() ([][]float32, error) {
+// correctBias adds to a bias what rounding a matrix has taken from the mean of its products (Nagel et al. 2019).
+func (r *run) correctBias(rounded []float32, parameter int, met *meeting) {
+	p := &r.network.Parameters[parameter]
+	before, after := network.Values(p, r.values), network.Values(p, rounded)
+	bias := network.Values(&r.network.Parameters[met.bias], rounded)
+	table := r.matrixOf(p).Outputs == quantise.Rows
+	for i := range p.Rows {
+		for j := range p.Cols {
+			input, output := i, j
+			if table {
+				input, output = j, i
+			}
+			at := i*p.Cols + j
+			bias[output] += (before[at] - after[at]) * met.sum[input] / float32(met.count)
+		}
+	}
+}
+
+// meetings returns what each parameter meets in the first mini-batches. The parameters are not rounded in this.
+func (r *run) meetings() ([]meeting, error) {
 	c := &r.config
 	batching, err := r.batching()
 	if err != nil {
@@ -61,18 +121,13 @@ func (r *run) moments() ([][]float32, error) {
 		return nil, err
 	}
 	copy(r.trained, r.values)
-	sums := make([][]float32, len(r.network.Parameters))
+	all := make([]meeting, len(r.network.Parameters))
 	cpu, replica := new(autodiff.CPU), r.replicas[0]
-	replica.Observe = func(parameter int, x *autodiff.Matrix[float32]) {
-		if r.network.Parameters[parameter].Rows == 1 {
-			return
+	replica.Observe = func(parameter, bias int, x *autodiff.Matrix[float32]) {
+		if r.network.Parameters[parameter].Rows > 1 {
+			all[parameter].bias = bias
+			all[parameter].add(cpu, x)
 		}
-		if sums[parameter] == nil {
-			sums[parameter] = make([]float32, x.Cols*x.Cols)
-		}
-		rows := autodiff.View[float32]{Data: x.Value, Rows: x.Rows, Cols: x.Cols, Stride: x.Cols}
-		sum := autodiff.View[float32]{Data: sums[parameter], Rows: x.Cols, Cols: x.Cols, Stride: x.Cols}
-		cpu.Multiply(sum, rows, rows, autodiff.TransposedA, true)
 	}
 	defer func() { replica.Observe = nil }()
 	var batch network.Batch
@@ -83,7 +138,7 @@ func (r *run) moments() ([][]float32, error) {
 		}
 		replica.Evaluate(&batch, nil)
 	}
-	return sums, nil
+	return all, nil
 }
 
 // eachParameter calls work for every parameter, for several at a time.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-mt/sluice/train/corpus"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 )
 
@@ -87,6 +88,7 @@ type Config struct {
 	QuantizeLogBased    bool   `yaml:"quantize-log-based"`
 	QuantizeBiases      bool   `yaml:"quantize-biases"`
 	QuantizeScales      string `yaml:"quantize-scales"`      // of fixed-point numbers: columns, as the engine's, or matrix, as stored 8-bit models'; of logarithmic ones: matrix, as Marian's, or blocks, closer ones
+	QuantizeIn8Bits     string `yaml:"quantize-in-8-bits"`   // of 4-bit models with blocks: rows that are left in 8 bits, such as Wemb:2000 or decoder_*; auto for as many of each table as leave a seventh of the size in float32, none for none
 	QuantizeCalibrate   int    `yaml:"quantize-calibrate"`   // mini-batches that show what matrices meet, for a better rounding to begin with; 0 for the nearest numbers
 	QuantizeActivations bool   `yaml:"quantize-activations"` // to 8 bits, row by row, as the engine does
 
@@ -120,7 +122,7 @@ func DefaultConfig() Config {
 		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1,
 		CostType: "ce-mean-words", OptimizerParams: []float64{0.9, 0.98, 1e-9}, LearnRate: 3e-4, ClipNorm: 1,
 		MaxNormGrowth: 100, LRLower: 0.5, LRLowerSkipped: 3,
-		QuantizeScales: "columns", QuantizeActivations: true,
+		QuantizeScales: "columns", QuantizeIn8Bits: marian.EightBitsAuto, QuantizeActivations: true,
 		DispFreq: 100, SaveFreq: 1000, KeepSaved: 3, MaxSkipped: 10,
 		ValidMetrics: []string{"ce-mean-words"}, ValidFreq: 1000, ValidMaxLength: 1000, EarlyStopping: 10,
 		BeamSize: 1, Normalize: 1,
@@ -173,6 +175,9 @@ func (c *Config) Validate() error {
 	}
 	if c.QuantizeCalibrate > 0 && (c.QuantizeScales != "blocks" || c.QuantizeBits == 0) {
 		return fmt.Errorf("%w: quantize-calibrate is for quantize-bits with quantize-scales: blocks only", ErrConfig)
+	}
+	if choice := c.QuantizeIn8Bits; choice != marian.EightBitsAuto && choice != "none" && (c.QuantizeScales != "blocks" || c.QuantizeBits == 0) {
+		return fmt.Errorf("%w: quantize-in-8-bits is for quantize-bits with quantize-scales: blocks only", ErrConfig)
 	}
 	if q := c.quantisation(); q != nil {
 		if err := q.Validate(); err != nil {

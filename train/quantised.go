@@ -1,7 +1,7 @@
 package train
 
 import (
-	"strings"
+	"fmt"
 
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/network"
@@ -9,6 +9,9 @@ import (
 	"github.com/sluice-mt/sluice/translator/cpumodel"
 	"github.com/sluice-mt/sluice/translator/marian"
 )
+
+// storedBits are the bits of logarithmic numbers that a file can store.
+const storedBits = 4
 
 // quantisation returns how parameters are rounded, nil if they are not.
 func (c *Config) quantisation() *quantise.Config {
@@ -29,10 +32,17 @@ func (c *Config) quantisation() *quantise.Config {
 func (c *Config) quantisesActivations() bool { return c.QuantizeBits > 0 && c.QuantizeActivations }
 
 // prepareRounding makes the vectors of rounded parameters. Where nothing is rounded, they are the optimiser's own.
-func (r *run) prepareRounding() {
+func (r *run) prepareRounding() error {
 	r.trained, r.best = r.values, r.optimiser.Best()
-	if r.config.quantisation() == nil {
-		return
+	q := r.config.quantisation()
+	if q == nil {
+		return nil
+	}
+	if q.Log && q.Blocks && (q.Bits == storedBits || r.config.QuantizeIn8Bits != marian.EightBitsAuto) {
+		var err error
+		if r.eight, err = marian.RowsIn8Bits(r.config.QuantizeIn8Bits, r.network.Model.Parameters()); err != nil {
+			return fmt.Errorf("%w: quantize-in-8-bits: %w", ErrConfig, err)
+		}
 	}
 	r.trained = autodiff.Numbers[float32](len(r.values))
 	r.best = r.trained
@@ -40,6 +50,7 @@ func (r *run) prepareRounding() {
 		r.best = make([]float32, len(r.values))
 	}
 	r.round(r.trained, r.values)
+	return nil
 }
 
 // round rounds all parameters in from into to, several at a time. It does nothing if parameters are not rounded.
@@ -49,7 +60,7 @@ func (r *run) round(to, from []float32) {
 		return
 	}
 	r.eachParameter(func(_ int, p *network.Parameter) {
-		q.Round(network.Values(p, to), network.Values(p, from), matrixOf(p))
+		q.Round(network.Values(p, to), network.Values(p, from), r.matrixOf(p))
 	})
 }
 
@@ -73,10 +84,10 @@ func (r *run) runnable() (*marian.File, cpumodel.Precision, error) {
 	return file, cpumodel.Int8, nil
 }
 
-// matrixOf describes a parameter. Tables of vectors have names that say so.
-func matrixOf(p *network.Parameter) quantise.Matrix {
-	m := quantise.Matrix{Rows: p.Rows, Cols: p.Cols}
-	if strings.Contains(p.Name, "Wemb") || strings.HasSuffix(p.Name, "_Wt") {
+// matrixOf describes a parameter.
+func (r *run) matrixOf(p *network.Parameter) quantise.Matrix {
+	m := quantise.Matrix{Rows: p.Rows, Cols: p.Cols, Eight: r.eight[p.Name]}
+	if marian.IsTable(p.Name) {
 		m.Outputs = quantise.Rows
 	}
 	return m

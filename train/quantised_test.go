@@ -67,7 +67,9 @@ func differenceFromEngine(t *testing.T, kind, scales string, seed uint64) float6
 	r.values = make([]float32, r.network.Size())
 	r.network.Initialise(r.values, seed)
 	r.optimiser = optimiser.New(c.optimiser(), r.values)
-	r.prepareRounding()
+	if err := r.prepareRounding(); err != nil {
+		t.Fatal(err)
+	}
 	file, precision, err := r.runnable()
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +145,7 @@ func TestFinetuning(t *testing.T) {
 		},
 		"4 bits, logarithmic, in blocks": func(c *Config) {
 			c.QuantizeBits, c.QuantizeLogBased, c.QuantizeSteps, c.QuantizeScales = 4, true, 2, "blocks"
+			c.QuantizeIn8Bits = "Wemb:5,encoder_l1_ffn_W1:3,decoder_l1_rnn_W"
 		},
 		"8 bits, one scale": func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "matrix" },
 	} {
@@ -180,6 +183,7 @@ func TestCalibration(t *testing.T) {
 	mustRun(t, c)
 	c.PretrainedModel = c.Model
 	c.QuantizeBits, c.QuantizeLogBased, c.QuantizeScales, c.QuantizeSteps = 3, true, "blocks", 3
+	c.QuantizeIn8Bits = "Wemb:5,encoder_l1_ffn_W1:3"
 	c.AfterBatches, c.LearnRate = 1, 1e-12
 	var losses [2]float64
 	for i, batches := range []int{0, 10} {
@@ -202,6 +206,12 @@ func checkGrid(t *testing.T, c *Config) {
 		t.Fatal(err)
 	}
 	defer file.Close()
+	eight := make(map[string]int)
+	if c.QuantizeScales == "blocks" {
+		if eight, err = marian.RowsIn8Bits(c.QuantizeIn8Bits, file.Tensors); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tensor := range file.Tensors {
 		rows, cols := tensor.Matrix()
 		if rows == 1 {
@@ -214,7 +224,7 @@ func checkGrid(t *testing.T, c *Config) {
 		most := 1 << c.QuantizeBits
 		switch {
 		case c.QuantizeLogBased && c.QuantizeScales == "blocks":
-			most *= (rows*cols + 63) / 64
+			most = most*(rows*cols+63)/64 + 255*eight[tensor.Name]
 		case !c.QuantizeLogBased && c.QuantizeScales == "columns":
 			most *= max(rows, cols)
 		}
@@ -224,14 +234,14 @@ func checkGrid(t *testing.T, c *Config) {
 		}
 	}
 	if c.QuantizeLogBased {
-		checkStored(t, file)
+		checkStored(t, file, eight)
 	}
 }
 
-// checkStored wants a model of 4 logarithmic bits to be stored without any loss.
-func checkStored(t *testing.T, file *marian.File) {
+// checkStored wants a model of 4 logarithmic bits, and some rows of 8, to be stored without any loss.
+func checkStored(t *testing.T, file *marian.File, eight map[string]int) {
 	t.Helper()
-	stored, err := file.Log4(0)
+	stored, err := file.Log4(0, eight)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +291,7 @@ func TestQuantisedRunsContinue(t *testing.T) {
 func TestErrorFeedback(t *testing.T) {
 	c := DefaultConfig()
 	c.QuantizeBits, c.QuantizeLogBased, c.QuantizeSteps = 4, true, 1
-	q, m := c.quantisation(), matrixOf(&network.Parameter{Name: "a_W", Rows: 4, Cols: 4})
+	q, m := c.quantisation(), new(run).matrixOf(&network.Parameter{Name: "a_W", Rows: 4, Cols: 4})
 	const size, updates, rate = 16, 30, 0.125
 	goal, kept, rounded := make([]float32, size), make([]float32, size), make([]float32, size)
 	for i := range goal {
@@ -313,6 +323,7 @@ func TestQuantisationSettings(t *testing.T) {
 		"scales":    func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "row" },
 		"blocks":    func(c *Config) { c.QuantizeBits, c.QuantizeScales = 8, "blocks" },
 		"calibrate": func(c *Config) { c.QuantizeBits, c.QuantizeCalibrate = 8, 10 },
+		"in 8 bits": func(c *Config) { c.QuantizeBits, c.QuantizeIn8Bits = 8, "Wemb" },
 	} {
 		c := toyConfig(folder)
 		set(&c)

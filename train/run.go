@@ -42,9 +42,10 @@ type run struct {
 	options        network.Options
 
 	network   *network.Network
-	values    []float32 // that the optimiser moves
-	trained   []float32 // values, rounded if the model is to be quantised: what losses and gradients are of
-	best      []float32 // the parameters to translate with, rounded likewise
+	values    []float32      // that the optimiser moves
+	trained   []float32      // values, rounded if the model is to be quantised: what losses and gradients are of
+	best      []float32      // the parameters to translate with, rounded likewise
+	eight     map[string]int // rows of matrices that are left in 8 bits, by name
 	optimiser *optimiser.Optimiser
 	replicas  []*network.Replica[float32]
 	gradients [][]float32
@@ -177,7 +178,9 @@ func (r *run) makeNetwork() error {
 
 func (r *run) makeReplicas() error {
 	c := &r.config
-	r.prepareRounding()
+	if err := r.prepareRounding(); err != nil {
+		return err
+	}
 	r.options = network.Options{
 		LabelSmoothing: c.LabelSmoothing, Dropout: c.Dropout, DropoutAttention: c.DropoutAttention, DropoutFFN: c.DropoutFFN,
 		DropoutSource: c.DropoutSrc, DropoutTarget: c.DropoutTrg, DropoutRNN: c.DropoutRNN,

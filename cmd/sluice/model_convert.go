@@ -16,6 +16,7 @@ type convertFlags struct {
 	to        string
 	family    string
 	as        string
+	eight     string
 	calibrate string
 	batch     int
 	vocabs    []string
@@ -30,6 +31,8 @@ func newConvertModelCommand() *cobra.Command {
 		"the Marian that shall read a .bin: browsermt (bergamot, Firefox) or mainline (marian-nmt)")
 	storage.flags.StringVar(&f.as, "type", "",
 		"type of the weights: float32, float16, int8, int16 or 4bit (default as they are stored; float32 for npz, which has none but the first two)")
+	storage.flags.StringVar(&f.eight, "in-8-bits", marian.EightBitsAuto,
+		"rows that a 4bit model keeps in 8 bits: MATRIX:ROWS for the first rows, MATRIX for all, several with commas, with * in names; auto for as many rows of embeddings and output layers as leave a seventh of the size in float32; none")
 	calibration.flags.StringVar(&f.calibrate, "calibrate", "",
 		"text in the source language, a thousand lines or so, to derive the alphas of an int8 model from")
 	calibration.flags.IntVar(&f.batch, "calibrate-batch", defaultCalibrationBatch,
@@ -46,8 +49,9 @@ func newConvertModelCommand() *cobra.Command {
 them every row of activations gets its own multiplier, which is as fast here and needs no calibration;
 browsermt's Marian, bergamot and Firefox run faster with alphas.
 
-4-bit weights are powers of two, half powers included, times a scale for every 64 of them. Such a file is
-about a seventh of the model in float32, is read by sluice alone and runs in 8-bit arithmetic. A model loses
+4-bit weights are powers of two, half powers included, times a scale for every 64 of them. The first rows of
+embeddings, those of the most frequent pieces, stay in 8 bits, as many as leave the file a seventh of the
+model in float32 (--in-8-bits). It is read by sluice alone and runs in 8-bit arithmetic. A model loses
 some quality, less if it was trained for that (quantize-bits: 4, quantize-log-based: true and
 quantize-scales: blocks in the settings of sluice train): then it is stored without loss. So is one that was
 trained for whole powers of two with one scale for each matrix, as Marian does.`,
@@ -68,6 +72,7 @@ type storage struct {
 	format marian.Format
 	family marian.Family
 	as     marian.Type // Invalid: as it is stored
+	eight  string      // which rows of a 4-bit model are in 8 bits
 }
 
 // storage reads the options, for an output of that name.
@@ -101,7 +106,7 @@ func (f *convertFlags) storage(output string) (storage, error) {
 	if !ok {
 		return s, usageErrorf("--type %s: want float32, float16, int8, int16 or 4bit", f.as)
 	}
-	s.as = as
+	s.as, s.eight = as, f.eight
 	return s, f.checkCombination(s)
 }
 
@@ -110,6 +115,8 @@ func (f *convertFlags) checkCombination(s storage) error {
 	switch {
 	case s.format == marian.NPZ && !storable(s.as):
 		return usageErrorf("--type %s: an .npz holds float32 or float16 only: write a .bin", f.as)
+	case f.eight != marian.EightBitsAuto && s.as != marian.Log4:
+		return usageErrorf("--in-8-bits is for --type 4bit")
 	case f.calibrate == "":
 		return nil
 	case s.as != marian.Intgemm8:
@@ -175,7 +182,11 @@ func (s storage) convert(file *marian.File, alphas map[string]float32) (*marian.
 	case as == marian.Invalid:
 		return file, nil
 	case as.In4Bits():
-		return file.Log4(log4Steps)
+		eight, err := marian.RowsIn8Bits(s.eight, file.Tensors)
+		if err != nil {
+			return nil, fmt.Errorf("--in-8-bits: %w", err)
+		}
+		return file.Log4(log4Steps, eight)
 	case as.IsIntgemm():
 		return file.Quantize(as, s.family, alphas)
 	}

@@ -238,7 +238,11 @@ func tensorTable(rows []marian.Row) string {
 		for i, n := range row.Shape {
 			shape[i] = strconv.Itoa(n)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", row.Name, strings.Join(shape, "×"), row.Type, row.Bytes)
+		kind := row.Type
+		if row.Eight > 0 {
+			kind += fmt.Sprintf(", %s rows in 8 bits", grouped(int64(row.Eight)))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", row.Name, strings.Join(shape, "×"), kind, row.Bytes)
 	}
 	_ = w.Flush() // into memory
 	return b.String()

@@ -73,8 +73,8 @@ func (r *Replica[T]) contextAttention(a *model.Attention, b *Batch, source int, 
 }
 
 func (r *Replica[T]) affine(a *model.Affine, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
-	w := r.matrix(a.W)
-	return r.tape.Affine(r.operand(x, w), w, r.matrix(a.B))
+	w, b := r.matrix(a.W), r.matrix(a.B)
+	return r.tape.Affine(r.operand(x, w, b), w, b)
 }
 
 // before runs the operations in front of a sublayer: operations names them, dropout among them, and steps holds the
@@ -165,8 +165,8 @@ func (r *Replica[T]) feedForward(f *model.FFN, activation model.Activation, x *a
 func (r *Replica[T]) hidden(a *model.Affine, x *autodiff.Matrix[T], activation model.Activation) *autodiff.Matrix[T] {
 	var y *autodiff.Matrix[T]
 	if activation == model.ReLU {
-		w := r.matrix(a.W)
-		y = r.tape.AffineReLU(r.operand(x, w), w, r.matrix(a.B))
+		w, b := r.matrix(a.W), r.matrix(a.B)
+		y = r.tape.AffineReLU(r.operand(x, w, b), w, b)
 	} else {
 		y = r.tape.Apply(r.affine(a, x), function(activation))
 	}

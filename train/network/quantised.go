@@ -22,15 +22,21 @@ func (r *Replica[T]) input(x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	return r.factor.to
 }
 
-// operand returns what a product takes for its input x when that meets a parameter.
-func (r *Replica[T]) operand(x, w *autodiff.Matrix[T]) *autodiff.Matrix[T] {
+// operand returns what a product takes for its input x when that meets a parameter. bias, which may be nil, is added to the product.
+func (r *Replica[T]) operand(x, w, bias *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	y := r.input(x)
 	if r.Observe != nil {
-		for i := range r.parameters {
-			if &r.parameters[i] == w {
-				r.Observe(i, y)
-			}
-		}
+		r.Observe(r.number(w), r.number(bias), y)
 	}
 	return y
+}
+
+// number returns the index of a parameter, -1 for none.
+func (r *Replica[T]) number(w *autodiff.Matrix[T]) int {
+	for i := range r.parameters {
+		if &r.parameters[i] == w {
+			return i
+		}
+	}
+	return -1
 }

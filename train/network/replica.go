@@ -49,9 +49,9 @@ type Replica[T autodiff.Float] struct {
 	// Quantised says that what meets a matrix is rounded to 8 bits, row by row, as in the engine's 8-bit arithmetic.
 	Quantised bool
 
-	// Observe, if not nil, is told what meets a matrix of Network.Parameters in each product, a row for each word. Of recurrent
-	// models, not every product is told.
-	Observe func(parameter int, x *autodiff.Matrix[T])
+	// Observe, if not nil, is told what meets a matrix of Network.Parameters in each product, a row for each word, and which bias is
+	// added to the product, -1 for none. Of recurrent models, not every product is told.
+	Observe func(parameter, bias int, x *autodiff.Matrix[T])
 
 	network    *Network
 	tape       *autodiff.Tape[T]
@@ -139,7 +139,7 @@ func (r *Replica[T]) loss(b *Batch, logProbs []float64) Loss {
 	if len(b.Weights) > 0 {
 		targets.Weights = b.Weights
 	}
-	loss.CrossEntropy = r.tape.CrossEntropy(r.operand(top, w), w, bias, targets)
+	loss.CrossEntropy = r.tape.CrossEntropy(r.operand(top, w, bias), w, bias, targets)
 	if attention != nil && len(b.Alignment) > 0 && r.options.AlignmentWeight > 0 {
 		loss.Alignment = r.tape.AlignmentLoss(attention, b.Alignment, r.options.AlignmentCost, r.options.AlignmentWeight)
 	}

@@ -43,18 +43,24 @@ func (c *Config) compensateColumns(dst, src []float32, m Matrix, u []float32) {
 		for j := range k {
 			add(row, errors[j*m.Cols:], u[k*m.Rows+j])
 		}
-		marian.RoundLogBlocks(dst[at:at+m.Cols], row, c.Bits, c.Steps)
+		if k < m.Eight {
+			marian.RoundRow8(dst[at:at+m.Cols], row)
+		} else {
+			marian.RoundLogBlocks(dst[at:at+m.Cols], row, c.Bits, c.Steps)
+		}
 		for i, v := range src[at : at+m.Cols] {
 			errors[at+i] = v - dst[at+i]
 		}
 	}
 }
 
-// compensateRows takes every row, which is an output, on its own. Its scales are those of plain rounding.
+// compensateRows takes every row, which is an output, on its own. Its scales are those of plain rounding. Rows in 8 bits need no
+// compensation.
 func (c *Config) compensateRows(dst, src []float32, m Matrix, u []float32) {
 	errors := make([]float32, m.Cols)
 	var grid marian.LogGrid
-	for at := 0; at < len(src); at += m.Cols {
+	roundRows8(dst, src, m)
+	for at := m.Eight * m.Cols; at < len(src); at += m.Cols {
 		for k, v := range src[at : at+m.Cols] {
 			if k%marian.LogBlock == 0 {
 				grid = marian.FitLogBlock(src[at+k:at+k+marian.LogBlock], c.Bits, c.Steps)

@@ -13,7 +13,8 @@
 // Fixed-point numbers are q·scale with whole q from -(2^(bits-1)-1) to 2^(bits-1)-1. A matrix of 8 bits has a scale for each
 // output, as the engine gives it to a float32 model that it runs in 8 bits, or one for all, as a stored 8-bit model has it.
 // Logarithmic numbers are those of a marian.LogGrid: Marian's with one scale for a matrix, or those of marian.RoundLogBlocks,
-// with one for each 64 numbers, which come closer. Either can be stored in 4 bits if they have no more.
+// with one for each 64 numbers, which come closer. Either can be stored in 4 bits if they have no more. With blocks, the first
+// rows of a matrix may be left in 8 bits.
 package quantise
 
 import (
@@ -54,6 +55,7 @@ func (c *Config) Validate() error {
 type Matrix struct {
 	Rows, Cols int
 	Outputs    Axis // of a product with it
+	Eight      int  // of its first rows, which Blocks leave in 8 bits: those of a tensor of marian.Log4Mixed
 }
 
 // An Axis says what the outputs of a matrix are.
@@ -71,7 +73,9 @@ func (c *Config) Round(dst, src []float32, m Matrix) {
 	case m.Rows == 1 && !c.Biases:
 		copy(dst, src)
 	case c.Log && c.Blocks:
-		marian.RoundLogBlocks(dst, src, c.Bits, c.Steps)
+		roundRows8(dst, src, m)
+		rest := m.Eight * m.Cols
+		marian.RoundLogBlocks(dst[rest:], src[rest:], c.Bits, c.Steps)
 	case c.Log:
 		marian.FitLogGrid(src, c.Bits, c.Steps).Round(dst, src)
 	case c.PerMatrix || m.Rows == 1:
@@ -82,5 +86,12 @@ func (c *Config) Round(dst, src []float32, m Matrix) {
 		}
 	default:
 		c.fixed(dst, src, m.Cols, m.Rows, m.Cols)
+	}
+}
+
+// roundRows8 rounds the rows that have 8 bits.
+func roundRows8(dst, src []float32, m Matrix) {
+	for i := range m.Eight {
+		marian.RoundRow8(dst[i*m.Cols:(i+1)*m.Cols], src[i*m.Cols:(i+1)*m.Cols])
 	}
 }

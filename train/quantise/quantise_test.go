@@ -42,7 +42,7 @@ func column(values []float32, m Matrix, j int) []float32 {
 // TestGroups wants no more different numbers in a group than its bits allow, and more than that in the matrix.
 func TestGroups(t *testing.T) {
 	values := gaussian(400 * 30)
-	columns, rows := Matrix{400, 30, Columns}, Matrix{30, 400, Rows}
+	columns, rows := Matrix{Rows: 400, Cols: 30}, Matrix{Rows: 30, Cols: 400, Outputs: Rows}
 	for bits := 2; bits <= 8; bits++ {
 		most := 1<<bits - 1
 		c := Config{Bits: bits}
@@ -73,7 +73,7 @@ func TestGroups(t *testing.T) {
 func TestRoundedStaysRounded(t *testing.T) {
 	values := gaussian(60 * 20)
 	for _, c := range []Config{{Bits: 8}, {Bits: 8, PerMatrix: true}, {Bits: 4, Steps: 3}, {Bits: 4, Log: true, Steps: 3}, {Bits: 8, Cut: 7}} {
-		m := Matrix{60, 20, Columns}
+		m := Matrix{Rows: 60, Cols: 20, Outputs: Columns}
 		once := rounded(c, values, m)
 		for i, v := range rounded(c, once, m) {
 			if math.Abs(float64(v-once[i])) > 1e-6*math.Abs(float64(v)) {
@@ -87,7 +87,7 @@ func TestRoundedStaysRounded(t *testing.T) {
 func TestPerMatrix(t *testing.T) {
 	values := gaussian(500)
 	whole, multiplier := marian.QuantizeInt8(values)
-	for i, v := range rounded(Config{Bits: 8, PerMatrix: true}, values, Matrix{50, 10, Columns}) {
+	for i, v := range rounded(Config{Bits: 8, PerMatrix: true}, values, Matrix{Rows: 50, Cols: 10, Outputs: Columns}) {
 		if want := float32(whole[i]) / multiplier; math.Abs(float64(v-want)) > 1e-6 {
 			t.Fatalf("element %d is %v, stored as %v", i, v, want)
 		}
@@ -99,7 +99,7 @@ func TestSteps(t *testing.T) {
 	values, before := gaussian(4000), math.Inf(1)
 	for steps := range 5 {
 		squared := 0.0
-		for i, v := range rounded(Config{Bits: 4, Steps: steps, PerMatrix: true}, values, Matrix{40, 100, Columns}) {
+		for i, v := range rounded(Config{Bits: 4, Steps: steps, PerMatrix: true}, values, Matrix{Rows: 40, Cols: 100, Outputs: Columns}) {
 			squared += math.Pow(float64(v-values[i]), 2)
 		}
 		if squared > before {
@@ -113,7 +113,7 @@ func TestSteps(t *testing.T) {
 func TestCut(t *testing.T) {
 	values := gaussian(1000)
 	values[17] = 50
-	got := rounded(Config{Bits: 8, Cut: 7}, values, Matrix{1000, 1, Columns})
+	got := rounded(Config{Bits: 8, Cut: 7}, values, Matrix{Rows: 1000, Cols: 1, Outputs: Columns})
 	var sum, square float64
 	for _, v := range values {
 		sum += float64(v)
@@ -127,7 +127,7 @@ func TestCut(t *testing.T) {
 
 func TestBiases(t *testing.T) {
 	values := gaussian(100)
-	bias := Matrix{1, 100, Columns}
+	bias := Matrix{Rows: 1, Cols: 100, Outputs: Columns}
 	if !slices.Equal(rounded(Config{Bits: 4, Log: true}, values, bias), values) {
 		t.Error("a bias is rounded")
 	}
@@ -141,7 +141,7 @@ func TestBiases(t *testing.T) {
 
 func TestZeros(t *testing.T) {
 	for _, c := range []Config{{Bits: 8}, {Bits: 4, Log: true, Steps: 2}, {Bits: 3, Steps: 2, PerMatrix: true}} {
-		for _, v := range rounded(c, make([]float32, 12), Matrix{4, 3, Columns}) {
+		for _, v := range rounded(c, make([]float32, 12), Matrix{Rows: 4, Cols: 3, Outputs: Columns}) {
 			if v != 0 {
 				t.Errorf("%+v: zero becomes %v", c, v)
 			}
@@ -181,7 +181,7 @@ func TestCompensate(t *testing.T) {
 	}
 	c := Config{Bits: 4, Log: true, Blocks: true, Steps: 3}
 	values := gaussian(inputs * outputs)
-	for _, m := range []Matrix{{inputs, outputs, Columns}, {outputs, inputs, Rows}} {
+	for _, m := range []Matrix{{Rows: inputs, Cols: outputs}, {Rows: outputs, Cols: inputs, Outputs: Rows}} {
 		plain, compensated := rounded(c, values, m), make([]float32, len(values))
 		c.Compensate(compensated, values, m, moments, 0.01)
 		for first := 0; first < len(values); first += marian.LogBlock {
@@ -220,10 +220,40 @@ func productError(x [][]float32, values, rounded []float32, m Matrix) float64 {
 	return sum
 }
 
+// TestRowsIn8Bits wants the first rows to have 8 bits, compensated for or not, and the others to be rounded as if they were alone.
+func TestRowsIn8Bits(t *testing.T) {
+	c := Config{Bits: 4, Log: true, Blocks: true, Steps: 3}
+	values, moments := gaussian(8*64), make([]float32, 64*64)
+	for i := range 8 {
+		moments[i*8+i] = 1 // of eight inputs that have nothing to do with each other: nothing can make up for an error
+	}
+	want := make([]float32, len(values))
+	for i := range 3 {
+		marian.RoundRow8(want[i*64:(i+1)*64], values[i*64:])
+	}
+	copy(want[3*64:], rounded(c, values[3*64:], Matrix{Rows: 5, Cols: 64}))
+	m := Matrix{Rows: 8, Cols: 64, Eight: 3}
+	if !slices.Equal(rounded(c, values, m), want) {
+		t.Error("plain rounding gives something else")
+	}
+	got := make([]float32, len(values))
+	if c.Compensate(got, values, m, moments[:8*8], 0.01); !slices.Equal(got, want) {
+		t.Error("by rows, compensation gives something else")
+	}
+	clear(moments)
+	for i := range 64 {
+		moments[i*64+i] = 1
+	}
+	m.Outputs = Rows
+	if c.Compensate(got, values, m, moments, 0.01); !slices.Equal(got, want) {
+		t.Error("of a table, compensation gives something else")
+	}
+}
+
 // TestCompensateWithoutMoments wants plain rounding where nothing is known, or where blocks are not parts of rows.
 func TestCompensateWithoutMoments(t *testing.T) {
 	c := Config{Bits: 4, Log: true, Blocks: true}
-	for _, m := range []Matrix{{4, 64, Columns}, {64, 4, Columns}} {
+	for _, m := range []Matrix{{Rows: 4, Cols: 64}, {Rows: 64, Cols: 4}} {
 		values, got, moments := gaussian(4*64), make([]float32, 4*64), make([]float32, m.Rows*m.Rows)
 		if m.Cols == 4 {
 			for i := range m.Rows {

@@ -1,7 +1,9 @@
 package recipe
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/sluice-mt/sluice/translator/marian"
@@ -11,6 +13,7 @@ import (
 type Quantise struct {
 	Model  string `yaml:"model" desc:"The model; best one that was trained with quantize-bits."`
 	Bits   int    `yaml:"bits" desc:"8 or 4. 4 bits, powers of two and half powers, are read by sluice alone. Default 8."`
+	Eight  string `yaml:"in-8-bits" desc:"Rows that a model of 4 bits keeps in 8, such as Wemb:2000; auto (default) for as many of embeddings and output layers as leave a seventh of the size in float32, none for none."`
 	Family string `yaml:"family" oneof:"browsermt mainline" desc:"The Marian that shall read the file beside sluice: browsermt (bergamot, Firefox) or mainline. Default browsermt."`
 	To     string `yaml:"to" desc:"The model to write, a .bin file."`
 }
@@ -27,9 +30,21 @@ func (q *Quantise) check(c *checking) {
 	if q.Bits != 0 && q.Bits != 4 && q.Bits != 8 {
 		c.at("bits", "%d: expected 8 or 4", q.Bits)
 	}
+	if q.Eight != "" && q.Bits != 4 {
+		c.at("in-8-bits", "is for 4 bits only")
+	}
 	if q.To != "" && !strings.HasSuffix(q.To, ".bin") {
 		c.at("to", "%q: expected a .bin file", q.To)
 	}
+}
+
+// inFew returns the model in 4 bits.
+func (q *Quantise) inFew(file *marian.File) (*marian.File, error) {
+	eight, err := marian.RowsIn8Bits(cmp.Or(q.Eight, marian.EightBitsAuto), file.Tensors)
+	if err != nil {
+		return nil, fmt.Errorf("in-8-bits: %w", err)
+	}
+	return file.Log4(log4Steps, eight)
 }
 
 func (q *Quantise) run(w *work) (err error) {
@@ -48,7 +63,7 @@ func (q *Quantise) run(w *work) (err error) {
 	}
 	var quantised *marian.File
 	if q.Bits == 4 {
-		quantised, err = file.Log4(log4Steps)
+		quantised, err = q.inFew(file)
 	} else {
 		quantised, err = file.Quantize(marian.Intgemm8, family, nil)
 	}

@@ -2,6 +2,7 @@ package marian
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -158,16 +159,39 @@ func (h *binHeader) tensor(r *binread.Reader) (*Tensor, error) {
 	if !ok {
 		return nil, problemf(h.name, h.lengthAt, remedyDamaged, "shape %v has more elements than any file", h.shape)
 	}
+	if typ == Log4Mixed {
+		return t, h.takeMixed(t, r)
+	}
+	return t, h.take(t, r, need)
+}
+
+// take takes the data of a tensor, of which need bytes count.
+func (h *binHeader) take(t *Tensor, r *binread.Reader, need uint64) error {
 	if h.dataLength < need || h.dataLength-need >= binBlock {
-		return nil, problemf(h.name, h.lengthAt, remedyDamaged, "has %d bytes of data, but %s of shape %v takes %d",
-			h.dataLength, typ, h.shape, need)
+		return problemf(h.name, h.lengthAt, remedyDamaged, "has %d bytes of data, but %s of shape %v takes %d",
+			h.dataLength, t.Type, h.shape, need)
 	}
 	data, err := r.Bytes(h.dataLength, "data of tensor "+h.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t.Data = data[:need:need]
-	return t, nil
+	return nil
+}
+
+// takeMixed is take for a tensor whose data say how long they are.
+func (h *binHeader) takeMixed(t *Tensor, r *binread.Reader) error {
+	count := *r
+	first, err := count.Bytes(mixedCount, "data of tensor "+h.name)
+	if err != nil {
+		return err
+	}
+	need, ok := mixedLength(h.shape, first)
+	if !ok {
+		return problemf(h.name, t.Offset, remedyDamaged, "has %d rows in 8 bits, more than there are in its shape %v",
+			binary.LittleEndian.Uint32(first), h.shape)
+	}
+	return h.take(t, r, need)
 }
 
 // plainGemmType returns the --gemm-type of marian-conv that holds what a processor's own type holds.
@@ -181,7 +205,7 @@ func plainGemmType(tiled string) string {
 	return "intgemm8"
 }
 
-// storedBytes returns how many bytes a tensor takes without padding; ok is false if that overflows or no tensor is of the type.
+// storedBytes returns how many bytes a tensor takes without padding, one of Log4Mixed at the least; ok is false if that overflows or no tensor is of the type.
 func storedBytes(shape []int, t Type) (n uint64, ok bool) {
 	if t.Size() == 0 && !t.In4Bits() {
 		return 0, false
@@ -199,6 +223,8 @@ func storedBytes(shape []int, t Type) (n uint64, ok bool) {
 		n = log4Bytes(n)
 	case t == Log4Blocks:
 		n = logBlocksBytes(n)
+	case t == Log4Mixed:
+		n = mixedCount
 	case t.IsIntgemm():
 		n += 4
 	}

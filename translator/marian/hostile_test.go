@@ -102,6 +102,7 @@ func samples(t testing.TB) map[string][]byte {
 		"int16.bin":     binOf(t, wide, Mainline),
 		"float16.npz":   npzOf(t, half),
 		"log4.bin":      binOf(t, log4Model(t), Browsermt),
+		"mixed.bin":     binOf(t, mixedModel(t), Browsermt),
 		"deflated.npz":  deflatedNPZ(t),
 	}
 }

@@ -11,7 +11,8 @@ type Row struct {
 	Name   string `json:"name"`
 	Shape  []int  `json:"shape"`
 	Type   string `json:"type"`
-	Bytes  int    `json:"bytes"`  // of the data, without padding
+	Bytes  int    `json:"bytes"` // of the data, without padding
+	Eight  int    `json:"rowsIn8Bits,omitempty"`
 	Offset int64  `json:"offset"` // of the data in the file, see Tensor.Offset
 }
 
@@ -19,7 +20,7 @@ type Row struct {
 func (f *File) Rows() []Row {
 	rows := make([]Row, len(f.Tensors))
 	for i, t := range f.Tensors {
-		rows[i] = Row{Name: t.Name, Shape: t.Shape, Type: t.Type.String(), Bytes: len(t.Data), Offset: t.Offset}
+		rows[i] = Row{Name: t.Name, Shape: t.Shape, Type: t.Type.String(), Bytes: len(t.Data), Eight: t.RowsIn8Bits(), Offset: t.Offset}
 	}
 	return rows
 }

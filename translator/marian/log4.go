@@ -16,15 +16,16 @@ func log4Bytes(n uint64) uint64 { return n/2 + n%2 + log4Scale }
 
 // Log4 returns the model with its matrices in 4 bits, all else as float32, and without alphas: what has one row only, biases
 // and norms, stays as it is (as in Marian's --quantize-bits). Each matrix is stored as Log4Blocks or, if that is closer to it,
-// as Log4. steps are those of FitLogGrid; a matrix that was trained to lie on such grids keeps its values, whatever steps are.
-// Data that do not change alias those of f, which must not be closed before.
-func (f *File) Log4(steps int) (*File, error) {
+// as Log4. Those that eight names have that many of their first rows in 8 bits (RowsIn8Bits): they are stored as Log4Mixed,
+// unless they lie on grids of 4 bits anyway. steps are those of FitLogGrid; a matrix that was trained to lie on such grids keeps
+// its values, whatever steps are. Data that do not change alias those of f, which must not be closed before.
+func (f *File) Log4(steps int, eight map[string]int) (*File, error) {
 	var tensors []*Tensor
 	for _, t := range f.Tensors {
 		if t.IsAlpha() {
 			continue
 		}
-		stored, err := t.log4(steps)
+		stored, err := t.log4(steps, eight[t.Name])
 		if err != nil {
 			return nil, withPath(err, f.Path)
 		}
@@ -33,8 +34,8 @@ func (f *File) Log4(steps int) (*File, error) {
 	return newFile(f.Path, f.Format, f.Config, tensors), nil
 }
 
-func (t *Tensor) log4(steps int) (*Tensor, error) {
-	rows, _ := t.Matrix()
+func (t *Tensor) log4(steps, eight int) (*Tensor, error) {
+	rows, cols := t.Matrix()
 	switch {
 	case t.Type.In4Bits():
 		return t.view(), nil
@@ -49,10 +50,14 @@ func (t *Tensor) log4(steps int) (*Tensor, error) {
 	grid.Round(rounded, values)
 	apart := squaredDistance(rounded, values)
 	RoundLogBlocks(rounded, values, log4Bits, steps)
+	blocksApart := squaredDistance(rounded, values)
 	stored := &Tensor{Name: t.Name, Shape: t.Shape, Offset: nowhere}
-	if squaredDistance(rounded, values) < apart {
+	switch {
+	case eight > 0 && min(apart, blocksApart) > 0:
+		stored.Type, stored.Data = Log4Mixed, packMixed(values, cols, min(eight, rows), steps)
+	case blocksApart < apart:
 		stored.Type, stored.Data = Log4Blocks, packLogBlocks(values, steps)
-	} else {
+	default:
 		stored.Type, stored.Data = Log4, grid.packLog4(values)
 	}
 	return stored, nil

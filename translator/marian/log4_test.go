@@ -143,7 +143,7 @@ func log4Model(t testing.TB) *File {
 	FitLogGrid(powers, 4, 3).Round(powers, powers)
 	f.Tensors = append(f.Tensors, floats("odd_W", []int{3, 5}, powers), floats("zero_W", []int{2, 3}, make([]float32, 6)),
 		floats("blocks_W", []int{13, 11}, gaussian(143, 1)))
-	stored, err := f.Log4(3)
+	stored, err := f.Log4(3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestLog4FilesKeepTheValues(t *testing.T) {
 				t.Errorf("%s is stored as %v, want %v", tensor.Name, tensor.Type, want)
 			}
 		}
-		again, err := read.Log4(0)
+		again, err := read.Log4(0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestLog4FilesKeepTheValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := float.Log4(7)
+		back, err := float.Log4(7, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestLog4FilesKeepTheValues(t *testing.T) {
 
 func TestLog4RefusesWhatHasNoNumbers(t *testing.T) {
 	f := &File{Tensors: []*Tensor{floats("x_W", []int{2, 2}, []float32{1, 2, float32(math.NaN()), 3})}}
-	if _, err := f.Log4(1); err == nil || !strings.Contains(err.Error(), `"x_W"`) {
+	if _, err := f.Log4(1, nil); err == nil || !strings.Contains(err.Error(), `"x_W"`) {
 		t.Errorf("NaN: %v", err)
 	}
 	for name, infinite := range map[string]func(data []byte){
@@ -224,17 +224,23 @@ func TestLog4RefusesWhatHasNoNumbers(t *testing.T) {
 	}
 }
 
-// TestLog4DemoModel wants at most a seventh of the size in float32.
+// TestLog4DemoModel wants a file of at most a seventh of the size in float32, with as many rows in 8 bits as there is room for.
 func TestLog4DemoModel(t *testing.T) {
-	f, err := open(t, sharedtest.Path(t, "models/ende-tiny/model.npz")).Log4(3)
+	model := open(t, sharedtest.Path(t, "models/ende-tiny/model.npz"))
+	single, err := model.Float(Float32)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bytes := 0
-	for _, tensor := range f.Tensors {
-		bytes += len(tensor.Data)
+	eight, err := RowsIn8Bits(EightBitsAuto, model.Tensors)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if single := 4 * f.Parameters(); bytes*7 > single {
-		t.Errorf("%d bytes, more than a seventh of the %d bytes in float32", bytes, single)
+	f, err := model.Log4(3, eight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, allowed := len(binOf(t, f, Browsermt)), len(binOf(t, single, Browsermt))/7
+	if size > allowed || size < allowed-4096 || len(eight) != 1 || f.Tensor("Wemb").RowsIn8Bits() != eight["Wemb"] {
+		t.Errorf("%d bytes with %v in 8 bits, a seventh of the size in float32 is %d", size, eight, allowed)
 	}
 }

@@ -66,9 +66,9 @@ func packLogBlocks(values []float32, steps int) []byte {
 	return data
 }
 
-// expandLogBlocks computes the elements of a tensor of Log4Blocks.
-func (t *Tensor) expandLogBlocks(values []float32) error {
-	for at := 0; len(values) > 0; at += logBlockBytes {
+// expandLogBlocks computes elements from the blocks that begin at a byte of the data.
+func (t *Tensor) expandLogBlocks(values []float32, at int) error {
+	for ; len(values) > 0; at += logBlockBytes {
 		n := min(LogBlock, len(values))
 		scale := halfToFloat(binary.LittleEndian.Uint16(t.Data[at:]))
 		if !(scale >= 0) || math.IsInf(float64(scale), 0) {

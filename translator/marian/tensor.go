@@ -58,7 +58,9 @@ func (t *Tensor) Float32() ([]float32, error) {
 	case Log4:
 		return values, t.expandLog4(values)
 	case Log4Blocks:
-		return values, t.expandLogBlocks(values)
+		return values, t.expandLogBlocks(values, 0)
+	case Log4Mixed:
+		return values, t.expandMixed(values)
 	case Float16:
 		halvesToFloats(values, t.Data)
 	case Float32:
@@ -235,6 +237,9 @@ func (t *Tensor) check() error {
 		}
 	}
 	need, ok := storedBytes(t.Shape, t.Type)
+	if ok && t.Type == Log4Mixed {
+		need, ok = mixedLength(t.Shape, t.Data)
+	}
 	if !ok || need != uint64(len(t.Data)) {
 		return problemf(t.Name, nowhere, "", "has %d bytes of data, which is not %s of shape %v", len(t.Data), t.Type, t.Shape)
 	}

@@ -24,10 +24,13 @@ const (
 
 	// Log4Blocks are numbers of LogGrids with halves, one for each 64 numbers, each with its float16 scale before it: of sluice.
 	Log4Blocks
+
+	// Log4Mixed is Log4Blocks but for the first rows of the matrix, which are in 8 bits: of sluice.
+	Log4Mixed
 )
 
 var typeNames = [...]string{"invalid", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16",
-	"uint32", "uint64", "float64", "intgemm8", "intgemm16", "log4", "log4blocks"}
+	"uint32", "uint64", "float64", "intgemm8", "intgemm16", "log4", "log4blocks", "log4mixed"}
 
 // String returns Marian's name of the type.
 func (t Type) String() string {
@@ -37,7 +40,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type(%d)", uint8(t))
 }
 
-// Size returns the bytes that one element takes; 0 for Log4 and Log4Blocks, where it is half a byte.
+// Size returns the bytes that one element takes; 0 for those In4Bits, where it is half a byte or so.
 func (t Type) Size() int {
 	switch t {
 	case Int8, Uint8, Intgemm8:
@@ -55,8 +58,8 @@ func (t Type) Size() int {
 // IsIntgemm tells whether the elements are quantised weights followed by their multiplier.
 func (t Type) IsIntgemm() bool { return t == Intgemm8 || t == Intgemm16 }
 
-// In4Bits tells whether the elements are logarithmic weights of 4 bits with their scales.
-func (t Type) In4Bits() bool { return t == Log4 || t == Log4Blocks }
+// In4Bits tells whether the elements, or most of them, are logarithmic weights of 4 bits with their scales.
+func (t Type) In4Bits() bool { return t == Log4 || t == Log4Blocks || t == Log4Mixed }
 
 func (t Type) isInteger() bool { return t >= Int8 && t <= Uint64 }
 
@@ -100,6 +103,7 @@ const (
 	codeIntgemm16M = 0x10002
 	codeLog4       = 0x1000004 // ours, in a class that no Marian uses: 4 bits
 	codeLog4Blocks = 0x2000004 // likewise
+	codeLog4Mixed  = 0x3000004
 )
 
 // typeOfCode returns the type of a .bin type code of either family.
@@ -135,6 +139,8 @@ func typeOfCode(code uint64) (Type, bool) {
 		return Log4, true
 	case codeLog4Blocks:
 		return Log4Blocks, true
+	case codeLog4Mixed:
+		return Log4Mixed, true
 	}
 	return Invalid, false
 }
@@ -149,7 +155,8 @@ func codeOfType(t Type, family Family) uint64 {
 	}
 	codes := [...]uint64{Float32: codeFloat32, Float16: codeFloat16, Int8: codeInt8, Int16: codeInt16, Int32: codeInt32,
 		Int64: codeInt64, Uint8: codeUint8, Uint16: codeUint16, Uint32: codeUint32, Uint64: codeUint64,
-		Float64: codeFloat64, Intgemm8: codeIntgemm8M, Intgemm16: codeIntgemm16M, Log4: codeLog4, Log4Blocks: codeLog4Blocks}
+		Float64: codeFloat64, Intgemm8: codeIntgemm8M, Intgemm16: codeIntgemm16M, Log4: codeLog4, Log4Blocks: codeLog4Blocks,
+		Log4Mixed: codeLog4Mixed}
 	return codes[t]
 }
 

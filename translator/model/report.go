@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,10 +44,8 @@ func (m *Model) Report() Report {
 		s.Tensors++
 		s.Elements += int64(t.Elements())
 	}
-	for t := marian.Invalid; t <= marian.Log4Blocks; t++ {
-		if s := counts[t]; s != nil {
-			r.Stored = append(r.Stored, *s)
-		}
+	for _, t := range slices.Sorted(maps.Keys(counts)) {
+		r.Stored = append(r.Stored, *counts[t])
 	}
 	sortStored(r.Stored)
 	if len(m.Alphas) > 0 {
