@@ -64,7 +64,7 @@ finetune c4 1 1e-12 'quantize-bits: 4' 'quantize-log-based: true' 'quantize-scal
 
 evaluate() { # NAME MODEL OPTIONS…: adds to evaluations.json
 	local sets=() set
-	for set in multi30k-2016 mix tatoeba wmt14-en-de; do
+	for set in multi30k-2016 mix tatoeba wmt14-en-de wmt15-en-de wmt19-en-de; do
 		sets+=(--source "$shared/data/test-$set.en" --reference "$shared/data/test-$set.de")
 	done
 	"$sluice" eval --name "$1" -m "$2" "${@:3}" -v "$student/vocab.spm" "$student/vocab.spm" --keep translations "${sets[@]}" --json |
