@@ -150,7 +150,7 @@ func TestRowsIn8Bits(t *testing.T) {
 		"Wemb:-1":  "want NAME:ROWS",
 		"Wemb[":    "syntax error",
 		"Wemb,,":   "no matrix",
-		"automato": "no matrix",
+		"some": "no matrix",
 	} {
 		if _, err := RowsIn8Bits(choice, tensors); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v does not say %q", choice, err, want)
