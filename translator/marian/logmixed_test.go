@@ -143,14 +143,14 @@ func TestRowsIn8Bits(t *testing.T) {
 		}
 	}
 	for choice, want := range map[string]string{
-		"W":        `"W": the model has no matrix of that name`,
-		"*_b1":     "no matrix",
-		"Wemb:":    "want NAME:ROWS",
-		"Wemb:x":   "want NAME:ROWS",
-		"Wemb:-1":  "want NAME:ROWS",
-		"Wemb[":    "syntax error",
-		"Wemb,,":   "no matrix",
-		"some": "no matrix",
+		"W":       `"W": the model has no matrix of that name`,
+		"*_b1":    "no matrix",
+		"Wemb:":   "want NAME:ROWS",
+		"Wemb:x":  "want NAME:ROWS",
+		"Wemb:-1": "want NAME:ROWS",
+		"Wemb[":   "syntax error",
+		"Wemb,,":  "no matrix",
+		"some":    "no matrix",
 	} {
 		if _, err := RowsIn8Bits(choice, tensors); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v does not say %q", choice, err, want)
