@@ -271,6 +271,10 @@ func (c *Config) validateRanges() error {
 			return fmt.Errorf("%w: %s is %d, but must be at least %d", ErrConfig, number.key, number.value, number.low)
 		}
 	}
+	const mostThreads = 1 << 12
+	if c.CPUThreads > mostThreads {
+		return fmt.Errorf("%w: cpu-threads is %d, but can be at most %d", ErrConfig, c.CPUThreads, mostThreads)
+	}
 	if !(c.GuidedAlignmentWeight >= 0) || !(c.MaxLengthRatio >= 0) || !(c.Normalize >= 0) {
 		return fmt.Errorf("%w: guided-alignment-weight, max-length-ratio and normalize must not be negative", ErrConfig)
 	}

@@ -92,7 +92,7 @@ func (a *alignment) groups() []flagGroup {
 	model.flags.Float64Var(&l.Alpha, "alpha", l.Alpha, "parameter of the Dirichlet prior on translations; 0 is none (maximum likelihood)")
 	addParameters(choice.flags, &a.parameters)
 	resources.flags.Int64Var(&a.memory, "memory", l.Memory>>20, "MiB for the table of word pairs; with less of it than the text needs, more time is taken")
-	resources.flags.IntVar(&l.Workers, "cpu-threads", 0, "workers, one for each core")
+	countVar(resources.flags, &l.Workers, "cpu-threads", mostWorkers, "workers, one for each core")
 	resources.flags.StringVar(&l.Temporary, "tempdir", "", "`FOLDER` for temporary files")
 	return []flagGroup{input, output, model, choice, resources}
 }

@@ -93,7 +93,7 @@ pieces are frequent. Every translation then has the length of its source.`,
 	s.StringVarP(&b.input, "input", "i", "", "`FILE` of text to translate, a sentence a line")
 	s.IntVarP(&b.beam, "beam-size", "b", 6, "hypotheses of each sentence")
 	s.Float32VarP(&b.normalize, "normalize", "n", 1, "divide scores by length^`ALPHA`")
-	s.IntVar(&b.slots, "slots", 0, "hypotheses that are decoded at a time (0: those of one sentence)")
+	countVar(s, &b.slots, "slots", mostSlots, "hypotheses that are decoded at a time (0: those of one sentence)")
 	s.IntVar(&b.known, "known-pieces", 0, "frequent pieces whose embeddings are multiplied in advance (0: as many as usual)")
 	s.IntVar(&b.runs, "runs", 5, "passes over the text; the median is printed")
 	s.IntVar(&b.sentences, "sentences", 8, "random sentences")
@@ -111,7 +111,7 @@ pieces are frequent. Every translation then has the length of its source.`,
 }
 
 func (b *speedupsBench) run(command *cobra.Command) error {
-	if b.runs < 1 || b.beam < 1 || b.sentences < 1 || b.length < 1 || b.candidates < 0 || b.slots < 0 || b.vocabulary < 10 {
+	if b.runs < 1 || b.beam < 1 || b.sentences < 1 || b.length < 1 || b.candidates < 0 || b.vocabulary < 10 {
 		return usageErrorf("runs, beam, sentences and their length must be at least 1, the vocabulary at least 10")
 	}
 	text, err := b.text()

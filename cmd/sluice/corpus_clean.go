@@ -96,7 +96,7 @@ func (c *cleaning) groups() []flagGroup {
 	c.output.add(output.flags)
 	output.flags.StringVar(&c.rejected, "rejected", "", "`FILE` for what is left out: reason, tab and the line")
 	output.flags.StringVar(&c.report, "report", "", "`FILE` for the counts as JSON")
-	resources.flags.IntVar(&c.threads, "cpu-threads", 0, "workers, one for each core")
+	countVar(resources.flags, &c.threads, "cpu-threads", mostWorkers, "workers, one for each core")
 	c.resources.add(resources.flags)
 	return []flagGroup{input, characters, lengths, content, languages, duplicates, output, resources}
 }
@@ -112,9 +112,6 @@ func (c *cleaning) check(flags *pflag.FlagSet) error {
 		if c.rejected != "" && c.rejected == path {
 			return usageErrorf("what is kept and what is left out cannot both go to %s", path)
 		}
-	}
-	if c.threads < 0 {
-		return usageErrorf("--cpu-threads %d: want at least 1, or 0 for one for each core", c.threads)
 	}
 	if c.threads == 0 {
 		c.threads = runtime.GOMAXPROCS(0)

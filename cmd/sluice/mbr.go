@@ -89,7 +89,7 @@ The list is ranked by the expected score, which is added as the feature MBR and 
 	input.flags.StringVarP(&d.input, "input", "i", "-", "n-best list or samples to choose from; - is standard input")
 	input.flags.StringVar(&d.evidence, "references", "", "another list of the same sentences, whose hypotheses serve as references")
 	how.flags.Float64Var(&d.scale, "scale", 0, "weigh references by exp(scale·total); 0 weighs all the same, as samples want it")
-	how.flags.IntVar(&d.threads, "cpu-threads", 0, "workers (0: one per core); the choice does not depend on it")
+	countVar(how.flags, &d.threads, "cpu-threads", mostWorkers, "workers (0: one per core); the choice does not depend on it")
 	addGroups(command, input, d.metric.group("chrf"), how, d.ranked.group())
 	return command
 }
@@ -102,8 +102,6 @@ func (d *riskDecoding) run(command *cobra.Command) error {
 	switch {
 	case math.IsNaN(d.scale) || math.IsInf(d.scale, 0):
 		return usageErrorf("--scale %v: want a number", d.scale)
-	case d.threads < 0:
-		return usageErrorf("--cpu-threads %d: at least 0", d.threads)
 	case d.input == "-" && d.evidence == "-":
 		return usageErrorf("standard input cannot be both lists: name files")
 	}

@@ -473,17 +473,8 @@ func parseSampling(words []string, beam int) (search.Sampling, error) {
 
 // check refuses sizes that make no sense.
 func (f *batchFlags) check() error {
-	sizes := []struct {
-		name  string
-		value int
-	}{
-		{"cpu-threads", f.threads}, {"mini-batch", f.miniBatch}, {"mini-batch-words", f.miniBatchWords},
-		{"maxi-batch", f.maxiBatch}, {"slots", f.slots}, {"memory", f.memory},
-	}
-	for _, size := range sizes {
-		if size.value < 0 {
-			return usageErrorf("--%s %d: at least 0, which lets it be chosen for this machine", size.name, size.value)
-		}
+	if f.memory < 0 {
+		return usageErrorf("--memory %d: at least 0, which lets it be chosen for this machine", f.memory)
 	}
 	if f.maxiBatchSort != "src" && f.maxiBatchSort != "none" {
 		return usageErrorf("--maxi-batch-sort %s: expected src or none", f.maxiBatchSort)

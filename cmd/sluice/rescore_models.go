@@ -39,9 +39,9 @@ func (f *scorerFlags) add(s *pflag.FlagSet) {
 
 func (f *scorerFlags) machine() flagGroup {
 	g := newGroup("Batches and machine (scores never depend on these)")
-	g.flags.IntVar(&f.threads, "cpu-threads", 0, "workers (0: one per core)")
-	g.flags.IntVar(&f.miniBatchWords, "mini-batch-words", 0, "source pieces of one encoder batch (0: automatic)")
-	g.flags.IntVar(&f.slots, "slots", 0, "prefixes that one worker decodes at a time (0: automatic)")
+	countVar(g.flags, &f.threads, "cpu-threads", mostWorkers, "workers (0: one per core)")
+	countVar(g.flags, &f.miniBatchWords, "mini-batch-words", mostMiniBatchPieces, "source pieces of one encoder batch (0: automatic)")
+	countVar(g.flags, &f.slots, "slots", mostSlots, "prefixes that one worker decodes at a time (0: automatic)")
 	return g
 }
 
@@ -50,8 +50,6 @@ func (f *scorerFlags) none() bool { return len(f.models) == 0 && len(f.recipe) =
 
 func (f *scorerFlags) check(cores int) error {
 	switch {
-	case f.threads < 0 || f.slots < 0 || f.miniBatchWords < 0:
-		return usageErrorf("--cpu-threads, --slots and --mini-batch-words must be at least 0")
 	case f.maxLength < 2:
 		return usageErrorf("--max-length %d: at least 2", f.maxLength)
 	case len(f.features) > len(f.models):

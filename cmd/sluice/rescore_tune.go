@@ -53,7 +53,7 @@ Only features named in --weights are used, all but Length if it is left out. The
 	how.flags.Float64VarP(&t.normalize, "normalize", "n", 1, "divide weighted sums by Length^`ALPHA`")
 	how.flags.IntVar(&t.search.Starts, "starts", tuneStarts, "random weights from which the search sets out as well")
 	how.flags.Uint64Var(&t.search.Seed, "seed", 1, "seed of those; the same seed finds the same weights")
-	how.flags.IntVar(&t.search.Workers, "cpu-threads", 0, "workers (0: one per core); the weights do not depend on it")
+	countVar(how.flags, &t.search.Workers, "cpu-threads", mostWorkers, "workers (0: one per core); the weights do not depend on it")
 	output.flags.StringVarP(&t.output, "output", "o", "-", "`FILE` to write; - is standard output")
 	output.flags.BoolVar(&t.overwrite, "overwrite", false, "replace the output if it exists")
 	addGroups(command, input, t.metric.group("bleu"), how, output)
@@ -105,8 +105,8 @@ func (t *tuning) tune(referencePaths []string, tell func(format string, values .
 
 func (t *tuning) check() (metric scorer, err error) {
 	switch {
-	case t.search.Starts < 0 || t.search.Workers < 0:
-		return metric, usageErrorf("--starts and --cpu-threads must be at least 0")
+	case t.search.Starts < 0:
+		return metric, usageErrorf("--starts %d: at least 0", t.search.Starts)
 	case !(t.normalize >= 0):
 		return metric, usageErrorf("--normalize %v: at least 0", t.normalize)
 	}

@@ -111,12 +111,12 @@ type batchFlags struct {
 func (f *batchFlags) group() flagGroup {
 	g := newGroup("Batches and machine (0: chosen for this machine; translations never depend on these)")
 	s := g.flags
-	s.IntVar(&f.threads, "cpu-threads", 0, "workers, one per core")
-	s.IntVar(&f.miniBatch, "mini-batch", 0, "most sentences in one encoder batch")
-	s.IntVar(&f.miniBatchWords, "mini-batch-words", 0, "most source pieces in one encoder batch")
-	s.IntVar(&f.maxiBatch, "maxi-batch", 0, "mini-batches that are read ahead and sorted")
+	countVar(s, &f.threads, "cpu-threads", mostWorkers, "workers, one per core")
+	countVar(s, &f.miniBatch, "mini-batch", mostMiniBatch, "most sentences in one encoder batch")
+	countVar(s, &f.miniBatchWords, "mini-batch-words", mostMiniBatchPieces, "most source pieces in one encoder batch")
+	countVar(s, &f.maxiBatch, "maxi-batch", mostMiniBatch, "mini-batches that are read ahead and sorted")
 	s.StringVar(&f.maxiBatchSort, "maxi-batch-sort", "src", "sort the maxi-batch by source length: src or none")
-	s.IntVar(&f.slots, "slots", 0, "hypotheses that one worker decodes at a time, topped up as they finish")
+	countVar(s, &f.slots, "slots", mostSlots, "hypotheses that one worker decodes at a time, topped up as they finish")
 	s.IntVar(&f.memory, "memory", 0, "`MIB` of text in flight")
 	s.DurationVar(&f.latency, "latency", 200*time.Millisecond, "longest time a sentence waits for company when input arrives slowly")
 	return g

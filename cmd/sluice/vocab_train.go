@@ -113,7 +113,7 @@ func (v *vocabTraining) groups() []flagGroup {
 	learning.flags.Float64Var(&spec.ShrinkingFactor, "shrinking-factor", spec.ShrinkingFactor, "share of the pieces that each round keeps")
 	learning.flags.IntVar(&spec.SubIterations, "num-sub-iterations", spec.SubIterations, "steps of expectation maximisation in each round")
 
-	resources.flags.IntVar(&v.options.Workers, "cpu-threads", 0, "workers, one for each core")
+	countVar(resources.flags, &v.options.Workers, "cpu-threads", mostWorkers, "workers, one for each core")
 	resources.flags.IntVar(&v.options.MaxWords, "max-words", v.options.MaxWords, "distinct words kept in memory; the rarest are left out when there are more")
 	resources.flags.BoolVar(&v.quiet, "quiet", false, "print warnings and errors only")
 	return []flagGroup{files, size, cutting, symbols, normalization, learning, resources}
