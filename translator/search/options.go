@@ -86,11 +86,16 @@ type Sampling struct {
 // ErrOptions is wrapped by the errors of Options.Validate.
 var ErrOptions = errors.New("search options")
 
+// mostBeam bounds the slots that one sentence needs.
+const mostBeam = 1 << 16
+
 // Validate returns an error that names the first field whose value makes no sense.
 func (o *Options) Validate() error {
 	switch {
 	case o.Beam < 1:
 		return fmt.Errorf("%w: the beam size is %d, but must be at least 1", ErrOptions, o.Beam)
+	case o.Beam > mostBeam:
+		return fmt.Errorf("%w: the beam size is %d, but can be at most %d", ErrOptions, o.Beam, mostBeam)
 	case o.NBest < 0:
 		return fmt.Errorf("%w: the number of hypotheses is %d, but must not be negative", ErrOptions, o.NBest)
 	case !finite(o.Normalize) || o.Normalize < 0:
