@@ -124,18 +124,16 @@ func (a *alignment) check(stderr io.Writer) error {
 		return usageErrorf("--shortlist needs --vocabs: a shortlist is of the pieces of a vocabulary")
 	}
 	if a.memory < 1 || a.memory > 1<<30 {
-		return usageErrorf("--memory %d: want at least 1 MiB", a.memory)
+		return usageErrorf("--memory %d: want 1 to %d MiB", a.memory, 1<<30)
 	}
 	if err := a.learning.Check(); err != nil {
 		return usageError{err}
 	}
-	for _, path := range []string{a.output, a.lexicon, a.shortlist} {
-		if path == "" || path == "-" {
-			continue
-		}
-		if err := checkFree(path, a.overwrite); err != nil {
-			return err
-		}
+	if a.lexicon == "-" || a.shortlist == "-" {
+		return usageErrorf("--lexicon and --shortlist are files, which - is not: standard output is for links (--output -)")
+	}
+	if err := checkOutputs(a.overwrite, []string{a.output, a.lexicon, a.shortlist}, a.input.paths()); err != nil {
+		return err
 	}
 	return a.openVocabularies()
 }

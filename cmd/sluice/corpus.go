@@ -44,27 +44,21 @@ func (o *corpusOutput) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.overwrite, "overwrite", false, "replace outputs that exist")
 }
 
-// check looks at the outputs and at further files that will be written.
-func (o *corpusOutput) check(flags *pflag.FlagSet, single bool, others ...string) error {
+// check looks at the outputs, further files that will be written among them.
+func (o *corpusOutput) check(flags *pflag.FlagSet, input *corpusInput, further ...string) error {
 	switch {
 	case (o.source == "") != (o.target == ""):
 		return usageErrorf("--output-source and --output-target belong together")
 	case o.source != "" && flags.Changed("output"):
 		return usageErrorf("give --output, or --output-source and --output-target")
-	case o.source != "" && single:
+	case o.source != "" && input.single():
 		return usageErrorf("a text of one language has one output")
-	case o.source != "" && o.source == o.target:
-		return usageErrorf("both sides cannot be written to %s", o.source)
 	}
-	for _, path := range append([]string{o.path, o.source, o.target}, others...) {
-		if path == "" || path == "-" {
-			continue
-		}
-		if err := checkFree(path, o.overwrite); err != nil {
-			return err
-		}
+	outputs := []string{o.path}
+	if o.source != "" {
+		outputs = []string{o.source, o.target}
 	}
-	return nil
+	return checkOutputs(o.overwrite, append(outputs, further...), input.paths())
 }
 
 // write opens the outputs and has f write pairs.
@@ -113,7 +107,7 @@ func (r *corpusResources) add(flags *pflag.FlagSet) {
 
 func (r *corpusResources) check() error {
 	if r.memory < 1 || r.memory > 1<<30 {
-		return usageErrorf("--memory %d: want at least 1 MiB", r.memory)
+		return usageErrorf("--memory %d: want 1 to %d MiB", r.memory, 1<<30)
 	}
 	return nil
 }
@@ -161,7 +155,7 @@ the corpus, uncompressed.`,
 		Example: `  sluice corpus shuffle --tsv train.tsv.gz --seed 7 -o shuffled.tsv.zst`,
 		Args:    exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			err := errors.Join(s.input.check("corpus shuffle"), s.resources.check(), s.output.check(command.Flags(), s.input.single()))
+			err := errors.Join(s.input.check("corpus shuffle"), s.resources.check(), s.output.check(command.Flags(), &s.input))
 			if err != nil {
 				return err
 			}
@@ -223,7 +217,7 @@ their own text as target, are what a model learns to correct from.`,
 		Example: `  sluice corpus noise --tsv train.tsv.gz --seed 2 --typos 0.2 -o noisy.tsv.gz`,
 		Args:    exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := errors.Join(n.input.check("corpus noise"), n.output.check(command.Flags(), n.input.single(), n.report)); err != nil {
+			if err := errors.Join(n.input.check("corpus noise"), n.output.check(command.Flags(), &n.input, n.report)); err != nil {
 				return err
 			}
 			if err := n.noise.Check(); err != nil {

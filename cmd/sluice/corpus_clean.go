@@ -105,13 +105,8 @@ func (c *cleaning) check(flags *pflag.FlagSet) error {
 	if err := errors.Join(c.input.check("corpus clean"), c.resources.check()); err != nil {
 		return err
 	}
-	if err := c.output.check(flags, c.input.single(), c.rejected, c.report); err != nil {
+	if err := c.output.check(flags, &c.input, c.rejected, c.report); err != nil {
 		return err
-	}
-	for _, path := range []string{c.output.path, c.output.source, c.output.target} {
-		if c.rejected != "" && c.rejected == path {
-			return usageErrorf("what is kept and what is left out cannot both go to %s", path)
-		}
 	}
 	if c.threads == 0 {
 		c.threads = runtime.GOMAXPROCS(0)
@@ -184,8 +179,11 @@ func learnSample(learner *corpus.LanguageLearner, language int, path string) err
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	switch {
+	case errors.Is(err, errEnough):
 		return nil
+	case err == nil && size == 0:
+		return inputError{fmt.Errorf("%s: no text to learn a language from", displayName(path))}
 	}
 	return err
 }

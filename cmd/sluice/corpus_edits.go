@@ -70,8 +70,6 @@ func (e *editing) check() error {
 	switch {
 	case e.m2 == "" && e.weights == "":
 		return usageErrorf("corpus edits needs --m2 or --weights: the file to write")
-	case e.m2 == e.weights:
-		return usageErrorf("edits and weights cannot both be written to %s", displayName(e.m2))
 	case !(e.weight >= 0) || math.IsInf(e.weight, 0):
 		return usageErrorf("--weight %v: want a number of at least 0", e.weight)
 	case e.maxUnchanged < 0:
@@ -81,13 +79,8 @@ func (e *editing) check() error {
 	case len(e.vocabularies) > 0 && e.weights == "":
 		return usageErrorf("--vocab is for --weights: edits are of words")
 	}
-	for _, path := range []string{e.m2, e.weights} {
-		if path == "" || path == "-" {
-			continue
-		}
-		if err := checkFree(path, e.overwrite); err != nil {
-			return err
-		}
+	if err := checkOutputs(e.overwrite, []string{e.m2, e.weights}, e.input.paths()); err != nil {
+		return err
 	}
 	if len(e.vocabularies) == 0 {
 		return nil

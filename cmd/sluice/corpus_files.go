@@ -46,6 +46,9 @@ func (in *corpusInput) check(command string) error {
 	return nil
 }
 
+// paths are all that may be named; empty ones are not.
+func (in *corpusInput) paths() []string { return []string{in.source, in.target, in.tsv, in.text} }
+
 // single tells whether there is no target side.
 func (in *corpusInput) single() bool { return in.text != "" }
 

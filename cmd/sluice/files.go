@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"strings"
 
@@ -107,24 +106,4 @@ func eachLine(path string, f func(line string) error) (err error) {
 			return err
 		}
 	}
-}
-
-// writeFile writes a file, compressed as its name says, so that it appears under its name when it is complete.
-func writeFile(path string, write func(io.Writer) error) error {
-	temporary, err := os.OpenFile(fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return outputError{err}
-	}
-	err = compress.WriteWhole(temporary, compress.BySuffix(path), func(w *bufio.Writer) error { return write(w) })
-	if err == nil {
-		err = temporary.Sync()
-	}
-	err = errors.Join(err, temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		return outputError{errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(temporary.Name()))}
-	}
-	return nil
 }

@@ -95,7 +95,7 @@ func prepareArguments(root *cobra.Command, arguments []string) []string {
 func exactArguments(n int, what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, arguments []string) error {
 		if len(arguments) != n {
-			return usageErrorf("%s takes %s (see sluice %s --help)", command.CommandPath(), what, command.Name())
+			return usageErrorf("%s takes %s (see %[1]s --help)", command.CommandPath(), what)
 		}
 		return nil
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -138,20 +137,4 @@ func openVocabularies(source, target string) (vocab.Vocabulary, vocab.Vocabulary
 	}
 	second, err := openVocabulary(target)
 	return first, second, err
-}
-
-// checkFree refuses to write where something is already, unless it may be replaced.
-func checkFree(path string, overwrite bool) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return outputError{err}
-	case info.IsDir():
-		return outputError{fmt.Errorf("%s is a folder", path)}
-	case !overwrite && info.Mode().IsRegular():
-		return outputError{fmt.Errorf("%s exists already: give --overwrite to replace it", path)}
-	}
-	return nil
 }

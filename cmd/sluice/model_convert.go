@@ -139,6 +139,9 @@ func convertModel(ctx context.Context, input, output string, f convertFlags) (er
 	if err := checkFree(output, f.overwrite); err != nil {
 		return err
 	}
+	if output, err = fileOf(output); err != nil {
+		return err
+	}
 	found, err := resolveModel(input)
 	if err != nil {
 		return err
