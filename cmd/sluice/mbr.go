@@ -202,7 +202,10 @@ func (d *riskDecoding) rank(metric score.Metric, entries, references []nbest.Ent
 	if err != nil {
 		return inputError{err}
 	}
-	weights := d.probabilities(references)
+	weights, err := d.probabilities(references)
+	if err != nil {
+		return err
+	}
 	for i := range entries {
 		expected := 0.0
 		for j, points := range scores[i] {
@@ -219,9 +222,9 @@ func (d *riskDecoding) rank(metric score.Metric, entries, references []nbest.Ent
 }
 
 // probabilities of the references, which add up to 1.
-func (d *riskDecoding) probabilities(references []nbest.Entry) []float64 {
+func (d *riskDecoding) probabilities(references []nbest.Entry) ([]float64, error) {
 	if d.scale == 0 {
-		return slices.Repeat([]float64{1 / float64(len(references))}, len(references))
+		return slices.Repeat([]float64{1 / float64(len(references))}, len(references)), nil
 	}
 	highest := math.Inf(-1)
 	for _, e := range references {
@@ -235,7 +238,10 @@ func (d *riskDecoding) probabilities(references []nbest.Entry) []float64 {
 	for i := range weights {
 		weights[i] /= sum
 	}
-	return weights
+	if !(sum > 0) { // a total is NaN, or the highest is infinite
+		return nil, inputError{fmt.Errorf("sentence %d: its totals give no probabilities, for they are not all numbers (see --scale)", references[0].ID)}
+	}
+	return weights, nil
 }
 
 func texts(entries []nbest.Entry) []string {

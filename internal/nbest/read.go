@@ -181,7 +181,7 @@ func (r *Reader) Next() ([]Entry, error) {
 		}
 	}
 	if r.ahead.ID != r.id {
-		return nil, fmt.Errorf("%w: sentence %d is followed by %d; they must be numbered from 0 without gaps", ErrOrder, r.id-1, r.ahead.ID)
+		return nil, fmt.Errorf("%w: sentence %d comes where %d is due; they must be numbered from 0 without gaps", ErrOrder, r.ahead.ID, r.id)
 	}
 	list, bytes := []Entry{*r.ahead}, r.size
 	for {
