@@ -41,8 +41,10 @@ func (s *Stepper) read(slots []search.Slot, tokens []search.Token, width int, al
 		copy(seen, results[int(slot.reads)*n.contextDim:])
 		if align && alone {
 			first := len(s.attentions)
-			s.attentions = append(s.attentions, make([]float32, c.length)...)
-			s.attentions[first+int(slot.reads)] = 1
+			s.attentions = slices.Grow(s.attentions, c.length)[:first+c.length]
+			weights := s.attentions[first:]
+			clear(weights)
+			weights[slot.reads] = 1
 			s.rows[i].attention = run{first, c.length}
 		}
 	}
