@@ -115,7 +115,7 @@ func (f *convertFlags) checkCombination(s storage) error {
 	switch {
 	case s.format == marian.NPZ && !storable(s.as):
 		return usageErrorf("--type %s: an .npz holds float32 or float16 only: write a .bin", f.as)
-	case f.eight != marian.EightBitsAuto && s.as != marian.Log4:
+	case f.eight != "" && f.eight != marian.EightBitsAuto && s.as != marian.Log4:
 		return usageErrorf("--in-8-bits is for --type 4bit")
 	case f.calibrate == "":
 		return nil
