@@ -32,16 +32,16 @@ type Measurement struct {
 // A metricsFile is a log of measurements, one JSON object a line.
 type metricsFile struct{ file *os.File }
 
-// openMetrics opens the file for what follows an update. What an interrupted run wrote about later ones is cut off: the run
-// will write it again.
-func openMetrics(path string, update int) (*metricsFile, error) {
+// openMetrics opens the file for what follows an update, and validations after the update validated, the last one that counts. What an
+// interrupted run wrote about later ones is cut off: the run will write it again.
+func openMetrics(path string, update, validated int) (*metricsFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("opening the metrics: %w", err)
 	}
 	data, err := os.ReadFile(path)
 	if err == nil {
-		keep := int64(valid(data, update))
+		keep := int64(valid(data, update, validated))
 		_, seek := f.Seek(keep, 0)
 		err = errors.Join(f.Truncate(keep), seek)
 	}
@@ -51,12 +51,14 @@ func openMetrics(path string, update int) (*metricsFile, error) {
 	return &metricsFile{f}, nil
 }
 
-// valid returns how many bytes of a metrics file are whole lines about updates up to the one given.
-func valid(data []byte, update int) int {
+const kindValid = "valid" // of a Measurement
+
+// valid returns how many bytes of a metrics file are whole lines about updates, and validations, up to those given.
+func valid(data []byte, update, validated int) int {
 	size := 0
 	for line := range bytes.Lines(data) {
 		var m Measurement
-		if !bytes.HasSuffix(line, []byte("\n")) || json.Unmarshal(line, &m) != nil || m.Update > update {
+		if !bytes.HasSuffix(line, []byte("\n")) || json.Unmarshal(line, &m) != nil || m.Update > update || m.Kind == kindValid && m.Update > validated {
 			break
 		}
 		size += len(line)

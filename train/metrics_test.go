@@ -20,13 +20,18 @@ func unmarshal(t testing.TB, line []byte) Measurement {
 // TestMetricsAreCut: what an interrupted run wrote about updates after its checkpoint goes.
 func TestMetricsAreCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.jsonl")
-	m, err := openMetrics(path, 0)
+	m, err := openMetrics(path, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for update := range 5 {
 		if err := m.add(Measurement{Kind: "train", Update: update}); err != nil {
 			t.Fatal(err)
+		}
+		if update == 2 { // the checkpoint was written while this was under way
+			if err := m.add(Measurement{Kind: "valid", Update: update}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if _, err := m.file.WriteString(`{"kind":"tr`); err != nil {
@@ -35,7 +40,7 @@ func TestMetricsAreCut(t *testing.T) {
 	if err := m.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = openMetrics(path, 2); err != nil {
+	if m, err = openMetrics(path, 2, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer m.file.Close()
@@ -59,13 +64,13 @@ func TestMetricsAreCut(t *testing.T) {
 func FuzzMetrics(f *testing.F) {
 	f.Add([]byte("{\"kind\":\"train\",\"update\":1}\n{\"update\":2}\n{"), 1)
 	f.Fuzz(func(t *testing.T, data []byte, update int) {
-		kept := data[:valid(data, update)]
+		kept := data[:valid(data, update, update)]
 		for line := range bytes.Lines(kept) {
 			if m := unmarshal(t, line); m.Update > update {
 				t.Errorf("line %q is kept, after update %d", line, update)
 			}
 		}
-		if valid(kept, update) != len(kept) {
+		if valid(kept, update, update) != len(kept) {
 			t.Error("what is kept is not kept again")
 		}
 	})

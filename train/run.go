@@ -101,7 +101,7 @@ func (r *run) prepare() error {
 			return err
 		}
 	}
-	metrics, err := openMetrics(r.config.Model+".metrics.jsonl", r.state.Steps)
+	metrics, err := openMetrics(r.config.Model+".metrics.jsonl", r.state.Steps, r.state.Validated)
 	r.metrics = metrics
 	return err
 }

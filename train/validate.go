@@ -159,7 +159,7 @@ func (r *run) judge(metric string, value float64, first bool) error {
 		return nil // JSON has no such numbers
 	}
 	return r.metrics.add(Measurement{
-		Kind: "valid", Update: r.state.Steps, Epoch: r.state.Position.Epoch + 1, Metric: metric, Value: value, Best: b.Value, Stalled: b.Stalled,
+		Kind: kindValid, Update: r.state.Steps, Epoch: r.state.Position.Epoch + 1, Metric: metric, Value: value, Best: b.Value, Stalled: b.Stalled,
 	})
 }
 
