@@ -26,9 +26,14 @@ func evenPart(n, limit int) int {
 // nextPanels returns how many panels to multiply in one call, at most limit, from the given one on, and which of their
 // columns exist. An incomplete last panel goes alone.
 func nextPanels(panel, limit, columns int) (n int, mask uint32) {
-	whole, rest := columns/panelColumns, columns%panelColumns
-	if panel < whole {
-		return min(limit, whole-panel), ^uint32(0)
+	return nextParts(panel, limit, columns, panelColumns)
+}
+
+// nextParts is nextPanels for parts of any width up to 32.
+func nextParts(part, limit, columns, width int) (n int, mask uint32) {
+	whole, rest := columns/width, columns%width
+	if part < whole {
+		return min(limit, whole-part), 1<<width - 1
 	}
 	return 1, 1<<rest - 1
 }
@@ -38,10 +43,15 @@ var noBias [panelColumns]float32
 
 // panelBias returns the bias from a column on, and the bytes from a panel to the next.
 func panelBias(bias []float32, column int) (first *float32, step int) {
+	return partBias(bias, column, panelColumns)
+}
+
+// partBias is panelBias for parts of any width up to 32.
+func partBias(bias []float32, column, width int) (first *float32, step int) {
 	if bias == nil {
 		return &noBias[0], 0
 	}
-	return &bias[column], 4 * panelColumns
+	return &bias[column], 4 * width
 }
 
 // floorOf returns what the results of a product are at least.

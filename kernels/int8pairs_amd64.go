@@ -91,21 +91,13 @@ func (c *pairCall) blocks(first, rows int) {
 	b := c.cut(rows)
 	perCall := max(1, callWork/2/(rows*c.w.K*pairColumns))
 	for strip := 0; strip*pairColumns < c.w.N; {
-		n, mask := nextStrips(strip, perCall, c.w.N)
+		n, mask := nextParts(strip, perCall, c.w.N, pairColumns)
 		if b.higher > 0 {
 			c.call(b.height+1, b.higher, first, 0, strip, n, mask)
 		}
 		c.call(b.height, b.lower, first, c.unit*b.split, strip, n, mask)
 		strip += n
 	}
-}
-
-// nextStrips is nextPanels for strips.
-func nextStrips(strip, limit, columns int) (n int, mask uint32) {
-	if whole := columns / pairColumns; strip < whole {
-		return min(limit, whole-strip), 1<<pairColumns - 1
-	}
-	return 1, 1<<(columns%pairColumns) - 1
 }
 
 // call multiplies blocks of one height, from a row of the chunk on, with some strips. See mulInt8Call.call.
@@ -116,10 +108,7 @@ func (c *pairCall) call(height, blocks, first, row, strip, strips int, mask uint
 	start := pairs.starts[strip]
 	a, s, w := &c.steps[row*rowBytes], &c.aScales[first+row], &pairs.weights[start*stepWeights]
 	order, counts, corrections, scales := &pairs.order[start], &pairs.counts[2*strip], &c.w.corrections[column], &c.w.scales[column]
-	bias, biasStep := &noBias[0], 0
-	if c.bias != nil {
-		bias, biasStep = &c.bias[column], 4*pairColumns
-	}
+	bias, biasStep := partBias(c.bias, column, pairColumns)
 	y, yStride, blockBytes := &c.y[(first+row)*c.yStride+column], 4*c.yStride, c.unit*height*rowBytes
 	if c.unit == 2 {
 		mulInt8PairsAVX512(height, a, blockBytes, s, blocks, w, order, counts, corrections, scales, bias, biasStep, y, yStride, strips, c.floor, mask)

@@ -123,8 +123,8 @@ func (a *alignment) check(stderr io.Writer) error {
 	if a.shortlist != "" && len(a.vocabs) == 0 {
 		return usageErrorf("--shortlist needs --vocabs: a shortlist is of the pieces of a vocabulary")
 	}
-	if a.memory < 1 || a.memory > 1<<30 {
-		return usageErrorf("--memory %d: want 1 to %d MiB", a.memory, 1<<30)
+	if err := checkMemory(a.memory); err != nil {
+		return err
 	}
 	if err := a.learning.Check(); err != nil {
 		return usageError{err}

@@ -105,9 +105,12 @@ func (r *corpusResources) add(flags *pflag.FlagSet) {
 	flags.StringVar(&r.tempdir, "tempdir", "", "`FOLDER` for temporary files")
 }
 
-func (r *corpusResources) check() error {
-	if r.memory < 1 || r.memory > 1<<30 {
-		return usageErrorf("--memory %d: want 1 to %d MiB", r.memory, 1<<30)
+func (r *corpusResources) check() error { return checkMemory(r.memory) }
+
+// checkMemory refuses a --memory that is none, or more than can be counted in bytes.
+func checkMemory(mebibytes int64) error {
+	if mebibytes < 1 || mebibytes > 1<<30 {
+		return usageErrorf("--memory %d: want 1 to %d MiB", mebibytes, 1<<30)
 	}
 	return nil
 }

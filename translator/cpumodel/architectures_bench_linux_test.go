@@ -4,12 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
-	"github.com/sluice-mt/sluice/internal/cputime"
-	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/model"
-	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // sizes are those of students, from Marian's tiny to large, with two decoder layers.
@@ -45,50 +41,10 @@ func BenchmarkArchitectures(b *testing.B) {
 						if w == nil {
 							w = pack(b, m, precision, Options{})
 						}
-						benchArchitecture(b, m, w.NewStepper(together), random)
+						benchGreedy(b, m, w.NewStepper(together), max(8, together), random)
 					})
 				}
 			}
 		}
 	}
-}
-
-func benchArchitecture(b *testing.B, m *model.Model, s *Stepper, random *rand.Rand) {
-	const length = 26
-	sources := benchSources(s, random, max(8, s.Slots()), length)
-	g := greedy{stepper: s, eos: search.NoToken - 1, cap: func(source int) int { return source }}
-	g.translate(sources)
-	passes, before, begin := 0.0, s.Stats(), cputime.Process()
-	for b.Loop() {
-		g.translate(sources)
-		passes++
-	}
-	seconds := (cputime.Process() - begin).Seconds() / passes
-	pieces, macs := float64(len(sources)*length), float64(s.Stats().MACs-before.MACs)/passes
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(pieces/seconds, "pieces/s")
-	b.ReportMetric(macs/pieces/1e6, "MMAC/piece")
-	b.ReportMetric(float64(parameterBytes(m, s.w.precision))/1e6, "MB")
-	switch s.w.precision {
-	case Int8:
-		b.ReportMetric(100*macs/seconds/kernels.Int8Peak(20*time.Millisecond), "%peak")
-	case Int16:
-		b.ReportMetric(200*macs/seconds/kernels.Int8Peak(20*time.Millisecond), "%peak")
-	default:
-		b.ReportMetric(100*macs/seconds/kernels.Float32Peak(20*time.Millisecond), "%peak")
-	}
-}
-
-// parameterBytes is the size of the parameters in a precision.
-func parameterBytes(m *model.Model, precision Precision) int {
-	width := map[Precision]int{Int8: 1, Int16: 2, Float32: 4}[precision]
-	bytes := 0
-	for _, p := range m.Parameters() {
-		n := width
-		for _, d := range p.Shape {
-			n *= d
-		}
-		bytes += n
-	}
-	return bytes
 }

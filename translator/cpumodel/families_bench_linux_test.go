@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // families are models of usual shapes, with random weights, that a benchmark compares.
@@ -42,14 +43,14 @@ func BenchmarkFamilies(b *testing.B) {
 }
 
 func benchFamily(b *testing.B, m *model.Model, precision Precision, random *rand.Rand) {
-	w, err := Load(m, precision, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := w.NewStepper(64)
-	sources := benchSources(s, random, 64, 26)
-	g := greedy{stepper: s, eos: -2, cap: func(source int) int { return source }}
-	pieces := float64(64 * 26)
+	benchGreedy(b, m, pack(b, m, precision, Options{}).NewStepper(64), 64, random)
+}
+
+// benchGreedy translates that many sentences of 26 pieces into as many, greedily, with shortlists.
+func benchGreedy(b *testing.B, m *model.Model, s *Stepper, sentences int, random *rand.Rand) {
+	const length = 26
+	sources := benchSources(s, random, sentences, length)
+	g := greedy{stepper: s, eos: search.NoToken - 1, cap: func(source int) int { return source }}
 	g.translate(sources)
 	passes, before, begin := 0.0, s.Stats(), cputime.Process()
 	for b.Loop() {
@@ -57,7 +58,7 @@ func benchFamily(b *testing.B, m *model.Model, precision Precision, random *rand
 		passes++
 	}
 	after, seconds := s.Stats(), (cputime.Process()-begin).Seconds()/passes
-	macs := float64(after.MACs-before.MACs) / passes
+	pieces, macs := float64(sentences*length), float64(after.MACs-before.MACs)/passes
 	parts := float64(after.EncodeTime - before.EncodeTime + after.StepTime - before.StepTime + after.OutputTime - before.OutputTime)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(pieces/seconds, "pieces/s")
@@ -65,7 +66,28 @@ func benchFamily(b *testing.B, m *model.Model, precision Precision, random *rand
 	b.ReportMetric(macs/seconds/1e9, "GMAC/s")
 	b.ReportMetric(100*float64(after.EncodeTime-before.EncodeTime)/parts, "%encoder")
 	b.ReportMetric(100*float64(after.StepTime-before.StepTime)/parts, "%decoder")
-	if precision == Int8 {
-		b.ReportMetric(100*macs/seconds/kernels.Int8Peak(20*time.Millisecond), "%peak")
+	b.ReportMetric(float64(parameterBytes(m, s.w.precision))/1e6, "MB")
+	peak := kernels.Int8Peak
+	if s.w.precision == Float32 {
+		peak = kernels.Float32Peak
 	}
+	ceiling := peak(20 * time.Millisecond)
+	if s.w.precision == Int16 {
+		ceiling /= 2
+	}
+	b.ReportMetric(100*macs/seconds/ceiling, "%peak")
+}
+
+// parameterBytes is the size of the parameters in a precision.
+func parameterBytes(m *model.Model, precision Precision) int {
+	width := map[Precision]int{Int8: 1, Int16: 2, Float32: 4}[precision]
+	bytes := 0
+	for _, p := range m.Parameters() {
+		n := width
+		for _, d := range p.Shape {
+			n *= d
+		}
+		bytes += n
+	}
+	return bytes
 }
