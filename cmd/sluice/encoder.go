@@ -1,22 +1,24 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/nbest"
 	"github.com/sluice-mt/sluice/internal/recordio"
 	filesink "github.com/sluice-mt/sluice/producer/file"
+	"github.com/sluice-mt/sluice/translator"
 )
 
 // encoder chooses how outputs are written.
-func (t *translation) encoder(records recordio.Options) (filesink.Encoder, error) {
+func (t *translation) encoder(parts *engineParts, records recordio.Options) (filesink.Encoder, error) {
 	alignment, err := nbest.ParseAlignment(t.search.alignment)
 	if err != nil {
 		return nil, usageErrorf("--alignment: %v", err)
 	}
 	format := nbest.Format{Alignment: alignment, WordScores: t.search.wordScores}
-	marian := marianEncoder{format: format, pieces: t.search.noSPMDecode, nBest: t.search.nBest, beam: t.search.beamSize}
+	marian := marianEncoder{format: format, pieces: t.search.noSPMDecode, nBest: t.search.nBest, empty: emptyLine(t.search.beamSize)}
 	lines := records.Format == recordio.Text || t.input.tsv
 	details := marian.pieces || alignment.Kind != nbest.None || format.WordScores
 	switch {
@@ -24,7 +26,9 @@ func (t *translation) encoder(records recordio.Options) (filesink.Encoder, error
 		return nil, usageErrorf("--tsv prints translations alone: use --format tsv with --header and --target-field")
 	case t.output.jsonl:
 		return recordio.NewReportEncoder(), nil
-	case t.search.nBest, lines && details:
+	case t.search.nBest:
+		return &marian, marian.scoreEmptyLine(&parts.config)
+	case lines && details:
 		return &marian, nil
 	case details:
 		return nil, usageErrorf("--alignment, --word-scores and --no-spm-decode need plain text, --tsv, --n-best or --jsonl")
@@ -39,7 +43,7 @@ type marianEncoder struct {
 	format nbest.Format
 	pieces bool // pieces instead of text
 	nBest  bool
-	beam   int
+	empty  []job.Hypothesis // of an empty line
 }
 
 // Append appends the lines of one output.
@@ -49,7 +53,7 @@ func (e *marianEncoder) Append(dst []byte, output *job.Output) ([]byte, error) {
 		hypotheses = make([]job.Hypothesis, 1)
 	}
 	if len(hypotheses) == 1 && ofEmptyLine(&hypotheses[0]) {
-		hypotheses = e.emptyLine()
+		hypotheses = e.empty
 	}
 	if e.pieces {
 		hypotheses = inPieces(hypotheses)
@@ -69,12 +73,19 @@ func ofEmptyLine(h *job.Hypothesis) bool {
 
 // emptyLine is what Marian prints for an empty line: as many hypotheses as the beam has, with the end of sentence
 // alone, which costs nothing.
-func (e *marianEncoder) emptyLine() []job.Hypothesis {
-	hypotheses := make([]job.Hypothesis, e.beam)
-	for i := range hypotheses {
-		hypotheses[i] = job.Hypothesis{ModelScores: []float32{0}, WordScores: []float32{0}, Alignment: [][]float32{{1}}}
+func emptyLine(beam int) []job.Hypothesis {
+	h := job.Hypothesis{WordScores: []float32{0}, Alignment: [][]float32{{1}}}
+	return slices.Repeat([]job.Hypothesis{h}, beam)
+}
+
+// scoreEmptyLine adds what lists print of an empty line besides: what the models think of it.
+func (e *marianEncoder) scoreEmptyLine(config *translator.Config) error {
+	h, err := config.EmptyHypothesis()
+	if err != nil {
+		return modelError{err}
 	}
-	return hypotheses
+	e.empty = slices.Repeat([]job.Hypothesis{h}, len(e.empty))
+	return nil
 }
 
 // inPieces returns the hypotheses with their pieces for text, the end of sentence left out.

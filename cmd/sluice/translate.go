@@ -169,7 +169,7 @@ func (t *translation) ends(parts *engineParts) (*filesource.Source, *filesink.Si
 	if err != nil {
 		return nil, nil, err
 	}
-	encoder, err := t.encoder(records)
+	encoder, err := t.encoder(parts, records)
 	if err != nil {
 		return nil, nil, err
 	}
