@@ -38,15 +38,15 @@ func nextParts(part, limit, columns, width int) (n int, mask uint32) {
 	return 1, 1<<rest - 1
 }
 
-// noBias is the bias of every panel of a matrix without one.
-var noBias [panelColumns]float32
+// noBias is the bias of every pair of panels of a matrix without one.
+var noBias [2 * panelColumns]float32
 
 // panelBias returns the bias from a column on, and the bytes from a panel to the next.
 func panelBias(bias []float32, column int) (first *float32, step int) {
 	return partBias(bias, column, panelColumns)
 }
 
-// partBias is panelBias for parts of any width up to 32.
+// partBias is panelBias for parts of any width up to 64.
 func partBias(bias []float32, column, width int) (first *float32, step int) {
 	if bias == nil {
 		return &noBias[0], 0

@@ -13,7 +13,7 @@ import (
 // their callers must have asked cpu.Integer, or usesBF16. All others run on every processor of their family.
 var beyondFamily = map[string][]string{
 	"AVX-VNNI":     {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
-	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt8AVX512"},
+	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double"},
 	"AVX-512 BF16": {"accumulateBFloat16BF16"},
 }
 

@@ -38,9 +38,13 @@ func (c *mulInt16Call) chunk(first, rows int) {
 	if c.level.Family() == cpu.AVX2 {
 		limit = mulInt8RowsAVX2
 	}
+	p := 0
+	if c.level == cpu.AVX512VNNI && doublePays(rows, c.w.bytes()) {
+		p = c.doubles(first, rows)
+	}
 	b := cutBlocks(rows, limit)
 	perCall := max(1, callWork/2/(rows*c.w.K*int16Panel))
-	for p := 0; p*int16Panel < c.w.N; {
+	for p*int16Panel < c.w.N {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {
 			c.call(b.height+1, b.higher, first, p, n, mask)
@@ -48,6 +52,33 @@ func (c *mulInt16Call) chunk(first, rows int) {
 		c.call(b.height, b.lower, first+b.split, p, n, mask)
 		p += n
 	}
+}
+
+// doubles multiplies rows with the panels that are whole, two at a time, and returns with how many.
+func (c *mulInt16Call) doubles(first, rows int) int {
+	b := cutBlocks(rows, mulInt8RowsDouble)
+	perCall := max(1, callWork/2/(rows*c.w.K*2*int16Panel))
+	all := c.w.N / (2 * int16Panel)
+	for p := 0; p < all; {
+		n := min(perCall, all-p)
+		if b.higher > 0 {
+			c.callDouble(b.height+1, b.higher, first, p, n)
+		}
+		c.callDouble(b.height, b.lower, first+b.split, p, n)
+		p += n
+	}
+	return 2 * all
+}
+
+// callDouble is call for pairs of panels.
+//
+//go:noinline
+func (c *mulInt16Call) callDouble(height, blocks, row, pair, pairs int) {
+	column := pair * 2 * int16Panel
+	a, s, w, scales := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*2], &c.w.scales[column]
+	bias, biasStep := partBias(c.bias, column, 2*int16Panel)
+	y := &c.y[row*c.yStride+column]
+	mulInt16AVX512VNNIDouble(height, a, 2*c.aStride, s, blocks, w, c.w.steps, scales, bias, biasStep, y, 4*c.yStride, pairs, c.floor)
 }
 
 // call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the

@@ -5,8 +5,8 @@ package kernels
 import "github.com/sluice-mt/sluice/internal/cpu"
 
 const (
-	// mulInt8Rows and mulInt8RowsAVX2 are the most rows of a block in registers.
-	mulInt8Rows, mulInt8RowsAVX2 = 12, 6
+	// mulInt8Rows and those beside it are the most rows of a block in registers.
+	mulInt8Rows, mulInt8RowsAVX2, mulInt8RowsDouble = 12, 6, 6
 	// mulInt8Chunk is about how many bytes of activations stay in the second-level cache while all panels pass.
 	mulInt8Chunk = 256 << 10
 	// callWork bounds the multiply-accumulates of one call of assembly to some 10 to 50 µs: the garbage collector cannot
@@ -52,9 +52,13 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulInt8Call) chunk(first, rows int) {
+	p := 0
+	if c.level == cpu.AVX512VNNI && doublePays(rows, len(c.w.panels)) {
+		p = c.doubles(first, rows)
+	}
 	b := cutBlocks(rows, c.blockLimit(rows))
 	perCall := max(1, callWork/(rows*c.w.K*int8Panel))
-	for p := 0; p*int8Panel < c.w.N; {
+	for p*int8Panel < c.w.N {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {
 			c.call(b.height+1, b.higher, first, p, n, mask)
@@ -62,6 +66,42 @@ func (c *mulInt8Call) chunk(first, rows int) {
 		c.call(b.height, b.lower, first+b.split, p, n, mask)
 		p += n
 	}
+}
+
+// doublePays reports whether panels should be multiplied two at a time, in blocks half as high. It pays if there is more than one
+// block of full height, and weights of so many bytes come from the second-level cache: what comes from further away must serve
+// more rows at its first passage than 6, unless many others follow.
+func doublePays(rows, bytes int) bool {
+	const nearBytes, many = 1 << 20, 128
+	return rows > mulInt8Rows && (bytes <= nearBytes || rows >= many)
+}
+
+// doubles multiplies rows with the panels that are whole, two at a time, and returns with how many.
+func (c *mulInt8Call) doubles(first, rows int) int {
+	b := cutBlocks(rows, mulInt8RowsDouble)
+	perCall := max(1, callWork/(rows*c.w.K*2*int8Panel))
+	all := c.w.N / (2 * int8Panel)
+	for p := 0; p < all; {
+		n := min(perCall, all-p)
+		if b.higher > 0 {
+			c.callDouble(b.height+1, b.higher, first, p, n)
+		}
+		c.callDouble(b.height, b.lower, first+b.split, p, n)
+		p += n
+	}
+	return 2 * all
+}
+
+// callDouble is call for pairs of panels.
+//
+//go:noinline
+func (c *mulInt8Call) callDouble(height, blocks, row, pair, pairs int) {
+	column := pair * 2 * int8Panel
+	a, s, w := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4]
+	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
+	bias, biasStep := partBias(c.bias, column, 2*int8Panel)
+	y := &c.y[row*c.yStride+column]
+	mulInt8AVX512Double(height, a, c.aStride, s, blocks, w, c.w.steps, corrections, scales, bias, biasStep, y, 4*c.yStride, pairs, c.floor)
 }
 
 // blockLimit returns the most rows of a block.

@@ -25,9 +25,9 @@ func main() {
 		asm.VexVPDPWSSD(weights, activations, sum)
 	}).Generate256(true)
 	kernel("mulInt16AVX512", pairs).Generate512(false)
-	kernel("mulInt16AVX512VNNI", func(weights, activations, sum, _ reg.VecPhysical) {
-		VPDPWSSD(weights, activations, sum)
-	}).Generate512(true)
+	dotProduct := func(weights, activations, sum, _ reg.VecPhysical) { VPDPWSSD(weights, activations, sum) }
+	kernel("mulInt16AVX512VNNI", dotProduct).Generate512(true)
+	kernel("mulInt16AVX512VNNIDouble", dotProduct).GenerateDouble512()
 	for _, isa := range []asm.ISA{asm.AVX512, asm.AVX2} {
 		quantize(isa)
 	}

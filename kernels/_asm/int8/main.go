@@ -10,11 +10,16 @@ import (
 
 func main() {
 	ConstraintExpr("!purego")
-	// sum[r][j] += Σ_{i<4} a[r][4s+i]·w[4s+i][j]   (VPDPBUSD: unsigned times signed bytes, exact)
-	product.Kernel{
-		Name: "mulInt8AVX512", Doc: "mulInt8Generic", Activation: "uint8", Weight: "int8", Corrections: true,
-		MultiplyAdd: func(weights, activations, sum, _ reg.VecPhysical) { VPDPBUSD(weights, activations, sum) },
-	}.Generate512(true)
+	kernel("mulInt8AVX512").Generate512(true)
+	kernel("mulInt8AVX512Double").GenerateDouble512()
 	mulInt8AVX2()
 	Generate()
+}
+
+// kernel multiplies with VPDPBUSD (unsigned times signed bytes, exact): sum[r][j] += Σ_{i<4} a[r][4s+i]·w[4s+i][j].
+func kernel(name string) product.Kernel {
+	return product.Kernel{
+		Name: name, Doc: "mulInt8Generic", Activation: "uint8", Weight: "int8", Corrections: true,
+		MultiplyAdd: func(weights, activations, sum, _ reg.VecPhysical) { VPDPBUSD(weights, activations, sum) },
+	}
 }

@@ -45,14 +45,26 @@ type Kernel struct {
 type Step func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical)
 
 func (k Kernel) start(rows int) {
+	asm.Kernel(k.Name, k.signature("panels int, floor float32, mask uint32"),
+		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for panels of 32 columns.", k.Name, rows, k.Doc),
+		"steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.",
+		"mask has a bit for each column of a panel that exists. floor is what results are at least.")
+}
+
+func (k Kernel) startDouble(rows int) {
+	asm.Kernel(k.Name, k.signature("pairs int, floor float32"),
+		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for pairs of panels of 32 columns, which all exist.", k.Name, rows, k.Doc),
+		"steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep, from a pair to the next, are in bytes.",
+		"floor is what results are at least.")
+}
+
+// signature is that of a kernel with some last parameters.
+func (k Kernel) signature(last string) string {
 	signature := fmt.Sprintf("func(height int, a *%s, aStride int, aScales *float32, blocks int, w *%s, steps int, ", k.Activation, k.Weight)
 	if k.Corrections {
 		signature += "corrections *int32, "
 	}
-	signature += "scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)"
-	asm.Kernel(k.Name, signature, fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for panels of 32 columns.", k.Name, rows, k.Doc),
-		"steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.",
-		"mask has a bit for each column of a panel that exists. floor is what results are at least.")
+	return signature + "scales *float32, bias *float32, biasStep int, y *float32, yStride int, " + last + ")"
 }
 
 // dispatch jumps to the code of a height, and writes that code for each of them.
