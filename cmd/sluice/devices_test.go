@@ -93,7 +93,7 @@ func TestChooseDevices(t *testing.T) {
 
 // Marian's command line has its devices one behind the other.
 func TestDevicesOnTheCommandLine(t *testing.T) {
-	command := newTranslateCommand()
+	command := newTranslateCommand(beginEngine)
 	flags := command.Flags()
 	if err := flags.Parse(marianArguments(strings.Fields("-d 0 gpu:1 3 corpus.en"), flags, translateLists())); err != nil {
 		t.Fatal(err)

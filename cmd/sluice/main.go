@@ -51,7 +51,7 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 		return usageErrorf("%v (see sluice --help)", err)
 	})
 	root.AddCommand(
-		newTranslateCommand(),
+		newTranslateCommand(begin),
 		newModelCommand(),
 		newTrainCommand(),
 		newShortlistCommand(),

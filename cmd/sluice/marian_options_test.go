@@ -91,7 +91,7 @@ func TestMarianOptions(t *testing.T) {
 			t.Errorf("--%s: the message %q does not say what to do", option.name, said)
 		}
 	}
-	flags := newTranslateCommand().Flags()
+	flags := newTranslateCommand(beginEngine).Flags()
 	for name, effect := range effects {
 		flag := flags.Lookup(name)
 		if flag == nil {
@@ -109,7 +109,7 @@ func TestMarianOptions(t *testing.T) {
 
 // TestMarianDefaults gives every option a value that asks for nothing, as a configuration that Marian has dumped does.
 func TestMarianDefaults(t *testing.T) {
-	flags := newTranslateCommand().Flags()
+	flags := newTranslateCommand(beginEngine).Flags()
 	for _, option := range marianOptions() {
 		for _, nothing := range []string{"", "false", "0"} {
 			if err := flags.Set(option.name, nothing); err != nil {
@@ -154,7 +154,7 @@ func TestMarianArgumentsOfMarianOptions(t *testing.T) {
 		{"--alignment hard a.en", "a.en"},
 		{"--precision float32 a.en", "a.en"},
 	} {
-		flags := newTranslateCommand().Flags()
+		flags := newTranslateCommand(beginEngine).Flags()
 		if err := flags.Parse(marianArguments(strings.Fields(c.line), flags, translateLists())); err != nil {
 			t.Errorf("%s: %v", c.line, err)
 		}

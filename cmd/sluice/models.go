@@ -3,9 +3,11 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -222,7 +224,7 @@ type engineParts struct {
 
 // buildEngine opens everything that the flags name.
 func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger *slog.Logger) (*engineParts, error) {
-	if err := b.check(); err != nil {
+	if err := errors.Join(b.check(), m.check()); err != nil {
 		return nil, err
 	}
 	if err := m.find(); err != nil {
@@ -459,6 +461,9 @@ func parseSampling(words []string, beam int) (search.Sampling, error) {
 	case "gumbel":
 		s.Method = search.Gumbel
 	case "topk":
+		if k := float64(numbers[0]); k != math.Trunc(k) || k > math.MaxInt32 {
+			return s, usageErrorf("--output-sampling topk %s: want a whole number of pieces", words[1])
+		}
 		s.Method, s.K = search.TopK, int(numbers[0])
 	case "nucleus":
 		s.Method, s.P = search.Nucleus, numbers[0]
@@ -466,9 +471,19 @@ func parseSampling(words []string, beam int) (search.Sampling, error) {
 		s.Method, s.Epsilon = search.Epsilon, numbers[0]
 	}
 	if len(numbers) > parameters {
-		s.Temperature = numbers[parameters]
+		if s.Temperature = numbers[parameters]; s.Temperature == 0 { // which stands for none given
+			return s, usageErrorf("--output-sampling: a temperature of 0 leaves nothing to draw: leave the option out")
+		}
 	}
 	return s, nil
+}
+
+// check refuses numbers that are none.
+func (f *modelFlags) check() error {
+	if math.IsNaN(f.saturation) {
+		return usageErrorf("--int8-saturation: not a number")
+	}
+	return nil
 }
 
 // check refuses sizes that make no sense.

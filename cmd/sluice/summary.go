@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-mt/sluice/pipeline"
+	"github.com/sluice-mt/sluice/translator"
 )
 
 // A summary is what a run has done, as --report writes it.
@@ -27,20 +28,31 @@ type summary struct {
 	Fingerprint string           `json:"fingerprint"`
 }
 
-// seconds says where time went. Stages overlap, so they add up to more than the total.
+// seconds says where time went. Stages overlap, so they add up to more than the total; those of the workers are sums over all
+// of them.
 type seconds struct {
 	Total     float64 `json:"total"`
 	Read      float64 `json:"read"`
 	Translate float64 `json:"waiting_for_translation"`
 	Write     float64 `json:"write"`
 	Commit    float64 `json:"commit"`
+	Encode    float64 `json:"workers_encoding"`
+	Decode    float64 `json:"workers_decoding"`
+	Idle      float64 `json:"workers_idle"`
+}
+
+// ofWorkers adds what the workers of the engine have done.
+func (s *seconds) ofWorkers(stats translator.Stats) {
+	s.Encode, s.Decode, s.Idle = stats.Encode.Seconds(), stats.Decode.Seconds(), stats.Idle.Seconds()
 }
 
 func newSummary(stats pipeline.Stats, elapsed time.Duration, parts *engineParts) summary {
 	return summary{
 		Records: stats.Records, Resumed: stats.Resumed, Empty: stats.Empty, Lanes: stats.Lanes, LanesDone: stats.LanesAlreadyDone,
 		Words: stats.SourceWords, Source: stats.SourceTokens, Target: stats.TargetTokens, Flags: stats.Flags,
-		Seconds:     seconds{elapsed.Seconds(), stats.Read.Seconds(), stats.Wait.Seconds(), stats.Write.Seconds(), stats.Commit.Seconds()},
+		Seconds: seconds{
+			Total: elapsed.Seconds(), Read: stats.Read.Seconds(), Translate: stats.Wait.Seconds(), Write: stats.Write.Seconds(), Commit: stats.Commit.Seconds(),
+		},
 		WordsPerSec: perSecond(stats.SourceWords, elapsed.Seconds()), Precision: parts.models.arithmetic(),
 	}
 }

@@ -41,9 +41,12 @@ type translation struct {
 	groups []flagGroup
 	stderr io.Writer
 	start  time.Time
+	begin  func(translator.Config) (liveTranslator, error)
 }
 
-func newTranslateCommand() *cobra.Command { return new(translation).command() }
+func newTranslateCommand(begin func(translator.Config) (liveTranslator, error)) *cobra.Command {
+	return (&translation{begin: begin}).command()
+}
 
 // command is the command that sets the translation's flags and runs it.
 func (t *translation) command() *cobra.Command {
@@ -95,7 +98,7 @@ func (t *translation) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	engine, err := translator.New(parts.config)
+	engine, err := t.begin(parts.config)
 	if err != nil {
 		return usageError{err}
 	}
@@ -115,7 +118,7 @@ func (t *translation) settle(command *cobra.Command) (closeLog func(), err error
 		return nil, err
 	}
 	t.standardStreams()
-	if err := t.output.checkReport(); err != nil {
+	if err := t.output.check(); err != nil {
 		return nil, err
 	}
 	level, err := t.log.threshold()
@@ -223,7 +226,7 @@ func (t *translation) madeWith(parts *engineParts, records recordio.Options) (ma
 }
 
 // stream runs the pipeline and reports on it.
-func (t *translation) stream(ctx context.Context, parts *engineParts, source *filesource.Source, sink *filesink.Sink, engine *translator.Engine) error {
+func (t *translation) stream(ctx context.Context, parts *engineParts, source *filesource.Source, sink *filesink.Sink, engine liveTranslator) error {
 	config := pipeline.Config{Memory: int64(t.batch.memory) << 20, Grace: t.output.grace, CommitEvery: t.output.commit, Logger: t.logger}
 	p := pipeline.New(config, source, sink, engine)
 	progress, err := t.newProgress(source, p)
@@ -235,6 +238,9 @@ func (t *translation) stream(ctx context.Context, parts *engineParts, source *fi
 	progress.end()
 	stats := p.Stats()
 	summary := newSummary(stats, time.Since(t.start), parts)
+	if e, ok := engine.(*translator.Engine); ok {
+		summary.Seconds.ofWorkers(e.Stats())
+	}
 	if reportErr := t.writeReport(summary, parts, err); reportErr != nil && err == nil {
 		err = reportErr
 	}
@@ -392,6 +398,23 @@ func (f *outputFlags) pathFor(source *filesource.Source, lane string) (string, e
 		return "", err
 	}
 	return filepath.Join(f.outputDir, withSuffix(relative, f.suffix)), nil
+}
+
+// check refuses options of which one would be passed over for another, and what cannot be written.
+func (f *outputFlags) check() error {
+	switch {
+	case f.outputDir != "" && f.output != filesink.Stdout:
+		return usageErrorf("--output %s and --output-dir %s: choose one", f.output, f.outputDir)
+	case f.outputDir == "" && f.suffix != "":
+		return usageErrorf("--output-suffix %s is for the names in --output-dir", f.suffix)
+	case f.jsonl && f.target != "":
+		return usageErrorf("--target-field %s: records of --jsonl have fields of their own", f.target)
+	case f.grace < 0:
+		return usageErrorf("--grace-period %v: at least 0", f.grace)
+	case f.commit <= 0:
+		return usageErrorf("--commit-every %v: must be more than 0", f.commit)
+	}
+	return f.checkReport()
 }
 
 // checkReport finds out whether the report can be written before hours are spent on what it is to report.
