@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-mt/sluice/train/align"
 	"github.com/sluice-mt/sluice/train/corpus"
@@ -61,7 +62,7 @@ and 16 for each pair of words where the table is too small for all of them.`,
   sluice align --tsv train.tsv.gz -v vocab.spm -o train.align --shortlist lex.bin --first 50 --best 50`,
 		Args: exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := a.check(command.ErrOrStderr()); err != nil {
+			if err := a.check(command.Flags(), command.ErrOrStderr()); err != nil {
 				return err
 			}
 			return sortAlignmentError(command.Context(), a.run(command.Context(), command.OutOrStdout()))
@@ -97,7 +98,7 @@ func (a *alignment) groups() []flagGroup {
 	return []flagGroup{input, output, model, choice, resources}
 }
 
-func (a *alignment) check(stderr io.Writer) error {
+func (a *alignment) check(flags *pflag.FlagSet, stderr io.Writer) error {
 	if err := a.input.check("align"); err != nil {
 		return err
 	}
@@ -120,22 +121,39 @@ func (a *alignment) check(stderr io.Writer) error {
 	default:
 		return usageErrorf("--direction %s: want both, forward or reverse", a.direction)
 	}
-	if a.shortlist != "" && len(a.vocabs) == 0 {
-		return usageErrorf("--shortlist needs --vocabs: a shortlist is of the pieces of a vocabulary")
+	if err := a.checkTogether(flags); err != nil {
+		return err
 	}
-	if err := checkMemory(a.memory); err != nil {
+	if err := errors.Join(checkMemory(a.memory), checkTempdir(a.learning.Temporary)); err != nil {
 		return err
 	}
 	if err := a.learning.Check(); err != nil {
 		return usageError{err}
 	}
-	if a.lexicon == "-" || a.shortlist == "-" {
-		return usageErrorf("--lexicon and --shortlist are files, which - is not: standard output is for links (--output -)")
-	}
-	if err := checkOutputs(a.overwrite, []string{a.output, a.lexicon, a.shortlist}, a.input.paths()); err != nil {
+	if err := checkOutputs(a.overwrite, []string{a.output, a.lexicon, a.shortlist}, append(a.input.paths(), a.vocabs...)); err != nil {
 		return err
 	}
 	return a.openVocabularies()
+}
+
+// checkTogether refuses options that contradict each other, or have no effect without others.
+func (a *alignment) checkTogether(flags *pflag.FlagSet) error {
+	switch {
+	case a.direction != "both" && flags.Changed("symmetrize"):
+		return usageErrorf("--symmetrize joins both directions, and --direction %s asks for one: leave one of the two out", a.direction)
+	case a.lexicon == "-" || a.shortlist == "-":
+		return usageErrorf("--lexicon and --shortlist are files, which - is not: standard output is for links (--output -)")
+	case a.shortlist != "" && len(a.vocabs) == 0:
+		return usageErrorf("--shortlist needs --vocabs: a shortlist is of the pieces of a vocabulary")
+	case a.shortlist != "":
+		return checkParameters(a.parameters)
+	}
+	for _, option := range []string{"first", "best", "threshold"} {
+		if flags.Changed(option) {
+			return usageErrorf("--%s is for --shortlist: name the file to write", option)
+		}
+	}
+	return nil
 }
 
 // openVocabularies decides what words are.
@@ -257,5 +275,5 @@ func sortAlignmentError(ctx context.Context, err error) error {
 	case errors.Is(err, align.ErrOptions):
 		return usageError{err}
 	}
-	return err
+	return sortTemporaryError(err)
 }

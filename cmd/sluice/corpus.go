@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,21 +47,21 @@ func (o *corpusOutput) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.overwrite, "overwrite", false, "replace outputs that exist")
 }
 
-// check looks at the outputs, further files that will be written among them.
-func (o *corpusOutput) check(flags *pflag.FlagSet, input *corpusInput, further ...string) error {
+// check looks at the outputs, further files that will be written among them, beside all that is read.
+func (o *corpusOutput) check(flags *pflag.FlagSet, single bool, inputs []string, further ...string) error {
 	switch {
 	case (o.source == "") != (o.target == ""):
 		return usageErrorf("--output-source and --output-target belong together")
 	case o.source != "" && flags.Changed("output"):
 		return usageErrorf("give --output, or --output-source and --output-target")
-	case o.source != "" && input.single():
+	case o.source != "" && single:
 		return usageErrorf("a text of one language has one output")
 	}
 	outputs := []string{o.path}
 	if o.source != "" {
 		outputs = []string{o.source, o.target}
 	}
-	return checkOutputs(o.overwrite, append(outputs, further...), input.paths())
+	return checkOutputs(o.overwrite, append(outputs, further...), inputs)
 }
 
 // write opens the outputs and has f write pairs.
@@ -105,7 +108,34 @@ func (r *corpusResources) add(flags *pflag.FlagSet) {
 	flags.StringVar(&r.tempdir, "tempdir", "", "`FOLDER` for temporary files")
 }
 
-func (r *corpusResources) check() error { return checkMemory(r.memory) }
+func (r *corpusResources) check() error {
+	if err := checkMemory(r.memory); err != nil {
+		return err
+	}
+	return checkTempdir(r.tempdir)
+}
+
+// checkTempdir refuses a --tempdir in which no file can be made. An empty name is the system's folder, which may not be needed.
+func checkTempdir(path string) error {
+	if path == "" {
+		return nil
+	}
+	probe, err := os.CreateTemp(path, ".sluice-probe-*")
+	if err != nil {
+		return usageErrorf("--tempdir %s: %w", path, err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// sortTemporaryError sorts what goes wrong with temporary files, which is what remains of the errors of files when inputs and outputs
+// have been sorted.
+func sortTemporaryError(err error) error {
+	var file *fs.PathError
+	if exitCode(err) == exitFailure && errors.As(err, &file) {
+		return outputError{fmt.Errorf("%w (temporary files are in %s: see --tempdir)", err, filepath.Dir(file.Path))}
+	}
+	return err
+}
 
 // checkMemory refuses a --memory that is none, or more than can be counted in bytes.
 func checkMemory(mebibytes int64) error {
@@ -115,12 +145,12 @@ func checkMemory(mebibytes int64) error {
 	return nil
 }
 
-// writeReport writes JSON to a file, if one is named.
-func writeReport(path string, report any) error {
+// writeReport writes JSON to a file or standard output, if one is named.
+func writeReport(stdout io.Writer, path string, report any) error {
 	if path == "" {
 		return nil
 	}
-	return writeFile(path, func(w io.Writer) error {
+	return writeTo(stdout, path, func(w io.Writer) error {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(report)
@@ -136,7 +166,7 @@ func sortCorpusError(ctx context.Context, err error) error {
 	case errors.Is(err, corpus.ErrRules):
 		return usageError{err}
 	}
-	return err
+	return sortTemporaryError(err)
 }
 
 // shuffling is one run of "sluice corpus shuffle".
@@ -158,7 +188,7 @@ the corpus, uncompressed.`,
 		Example: `  sluice corpus shuffle --tsv train.tsv.gz --seed 7 -o shuffled.tsv.zst`,
 		Args:    exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			err := errors.Join(s.input.check("corpus shuffle"), s.resources.check(), s.output.check(command.Flags(), &s.input))
+			err := errors.Join(s.input.check("corpus shuffle"), s.resources.check(), s.output.check(command.Flags(), s.input.single(), s.input.paths()))
 			if err != nil {
 				return err
 			}
@@ -220,7 +250,7 @@ their own text as target, are what a model learns to correct from.`,
 		Example: `  sluice corpus noise --tsv train.tsv.gz --seed 2 --typos 0.2 -o noisy.tsv.gz`,
 		Args:    exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := errors.Join(n.input.check("corpus noise"), n.output.check(command.Flags(), &n.input, n.report)); err != nil {
+			if err := errors.Join(n.input.check("corpus noise"), n.output.check(command.Flags(), n.input.single(), append(n.input.paths(), n.confusions), n.report)); err != nil {
 				return err
 			}
 			if err := n.noise.Check(); err != nil {
@@ -296,5 +326,5 @@ func (n *noising) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := out.Flush(); err != nil {
 		return outputError{err}
 	}
-	return writeReport(n.report, counts)
+	return writeReport(stdout, n.report, counts)
 }

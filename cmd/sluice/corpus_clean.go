@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,7 +106,8 @@ func (c *cleaning) check(flags *pflag.FlagSet) error {
 	if err := errors.Join(c.input.check("corpus clean"), c.resources.check()); err != nil {
 		return err
 	}
-	if err := c.output.check(flags, &c.input, c.rejected, c.report); err != nil {
+	inputs := append(c.input.paths(), slices.Concat(c.samples[:]...)...)
+	if err := c.output.check(flags, c.input.single(), inputs, c.rejected, c.report); err != nil {
 		return err
 	}
 	if c.threads == 0 {
@@ -210,7 +212,7 @@ func (c *cleaning) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := printCounts(stderr, counts); err != nil {
 		return outputError{err}
 	}
-	return writeReport(c.report, counts)
+	return writeReport(stdout, c.report, counts)
 }
 
 // withRejected opens the file for what is left out, if one is named.

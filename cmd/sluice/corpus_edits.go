@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -28,7 +29,9 @@ type editing struct {
 	pieces        [2]vocab.Vocabulary // of source and target; nil for words
 	source, ids   []int32
 	lines, edited int64
+	leftOut       int64
 	words         [2]int64 // of targets: all, changed
+	logger        *slog.Logger
 }
 
 func newEditsCommand() *cobra.Command {
@@ -40,12 +43,19 @@ func newEditsCommand() *cobra.Command {
 "sluice score m2" reads as gold edits; white space must divide tokens. --weights writes a number for each target
 piece, which the training setting "data-weighting" reads with "data-weighting-type: word": 1 for pieces that stay as they
 are in a Levenshtein alignment with the source, the value of --weight for those that are inserted or take the place of others (the
-edit-weighted objective of Junczys-Dowmunt et al. 2018).`,
+edit-weighted objective of Junczys-Dowmunt et al. 2018).
+
+A pair of more than 2,000 words, or with words that the M² format cannot hold, is left out of --m2, which a warning says with its
+line, and the command ends with code 6: leave that line out of what is scored as well.`,
 		Example: `  sluice corpus edits --source test.err --target test.cor --m2 test.m2
   sluice corpus edits --tsv train.tsv --weights train.weights.gz --weight 3 --vocab vocab.spm`,
 		Args: exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := e.check(); err != nil {
+			err := e.check()
+			if err != nil {
+				return err
+			}
+			if e.logger, err = newLogger(command.ErrOrStderr(), "text", "info", false); err != nil {
 				return err
 			}
 			return sortCorpusError(command.Context(), e.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr()))
@@ -79,7 +89,7 @@ func (e *editing) check() error {
 	case len(e.vocabularies) > 0 && e.weights == "":
 		return usageErrorf("--vocab is for --weights: edits are of words")
 	}
-	if err := checkOutputs(e.overwrite, []string{e.m2, e.weights}, e.input.paths()); err != nil {
+	if err := checkOutputs(e.overwrite, []string{e.m2, e.weights}, append(e.input.paths(), e.vocabularies...)); err != nil {
 		return err
 	}
 	if len(e.vocabularies) == 0 {
@@ -103,7 +113,13 @@ func (e *editing) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err == nil && e.weights != "" {
 		_, err = fmt.Fprintf(stderr, "%-12s %s\n%-12s %s\n", "pieces", formatCount(e.words[0]), "changed", formatCount(e.words[1]))
 	}
-	return outputFailure(err)
+	if err != nil || e.leftOut == 0 {
+		return outputFailure(err)
+	}
+	if _, err = fmt.Fprintf(stderr, "%-12s %s\n", "left out", formatCount(e.leftOut)); err != nil {
+		return outputFailure(err)
+	}
+	return errFlagged
 }
 
 // into opens an output, if there is one, and calls f with it.
@@ -127,15 +143,8 @@ func (e *editing) pair(p corpus.Pair, edits, weights *bufio.Writer) error {
 		e.edited++
 	}
 	if edits != nil {
-		found, err := m2.Extract(p.Source, p.Target, e.maxUnchanged)
-		if err == nil {
-			err = m2.Write(edits, &m2.Sentence{Source: p.Source, Annotations: []m2.Annotation{{Edits: found}}})
-		}
-		if errors.Is(err, m2.ErrInput) || errors.Is(err, m2.ErrUnwritable) {
-			return inputError{fmt.Errorf("line %d: %w", e.lines, err)}
-		}
-		if err != nil {
-			return outputError{err}
+		if err := e.writeEdits(edits, p); err != nil {
+			return err
 		}
 	}
 	if weights == nil {
@@ -143,6 +152,24 @@ func (e *editing) pair(p corpus.Pair, edits, weights *bufio.Writer) error {
 	}
 	return outputFailure(e.writeWeights(weights, e.changed(p)))
 }
+
+// writeEdits writes the edits of a pair, or says why it has none.
+func (e *editing) writeEdits(edits *bufio.Writer, p corpus.Pair) error {
+	found, err := m2.Extract(p.Source, p.Target, e.maxUnchanged)
+	if err == nil {
+		err = m2.Write(edits, &m2.Sentence{Source: p.Source, Annotations: []m2.Annotation{{Edits: found}}})
+	}
+	if errors.Is(err, m2.ErrInput) || errors.Is(err, m2.ErrUnwritable) {
+		if e.leftOut++; e.leftOut <= mostNamed {
+			e.logger.Warn("left out of the edits", "corpus", e.input.name(), "line", e.lines, "reason", err)
+		}
+		return nil
+	}
+	return outputFailure(err)
+}
+
+// mostNamed bounds the pairs that are named one by one; those behind them are only counted.
+const mostNamed = 1000
 
 // changed says of each target piece, or word, whether it is changed.
 func (e *editing) changed(p corpus.Pair) []bool {

@@ -49,6 +49,14 @@ func (in *corpusInput) check(command string) error {
 // paths are all that may be named; empty ones are not.
 func (in *corpusInput) paths() []string { return []string{in.source, in.target, in.tsv, in.text} }
 
+// name is what the corpus is called in messages.
+func (in *corpusInput) name() string {
+	if in.source != "" {
+		return displayName(in.source) + " and " + displayName(in.target)
+	}
+	return displayName(in.tsv + in.text)
+}
+
 // single tells whether there is no target side.
 func (in *corpusInput) single() bool { return in.text != "" }
 

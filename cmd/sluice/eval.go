@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -82,6 +83,9 @@ func (e *evaluation) run(command *cobra.Command) error {
 	}
 	defer parts.models.close()
 	result := e.describe(parts)
+	if err := e.checkKept(result.Name, sets); err != nil {
+		return err
+	}
 	engine, err := translator.New(parts.config)
 	if err != nil {
 		return usageError{err}
@@ -208,11 +212,28 @@ func (e *evaluation) keepTranslations(name, set string, translations []string) e
 	if err := os.MkdirAll(e.keep, 0o777); err != nil {
 		return outputError{err}
 	}
-	path := filepath.Join(e.keep, name+"."+set+".txt")
-	if err := os.WriteFile(path, []byte(strings.Join(translations, "\n")+"\n"), 0o666); err != nil {
-		return outputError{err}
+	return writeFile(e.kept(name, set), func(w io.Writer) error {
+		_, err := io.WriteString(w, strings.Join(translations, "\n")+"\n")
+		return err
+	})
+}
+
+// kept is the file that --keep leaves of a set.
+func (e *evaluation) kept(name, set string) string { return filepath.Join(e.keep, name+"."+set+".txt") }
+
+// checkKept refuses translations that would take each other's place, or that of a text, before anything is translated.
+func (e *evaluation) checkKept(name string, sets []testSet) error {
+	if e.keep == "" {
+		return nil
 	}
-	return nil
+	if filepath.Base(name) != name {
+		return usageErrorf("--name %s: files of --keep are named after it, so it cannot be a path", name)
+	}
+	var outputs []string
+	for _, set := range sets {
+		outputs = append(outputs, e.kept(name, set.name))
+	}
+	return checkOutputs(true, outputs, slices.Concat(e.sources, e.references))
 }
 
 func printEvaluation(to io.Writer, e *report.Evaluation) error {

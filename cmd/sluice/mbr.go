@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-mt/sluice/internal/nbest"
@@ -34,6 +35,17 @@ func (f *metricFlags) group(otherwise string) flagGroup {
 	g.flags.IntVar(&f.wordOrder, "chrf-word-order", 0, "longest word n-grams of chrf; 2 makes it chrF++")
 	g.flags.BoolVar(&f.lowercase, "lowercase", false, "ignore case")
 	return g
+}
+
+// check refuses options of the metric that is not chosen.
+func (f *metricFlags) check(flags *pflag.FlagSet) error {
+	switch {
+	case f.name == "chrf" && flags.Changed("tokenize"):
+		return usageErrorf("--tokenize is for --metric bleu: chrf looks at characters")
+	case f.name == "bleu" && flags.Changed("chrf-word-order"):
+		return usageErrorf("--chrf-word-order is for --metric chrf")
+	}
+	return nil
 }
 
 func (f *metricFlags) scorer() (scorer, error) {
@@ -95,6 +107,9 @@ The list is ranked by the expected score, which is added as the feature MBR and 
 }
 
 func (d *riskDecoding) run(command *cobra.Command) error {
+	if err := d.metric.check(command.Flags()); err != nil {
+		return err
+	}
 	metric, err := d.metric.scorer()
 	if err != nil {
 		return err
@@ -108,7 +123,7 @@ func (d *riskDecoding) run(command *cobra.Command) error {
 	if d.threads == 0 {
 		d.threads = runtime.GOMAXPROCS(0)
 	}
-	if err := d.ranked.check(); err != nil {
+	if err := d.ranked.check(d.input, d.evidence); err != nil {
 		return err
 	}
 	lists, err := openLists(d.input, "")

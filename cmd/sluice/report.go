@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -43,11 +45,11 @@ a chart of quality against speed. --plots leaves every chart as PNG and SVG, too
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, arguments []string) error { return r.run(arguments) },
+		RunE: func(command *cobra.Command, arguments []string) error { return r.run(command.OutOrStdout(), arguments) },
 	}
 	group := newGroup("Options")
 	group.flags.StringArrayVarP(&r.evaluations, "evaluation", "e", nil, "`FILE` of what sluice eval --json printed; may be repeated")
-	group.flags.StringVarP(&r.output, "output", "o", "", "`PAGE` to write")
+	group.flags.StringVarP(&r.output, "output", "o", "", "`PAGE` to write; - is standard output")
 	group.flags.StringVar(&r.plots, "plots", "", "`FOLDER` for the charts as PNG and SVG")
 	group.flags.StringVar(&r.title, "title", "Report", "title of the page")
 	group.flags.BoolVar(&r.overwrite, "overwrite", false, "replace PAGE if it exists")
@@ -55,7 +57,14 @@ a chart of quality against speed. --plots leaves every chart as PNG and SVG, too
 	return command
 }
 
-func (r *reporting) run(paths []string) error {
+func (r *reporting) run(stdout io.Writer, paths []string) error {
+	inputs := slices.Clone(r.evaluations)
+	for _, path := range paths {
+		inputs = append(inputs, report.MetricsFile(path), path)
+	}
+	if err := checkOutputs(r.overwrite, []string{r.output}, inputs); err != nil {
+		return err
+	}
 	var trainings []report.Training
 	for _, path := range paths {
 		t, err := report.ReadTraining(path)
@@ -72,24 +81,14 @@ func (r *reporting) run(paths []string) error {
 		}
 		evaluations = append(evaluations, more...)
 	}
-	return errors.Join(r.writePage(trainings, evaluations), r.writePlots(report.Figures(trainings, evaluations)))
+	return errors.Join(r.writePage(stdout, trainings, evaluations), r.writePlots(report.Figures(trainings, evaluations)))
 }
 
-func (r *reporting) writePage(trainings []report.Training, evaluations []report.Evaluation) error {
+func (r *reporting) writePage(stdout io.Writer, trainings []report.Training, evaluations []report.Evaluation) error {
 	if r.output == "" {
 		return nil
 	}
-	if err := checkFree(r.output, r.overwrite); err != nil {
-		return err
-	}
-	var page bytes.Buffer
-	if err := report.WriteHTML(&page, r.title, trainings, evaluations); err != nil {
-		return err
-	}
-	if err := os.WriteFile(r.output, page.Bytes(), 0o666); err != nil {
-		return outputError{err}
-	}
-	return nil
+	return writeTo(stdout, r.output, func(w io.Writer) error { return report.WriteHTML(w, r.title, trainings, evaluations) })
 }
 
 func (r *reporting) writePlots(figures []report.Figure) error {
@@ -105,8 +104,12 @@ func (r *reporting) writePlots(figures []report.Figure) error {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		for suffix, content := range map[string][]byte{".png": picture.Bytes(), ".svg": []byte(f.Chart.SVG())} {
-			if err := os.WriteFile(filepath.Join(r.plots, f.Name+suffix), content, 0o666); err != nil {
-				return outputError{err}
+			err := writeFile(filepath.Join(r.plots, f.Name+suffix), func(w io.Writer) error {
+				_, err := w.Write(content)
+				return err
+			})
+			if err != nil {
+				return err
 			}
 		}
 	}

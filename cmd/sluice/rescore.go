@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +138,7 @@ func (r *rescoring) settle(command *cobra.Command) error {
 	if err := r.open.check(runtime.GOMAXPROCS(0)); err != nil {
 		return err
 	}
-	return r.ranked.check()
+	return r.ranked.check(slices.Concat([]string{r.input, r.source}, r.configs, r.open.files())...)
 }
 
 // stream scores and ranks lists from beginning to end.

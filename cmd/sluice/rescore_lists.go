@@ -179,11 +179,9 @@ func (o *rankedOutput) group() flagGroup {
 	return g
 }
 
-func (o *rankedOutput) check() error {
-	if o.path == "-" {
-		return nil
-	}
-	return checkFree(o.path, o.overwrite)
+// check looks at the output, beside all that is read.
+func (o *rankedOutput) check(inputs ...string) error {
+	return checkOutputs(o.overwrite, []string{o.path}, inputs)
 }
 
 // write lets f write the output.

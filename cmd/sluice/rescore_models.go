@@ -79,6 +79,15 @@ func (f *scorerFlags) list() []recipeModel {
 	return list
 }
 
+// files are all that is read for the models, as far as they are named.
+func (f *scorerFlags) files() []string {
+	var files []string
+	for _, m := range f.list() {
+		files = append(append(files, m.Model), m.Vocabs...)
+	}
+	return files
+}
+
 // A scoringModel is a model that scores hypotheses.
 type scoringModel struct {
 	path        string

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -61,6 +62,9 @@ Only features named in --weights are used, all but Length if it is left out. The
 }
 
 func (t *tuning) run(command *cobra.Command, referencePaths []string) error {
+	if err := t.metric.check(command.Flags()); err != nil {
+		return err
+	}
 	weights, err := t.tune(referencePaths, func(format string, values ...any) {
 		fmt.Fprintf(command.ErrOrStderr(), format+"\n", values...)
 	})
@@ -72,7 +76,7 @@ func (t *tuning) run(command *cobra.Command, referencePaths []string) error {
 
 // tune finds the weights, tells what they gain, and writes them unless they go to standard output.
 func (t *tuning) tune(referencePaths []string, tell func(format string, values ...any)) (nbest.Weights, error) {
-	metric, err := t.check()
+	metric, err := t.check(referencePaths)
 	if err != nil {
 		return nil, err
 	}
@@ -103,20 +107,18 @@ func (t *tuning) tune(referencePaths []string, tell func(format string, values .
 	})
 }
 
-func (t *tuning) check() (metric scorer, err error) {
+func (t *tuning) check(referencePaths []string) (metric scorer, err error) {
 	switch {
 	case t.search.Starts < 0:
 		return metric, usageErrorf("--starts %d: at least 0", t.search.Starts)
-	case !(t.normalize >= 0):
+	case !(t.normalize >= 0) || math.IsInf(t.normalize, 0):
 		return metric, usageErrorf("--normalize %v: at least 0", t.normalize)
 	}
 	if t.search.Workers == 0 {
 		t.search.Workers = runtime.GOMAXPROCS(0)
 	}
-	if t.output != "-" {
-		if err := checkFree(t.output, t.overwrite); err != nil {
-			return metric, err
-		}
+	if err := checkOutputs(t.overwrite, []string{t.output}, append([]string{t.input}, referencePaths...)); err != nil {
+		return metric, err
 	}
 	return t.metric.scorer()
 }

@@ -65,7 +65,10 @@ func (s *m2Scoring) run(stdout, stderr io.Writer, goldPath string) error {
 	}
 	result, err := m2.Compute(candidates, sentences, s.options)
 	if err != nil {
-		return inputError{err}
+		return inputError{fmt.Errorf("%s against %s: %w", displayName(s.input), goldPath, err)}
+	}
+	if result.Gold == 0 {
+		fmt.Fprintf(stderr, "sluice: %s has no edits that count: recall is 1 whatever the corrections are, as with the MaxMatch scorer\n", goldPath)
 	}
 	if s.json {
 		return writeJSON(stdout, m2Report{result.Precision, result.Recall, result.F, s.options.Beta, result.Correct, result.Proposed, result.Gold})

@@ -64,3 +64,11 @@ func addParameters(flags *pflag.FlagSet, parameters *shortlist.Parameters) {
 	flags.IntVar(&parameters.Best, "best", defaults.Best, "most probable target pieces kept for each source piece")
 	flags.Float64Var(&parameters.Threshold, "threshold", defaults.Threshold, "probability that a pair must exceed")
 }
+
+// checkParameters refuses values of those options before anything is read or learnt.
+func checkParameters(parameters shortlist.Parameters) error {
+	if err := parameters.Check(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}

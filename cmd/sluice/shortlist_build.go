@@ -38,7 +38,7 @@ The suffix of OUTPUT says what is written: .bin the binary form, anything else t
 		Example: `  sluice shortlist build --source train.en --target train.de --vocabs vocab.spm -o lex.s2t.gz`,
 		Args:    exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			return buildShortlist(command.Context(), f)
+			return buildShortlist(command.Context(), command.OutOrStdout(), f)
 		},
 	}
 	addGroups(command, f.groups()...)
@@ -52,7 +52,7 @@ func (f *buildFlags) groups() []flagGroup {
 	input.flags.StringVar(&f.target, "target", "", "target side of the text")
 	addVocabs(input.flags, &f.vocabs)
 	input.flags.StringVar(&f.alignments, "alignments", "", "links between pieces, in Pharaoh's form (0-0 1-2), one line for each sentence")
-	output.flags.StringVarP(&f.output, "output", "o", "", "file to write")
+	output.flags.StringVarP(&f.output, "output", "o", "", "file to write; - is standard output")
 	output.flags.BoolVar(&f.overwrite, "overwrite", false, "replace the output if it exists")
 	addParameters(choice.flags, &f.parameters)
 	l := &f.learning
@@ -73,10 +73,13 @@ func (f *buildFlags) check() error {
 	case f.output == "":
 		return usageErrorf("shortlist build needs --output")
 	}
-	return checkFree(f.output, f.overwrite)
+	if err := checkParameters(f.parameters); err != nil {
+		return err
+	}
+	return checkOutputs(f.overwrite, []string{f.output}, append([]string{f.source, f.target, f.alignments}, f.vocabs...))
 }
 
-func buildShortlist(ctx context.Context, f buildFlags) error {
+func buildShortlist(ctx context.Context, stdout io.Writer, f buildFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -89,15 +92,15 @@ func buildShortlist(ctx context.Context, f buildFlags) error {
 		return err
 	}
 	if !isBinaryName(f.output) {
-		return writeFile(f.output, func(w io.Writer) error {
+		return writeTo(stdout, f.output, func(w io.Writer) error {
 			return table.WriteText(w, both.source.Piece, both.target.Piece)
 		})
 	}
 	chosen, err := table.Shortlist(f.parameters, both.shared)
 	if err != nil {
-		return usageErrorf("%v", err)
+		return usageError{err}
 	}
-	return writeFile(f.output, func(w io.Writer) error {
+	return writeTo(stdout, f.output, func(w io.Writer) error {
 		_, err := chosen.WriteTo(w)
 		return err
 	})

@@ -26,16 +26,19 @@ func newConvertShortlistCommand() *cobra.Command {
 		Short:   "Write a text shortlist in binary form",
 		Example: `  sluice shortlist convert lex.s2t.gz lex.50.50.s2t.bin --vocabs vocab.spm --first 50 --best 50`,
 		Args:    exactArguments(2, "an input and an output"),
-		RunE: func(_ *cobra.Command, arguments []string) error {
-			return convertShortlist(arguments[0], arguments[1], vocabs, parameters, overwrite)
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return convertShortlist(command.OutOrStdout(), arguments[0], arguments[1], vocabs, parameters, overwrite)
 		},
 	}
 	addGroups(command, input, choice, output)
 	return command
 }
 
-func convertShortlist(input, output string, vocabs []string, parameters shortlist.Parameters, overwrite bool) error {
-	if err := checkFree(output, overwrite); err != nil {
+func convertShortlist(stdout io.Writer, input, output string, vocabs []string, parameters shortlist.Parameters, overwrite bool) error {
+	if err := checkParameters(parameters); err != nil {
+		return err
+	}
+	if err := checkOutputs(overwrite, []string{output}, append(vocabs, input)); err != nil {
 		return err
 	}
 	both, err := openSides(vocabs)
@@ -50,7 +53,7 @@ func convertShortlist(input, output string, vocabs []string, parameters shortlis
 		return usageErrorf("%s is in binary form already, made with --first %d --best %d: other choices need the text",
 			input, made.First, made.Best)
 	}
-	return writeFile(output, func(w io.Writer) error {
+	return writeTo(stdout, output, func(w io.Writer) error {
 		_, err := list.WriteTo(w)
 		return err
 	})
@@ -118,6 +121,9 @@ func inspectShortlist(path string, f inspectFlags) (shortlistReport, error) {
 	report := shortlistReport{Path: path, Bytes: fileSize(path)}
 	if f.text != "" && len(f.vocabs) == 0 {
 		return report, usageErrorf("--text needs --vocabs")
+	}
+	if err := checkParameters(f.parameters); err != nil {
+		return report, err
 	}
 	var both sides
 	var err error

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ distinct words (about 100 bytes each, at most --max-words), not with the length 
 			if err := v.check(command.ErrOrStderr()); err != nil {
 				return err
 			}
-			return v.run(command.Context())
+			return v.run(command.Context(), command.OutOrStdout())
 		},
 	}
 	addGroups(command, v.groups()...)
@@ -71,7 +72,7 @@ func (v *vocabTraining) groups() []flagGroup {
 	spec, normalizer := &v.options.Spec, &v.options.Normalizer
 	files.flags.StringSliceVar(&v.texts, "input", nil, "`FILES` of sentences, separated by commas, beside those given as arguments; - is standard input")
 	files.flags.StringSliceVar(&v.tables, "tsv", nil, "`FILES` of sentence pairs, source and target separated by a tab; both are taken")
-	files.flags.StringVarP(&v.output, "output", "o", "", "`FILE` to write")
+	files.flags.StringVarP(&v.output, "output", "o", "", "`FILE` to write; - is standard output")
 	files.flags.BoolVar(&v.overwrite, "overwrite", false, "replace the output if it exists")
 
 	size.flags.StringVar(&v.modelType, "model-type", "unigram", "unigram or bpe")
@@ -147,10 +148,10 @@ func (v *vocabTraining) check(stderr io.Writer) error {
 	if v.logger, err = newLogger(stderr, "text", "info", v.quiet); err != nil {
 		return err
 	}
-	if err := v.readRules(); err != nil {
+	if err := checkOutputs(v.overwrite, []string{v.output}, slices.Concat(v.texts, v.tables, []string{v.rulesTable})); err != nil {
 		return err
 	}
-	return checkFree(v.output, v.overwrite)
+	return v.readRules()
 }
 
 // readRules reads normalisation rules of the user's own.
@@ -170,7 +171,7 @@ func (v *vocabTraining) readRules() error {
 	return nil
 }
 
-func (v *vocabTraining) run(ctx context.Context) error {
+func (v *vocabTraining) run(ctx context.Context, stdout io.Writer) error {
 	result, err := pieces.Train(ctx, func(yield func(string) error) error { return v.sentences(ctx, yield) }, v.options, v.logger)
 	if err != nil {
 		return sortVocabError(err)
@@ -179,7 +180,7 @@ func (v *vocabTraining) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = writeFile(v.output, func(w io.Writer) error {
+	err = writeTo(stdout, v.output, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})

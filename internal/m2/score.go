@@ -57,7 +57,7 @@ func Compute(candidates []string, sentences []Sentence, o Options) (Score, error
 	for i := range sentences {
 		source, candidate := tokens(sentences[i].Source), tokens(candidates[i])
 		if n := len(source) + len(candidate); n > maxTokens {
-			return Score{}, fmt.Errorf("%w: sentence %d and its correction have %d tokens, more than %d", ErrInput, i+1, n, maxTokens)
+			return Score{}, fmt.Errorf("%w: sentence %d and its correction have %d tokens, more than %d: leave it out of both", ErrInput, i+1, n, maxTokens)
 		}
 		s = s.add(newGraph(source, candidate, o.MaxUnchanged), sentences[i].Annotations, &o)
 	}

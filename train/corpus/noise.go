@@ -36,10 +36,20 @@ func DefaultNoise() Noise {
 
 // Check says what is wrong with the shares.
 func (n *Noise) Check() error {
-	for _, share := range []float64{n.Upper, n.Title, n.Lower, n.Unpunctuated, n.Typos, n.TypoRate, n.ConfusionRate, n.Upper + n.Title + n.Lower} {
-		if !isShare(share) {
-			return fmt.Errorf("%w: a share of lines is %v, but must be between 0 and 1", ErrRules, share)
+	for _, share := range []struct {
+		name  string
+		value float64
+	}{
+		{"upper", n.Upper}, {"title", n.Title}, {"lower", n.Lower}, {"unpunctuated", n.Unpunctuated}, {"typos", n.Typos},
+		{"typo-rate", n.TypoRate}, {"confusion-rate", n.ConfusionRate},
+	} {
+		if !isShare(share.value) {
+			return fmt.Errorf("%w: the share %s is %v, but must be between 0 and 1", ErrRules, share.name, share.value)
 		}
+	}
+	if sum := n.Upper + n.Title + n.Lower; !isShare(sum) {
+		return fmt.Errorf("%w: a line gets one of upper (%v), title (%v) and lower (%v): their shares are %v together, and must not be more than 1: set those that are not wanted to 0",
+			ErrRules, n.Upper, n.Title, n.Lower, sum)
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ func specialPieces(s *vocab.TrainerSpec) (map[int]vocab.ModelPiece, error) {
 		case twice:
 			return nil, problem("two symbols are called %s", p.text)
 		}
+		if err := checkSymbol(p.text); err != nil {
+			return nil, problem("%w", err)
+		}
 		special[p.id] = vocab.ModelPiece{Text: p.text, Kind: p.kind}
 		ids[p.text] = p.id
 	}
@@ -92,6 +95,8 @@ func checkSymbol(text string) error {
 	switch {
 	case text == "":
 		return fmt.Errorf("a symbol is empty")
+	case len(text) > vocab.MaxPiece:
+		return fmt.Errorf("the symbol %.40q… has %d bytes, more than %d", text, len(text), vocab.MaxPiece)
 	case !utf8.ValidString(text) || strings.ContainsAny(text, "\x00\n\t"):
 		return fmt.Errorf("the symbol %q holds what no symbol can: a zero byte, a tab, a line feed or invalid UTF-8", text)
 	case strings.Contains(text, " "):

@@ -191,16 +191,18 @@ func (e *Edits) writeGold(w *work) error {
 	}
 	return write(output, func(out *bufio.Writer) error {
 		for _, path := range w.paths(e.Corpora) {
+			line := 0
 			for p, err := range pairs(path) {
 				if err != nil {
 					return err
 				}
+				line++
 				edits, err := m2.Extract(p.source, p.target, 0)
 				if err == nil {
 					err = m2.Write(out, &m2.Sentence{Source: p.source, Annotations: []m2.Annotation{{Edits: edits}}})
 				}
 				if errors.Is(err, m2.ErrInput) || errors.Is(err, m2.ErrUnwritable) {
-					err = fmt.Errorf("%w: %s: %w", ErrFormat, path, err)
+					err = fmt.Errorf("%w: %s, line %d: %w", ErrFormat, path, line, err)
 				}
 				if err != nil {
 					return err

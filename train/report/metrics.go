@@ -34,9 +34,7 @@ const maxLine = 1 << 16
 
 // ReadTraining reads the metrics file of a run, named by itself or by the model.
 func ReadTraining(path string) (Training, error) {
-	if !strings.HasSuffix(path, ".jsonl") {
-		path += metricsSuffix
-	}
+	path = MetricsFile(path)
 	f, err := os.Open(path)
 	if err != nil {
 		return Training{}, err
@@ -48,6 +46,14 @@ func ReadTraining(path string) (Training, error) {
 	}
 	t.Name = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), metricsSuffix), ".npz")
 	return t, nil
+}
+
+// MetricsFile is the metrics file of a run that is named by it or by the model.
+func MetricsFile(path string) string {
+	if strings.HasSuffix(path, ".jsonl") {
+		return path
+	}
+	return path + metricsSuffix
 }
 
 // parseTraining reads measurements, one a line. A last line that is not whole is left out: the run may be writing it.

@@ -57,7 +57,7 @@ func Open(path string, options Options) (*Shortlist, error) {
 
 // Read reads a shortlist as Open does.
 func Read(r io.Reader, options Options) (*Shortlist, error) {
-	if err := options.check(); err != nil {
+	if err := options.Check(); err != nil {
 		return nil, err
 	}
 	if o := options; o.Shared && o.Source != nil && o.Target != nil && o.Source.Size() != o.Target.Size() {

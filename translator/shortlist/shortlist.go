@@ -54,7 +54,8 @@ type Parameters struct {
 // Defaults are Marian's parameters.
 func Defaults() Parameters { return Parameters{First: 100, Best: 100} }
 
-func (p Parameters) check() error {
+// Check says what is wrong with the parameters.
+func (p Parameters) Check() error {
 	switch {
 	case p.First < 0:
 		return fmt.Errorf("shortlist: first is %d, but must not be negative", p.First)

@@ -29,7 +29,7 @@ func (t *Table) Pairs() int { return len(t.pairs) }
 
 // Shortlist chooses from the table. shared says that both sides have one vocabulary.
 func (t *Table) Shortlist(params Parameters, shared bool) (*Shortlist, error) {
-	if err := params.check(); err != nil {
+	if err := params.Check(); err != nil {
 		return nil, err
 	}
 	list := choose(slices.Clone(t.pairs), t.sources, t.targets, params)

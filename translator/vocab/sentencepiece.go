@@ -117,16 +117,16 @@ func (s *sentencePiece) addPieces(proto *modelProto) error {
 	return nil
 }
 
-// maxPiece limits the length of a piece in bytes. Each character of a text may cost the time to compare it with the
+// MaxPiece limits the length of a piece in bytes. Each character of a text may cost the time to compare it with the
 // longest piece.
-const maxPiece = 1 << 12
+const MaxPiece = 1 << 12
 
 func checkPiece(p *pieceProto) error {
 	switch {
 	case p.text == "":
 		return fmt.Errorf("it is empty")
-	case len(p.text) > maxPiece:
-		return fmt.Errorf("it has %d bytes, more than %d", len(p.text), maxPiece)
+	case len(p.text) > MaxPiece:
+		return fmt.Errorf("it has %d bytes, more than %d", len(p.text), MaxPiece)
 	case strings.IndexByte(p.text, 0) >= 0:
 		return fmt.Errorf("%q holds a zero byte", p.text)
 	case math.IsNaN(float64(p.score)):
