@@ -50,8 +50,11 @@ type Config struct {
 
 	// Shared says that other workers carry lanes of the same source. A lane that goes to one of them is then no failure.
 	Shared bool
-	// Stall is how long a record may be in flight before the job counts as stuck and fails with ErrStalled; 0 is for ever.
+	// Stall is for how long nothing may happen that a lane waits for before the job counts as stuck and fails with ErrStalled; 0 is
+	// for ever. See LaneState.Still.
 	Stall time.Duration
+	// Overtaken is how many later records the translator may complete before an earlier one; 32,768. Beyond that it has forgotten it.
+	Overtaken int64
 	// MaxFailed is the share of records that may fail, or be unreadable, before the job stops with ErrTooManyFailed; it is
 	// looked at from the thousandth record on. 0 is no limit.
 	MaxFailed float64
@@ -68,6 +71,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Lanes, 32)
 	setDefault(&c.RunRecords, 1024)
 	setDefault(&c.CommitEvery, 2*time.Second)
+	setDefault(&c.Overtaken, 1<<15)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -111,6 +115,9 @@ type Pipeline struct {
 
 	// Counted for every record, by many goroutines: no lock for these.
 	admitted, completed, completedWords atomic.Int64
+	asked, answered                     atomic.Int64 // of the translator
+	lastAnswer                          atomic.Int64 // when it came, in nanoseconds since made
+	made                                time.Time
 
 	mutex sync.Mutex
 	stats Stats
@@ -125,6 +132,7 @@ func New(config Config, source consumer.Source, sink producer.Sink, translator T
 		budget: newBudget(config.Memory),
 		stats:  Stats{Flags: map[string]int64{}},
 		open:   map[*laneWriter]struct{}{},
+		made:   time.Now(),
 	}
 }
 
@@ -160,6 +168,10 @@ func (p *Pipeline) count(add func(*Stats)) {
 func (p *Pipeline) complete(done *slot) {
 	p.completed.Add(1)
 	p.completedWords.Add(done.words)
+	if done.translated {
+		p.answered.Add(1)
+		p.lastAnswer.Store(int64(done.completed.Sub(p.made)))
+	}
 }
 
 // Run carries everything over. It returns nil when all lanes are complete.
@@ -298,7 +310,6 @@ func (p *Pipeline) carry(reading, working context.Context, lane consumer.Lane) (
 		p.config.Logger.Info("continuing", "lane", name, "record", position.Record)
 	}
 	w := newWindow(p.budget.forLane(), p.complete)
-	w.traced = p.config.Trace != nil
 	defer w.discard()
 
 	laneReading, stop := context.WithCancel(reading)
@@ -364,7 +375,11 @@ func (p *Pipeline) admit(ctx context.Context, record *job.Record, fetched *Span,
 	if err != nil {
 		return err
 	}
-	slot := w.add(record, fetched, credit)
+	var number int64
+	if record.Err == nil && record.Text != "" {
+		number = p.asked.Add(1)
+	}
+	slot := w.add(record, fetched, credit, number)
 	p.admitted.Add(1)
 	switch {
 	case record.Err != nil:

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	// ErrStalled is returned by Run when a record was in flight for longer than Config.Stall.
+	// ErrStalled is returned by Run when a lane stood still for longer than Config.Stall.
 	ErrStalled = errors.New("no progress")
 
 	// ErrTooManyFailed is returned by Run when more records failed than Config.MaxFailed allows.
@@ -26,6 +26,7 @@ type LaneState struct {
 	Committed job.Position  // everything before it is durable
 	InFlight  int           // records read and not written
 	Age       time.Duration // for how long the oldest record that is not durable has been in flight; 0 if there is none
+	Still     time.Duration // for how long nothing has happened that this record waits for
 	Read      int64         // bytes of the input that were read, before decompression
 	Total     int64         // bytes of the input; 0 if unknown
 }
@@ -47,19 +48,46 @@ func (p *Pipeline) Lanes() []LaneState {
 }
 
 func (l *laneWriter) state(now time.Time) LaneState {
-	records, since := l.window.oldest()
-	done := l.progress.Load()
-	if !done.since.IsZero() {
-		since = done.since
+	window, done := l.window.state(), l.progress.Load()
+	state := LaneState{Name: l.name, Committed: done.position, InFlight: window.records}
+	switch {
+	case !done.since.IsZero():
+		state.Age = now.Sub(done.since)
+	case window.records > 0:
+		state.Age = now.Sub(window.admitted)
 	}
-	state := LaneState{Name: l.name, Committed: done.position, InFlight: records}
-	if !since.IsZero() {
-		state.Age = now.Sub(since)
+	if begin := l.stillSince(window, done); !begin.IsZero() {
+		state.Still = max(0, now.Sub(begin))
 	}
 	if sizer, ok := l.lane.(consumer.Sizer); ok {
 		state.Read, state.Total = sizer.Progress()
 	}
 	return state
+}
+
+// stillSince returns since when nothing has happened that the oldest record of a lane waits for, zero if it waits for nothing. Age is no
+// measure of that: behind a slow model and a queue that fills the memory for records, each of them waits for hours.
+func (l *laneWriter) stillSince(window windowState, done *progress) time.Time {
+	p := l.pipeline
+	switch {
+	case !done.since.IsZero(): // for the sink, which has it
+		return done.touched
+	case window.records == 0:
+		return time.Time{}
+	case !window.completed.IsZero(): // to be given to the sink
+		return later(window.completed, done.touched)
+	case p.answered.Load() > window.number+p.config.Overtaken: // for a translator that has long been at others
+		return window.admitted
+	}
+	// For its turn. As long as translations come, to whichever lane, it comes nearer.
+	return later(window.admitted, p.made.Add(time.Duration(p.lastAnswer.Load())))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // watch stops the job when a lane makes no progress. A consumer group takes a member for alive as long as it sends
@@ -77,9 +105,9 @@ func (p *Pipeline) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-ticker.C:
 		}
 		for _, lane := range p.Lanes() {
-			if lane.Age > p.config.Stall {
-				stop(fmt.Errorf("%w: the record after %d of %s has been in flight for %v", ErrStalled, lane.Committed.Record,
-					lane.Name, lane.Age.Round(time.Millisecond)))
+			if lane.Still > p.config.Stall {
+				stop(fmt.Errorf("%w: for %v nothing has happened that the record after %d of %s waits for", ErrStalled,
+					lane.Still.Round(time.Millisecond), lane.Committed.Record, lane.Name))
 				return
 			}
 		}

@@ -15,8 +15,9 @@ type slot struct {
 	result     job.Result
 	credit     int64
 	fetched    *Span // the read that returned it
+	number     int64 // counts what the translator is asked for, over all lanes
 	admitted   time.Time
-	completed  time.Time // set where runs are traced
+	completed  time.Time
 	translated bool
 	words      int64 // of the text, if it is translated
 	done       bool
@@ -29,7 +30,6 @@ type slot struct {
 // translator may complete a slot from within Submit.
 type window struct {
 	budget  *laneBudget
-	traced  bool          // slots note when they were completed
 	counted func(*slot)   // is told of every completed record; must not block
 	ready   chan struct{} // holds a token when the head may be complete, or the lane may have ended
 
@@ -51,13 +51,13 @@ func newWindow(budget *laneBudget, counted func(*slot)) *window {
 }
 
 // add puts a record at the end of the window.
-func (w *window) add(record *job.Record, fetched *Span, credit int64) *slot {
+func (w *window) add(record *job.Record, fetched *Span, credit, number int64) *slot {
 	if len(w.unused) == 0 {
 		w.unused = make([]slot, slotBlock)
 	}
 	s := &w.unused[0]
 	w.unused = w.unused[1:]
-	s.record, s.fetched, s.credit, s.admitted = *record, fetched, credit, time.Now()
+	s.record, s.fetched, s.credit, s.number, s.admitted = *record, fetched, credit, number, time.Now()
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.head > 1024 && 2*w.head > len(w.slots) {
@@ -75,10 +75,8 @@ func (w *window) complete(s *slot, result job.Result) {
 		result.Flags |= job.Failed
 	}
 	result.Flags |= s.record.Flags
+	s.completed = time.Now()
 	w.counted(s)
-	if w.traced {
-		s.completed = time.Now()
-	}
 	w.mutex.Lock()
 	s.result, s.done = result, true
 	isHead := w.head < len(w.slots) && w.slots[w.head] == s
@@ -139,12 +137,24 @@ func creditOf(slots []*slot) (credit int64) {
 	return credit
 }
 
-// oldest returns how many records are in the window, and since when the oldest of them has been there.
-func (w *window) oldest() (records int, since time.Time) {
+// A windowState is how many records are in a window, and what became of the oldest of them.
+type windowState struct {
+	records   int
+	number    int64
+	admitted  time.Time
+	completed time.Time // zero if it is not
+}
+
+func (w *window) state() windowState {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if records = len(w.slots) - w.head; records > 0 {
-		since = w.slots[w.head].admitted
+	state := windowState{records: len(w.slots) - w.head}
+	if state.records > 0 {
+		oldest := w.slots[w.head]
+		state.number, state.admitted = oldest.number, oldest.admitted
+		if oldest.done {
+			state.completed = oldest.completed
+		}
 	}
-	return records, since
+	return state
 }

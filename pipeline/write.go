@@ -37,6 +37,7 @@ type laneWriter struct {
 type progress struct {
 	position job.Position // committed
 	since    time.Time    // the oldest record that was written after the last commit has been in flight since then
+	touched  time.Time    // when a write or commit began or succeeded for the last time
 }
 
 func newLaneWriter(p *Pipeline, lane consumer.Lane, writer producer.Writer, w *window, position job.Position) *laneWriter {
@@ -101,9 +102,7 @@ func (l *laneWriter) wait(ctx context.Context, timer *time.Timer) (stopped bool,
 func (l *laneWriter) write(ctx context.Context) error {
 	start := time.Now()
 	l.uncommitted = true
-	if done := l.progress.Load(); done.since.IsZero() {
-		l.progress.Store(&progress{position: done.position, since: l.taken[0].admitted})
-	}
+	l.touch(start)
 	l.outputs = l.outputs[:0]
 	for _, s := range l.taken {
 		l.outputs = append(l.outputs, job.Output{Record: s.record, Result: s.result})
@@ -114,6 +113,7 @@ func (l *laneWriter) write(ctx context.Context) error {
 	if err != nil {
 		return l.failed("write", err)
 	}
+	l.touch(time.Now())
 	l.position = l.taken[len(l.taken)-1].record.End
 	err = l.pipeline.written(l.taken, time.Since(start))
 	l.tellNotable()
@@ -125,6 +125,16 @@ func (l *laneWriter) write(ctx context.Context) error {
 		return l.failed("translate", err)
 	}
 	return nil
+}
+
+// touch notes that something was written, or begins to be.
+func (l *laneWriter) touch(now time.Time) {
+	done := *l.progress.Load()
+	if done.since.IsZero() {
+		done.since = l.taken[0].admitted
+	}
+	done.touched = now
+	l.progress.Store(&done)
 }
 
 // tellNotable tells whoever wants to know which of the outputs are out of the ordinary.
@@ -198,7 +208,7 @@ func (l *laneWriter) commit(ctx context.Context) error {
 // settled notes that everything before a position is durable.
 func (l *laneWriter) settled(position job.Position) {
 	l.uncommitted, l.committed = position != l.position, time.Now()
-	l.progress.Store(&progress{position: position})
+	l.progress.Store(&progress{position: position, touched: l.committed})
 }
 
 // finish ends the lane: it publishes the output of a complete one, and commits what there is of another.

@@ -30,6 +30,7 @@ type streamingJob struct {
 	path          string
 	dryRun        bool
 	acceptChanges bool
+	overtaken     int64 // by how many later records one may be
 
 	job    *jobfile.Job
 	logger *slog.Logger
@@ -125,6 +126,8 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer parts.models.close()
+	// The engine lets a maxi-batch go before a sentence, and while it decodes a long one, many short ones.
+	j.overtaken = 1<<15 + 4*int64(parts.config.Batching.MaxiBatch)
 	if j.dryRun {
 		defer j.close()
 		source, sink, err := j.ends(parts)
@@ -204,7 +207,7 @@ func (j *streamingJob) stream(ctx context.Context, source *jobSource, sink produ
 	}
 	config := pipeline.Config{
 		Memory: int64(job.Memory), Lanes: job.Lanes, CommitEvery: job.CommitEvery, Grace: job.Grace, Logger: j.logger,
-		Shared: true, Stall: job.Stall, MaxFailed: job.MaxFailed, Notable: j.notable,
+		Shared: true, Stall: job.Stall, Overtaken: j.overtaken, MaxFailed: job.MaxFailed, Notable: j.notable,
 	}
 	if j.traces != nil {
 		config.Trace = j.traces.Run

@@ -78,7 +78,7 @@ type Job struct {
 	Lanes       int           `yaml:"lanes" desc:"Lanes carried at once: files, objects or partitions. Default 32, and all partitions for Kafka."`
 	CommitEvery time.Duration `yaml:"commit-every" desc:"Time between commits. Default 1s; into a topic at most 30s, for brokers end a transaction that has been open for a minute."`
 	Grace       time.Duration `yaml:"grace-period" desc:"Time to finish what is in flight after SIGTERM. Default 25s, which is less than Kubernetes gives."`
-	Stall       time.Duration `yaml:"stall" desc:"How long a record may be in flight before the job counts as stuck and ends, so that it is started again. Default 10m."`
+	Stall       time.Duration `yaml:"stall" desc:"For how long nothing may happen that a record in flight waits for, no translation, write or commit, before the job counts as stuck and ends, so that it is started again. Default 10m."`
 	Shard       string        `yaml:"shard" desc:"The part of the files or objects that this worker takes: 0/8 is the first of eight. auto finds it in what Kubernetes Indexed Jobs, AWS Batch and SLURM arrays put into the environment. Default auto."`
 
 	Observe Observe `yaml:"observe" desc:"What can be seen from outside."`

@@ -42,6 +42,7 @@ var (
 	credits   = description("credits_bytes", "Memory for records in flight.", "state")
 	inFlight  = description("lane_records_in_flight", "Records read and not yet written.", "lane")
 	age       = description("lane_frontier_age_seconds", "For how long the oldest record that is not committed has been in flight.", "lane")
+	still     = description("lane_still_seconds", "For how long nothing has happened that the oldest record of the lane waits for.", "lane")
 	committed = description("lane_committed_records", "Records of the lane that are committed.", "lane")
 	workers   = description("engine_workers", "Workers of the engine.")
 	slots     = description("engine_slots", "Hypotheses that the engine can decode at a time.")
@@ -93,6 +94,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, lane := range states {
 		gauge(inFlight, float64(lane.InFlight), lane.Name)
 		gauge(age, lane.Age.Seconds(), lane.Name)
+		gauge(still, lane.Still.Seconds(), lane.Name)
 		gauge(committed, float64(lane.Committed.Record), lane.Name)
 	}
 	if c.engine != nil {

@@ -29,7 +29,7 @@ type Config struct {
 	Access   Access                  // to Page, Act and profiles
 	Pipeline func() Pipeline         // the present one
 	Engine   Engine                  // nil where there is none
-	Stall    time.Duration           // a lane whose oldest record is in flight for longer makes the process sick; 0 is for ever
+	Stall    time.Duration           // a lane that stands still for longer makes the process sick; 0 is for ever
 	Lag      func() map[string]int64 // records that each lane is behind; nil where nothing knows
 	Logger   *slog.Logger
 }
@@ -98,7 +98,7 @@ func profiles() http.Handler {
 
 // healthy says whether every lane makes progress.
 func (c *Config) healthy() bool {
-	return c.Stall <= 0 || !slices.ContainsFunc(c.Pipeline().Lanes(), func(lane pipeline.LaneState) bool { return lane.Age > c.Stall })
+	return c.Stall <= 0 || !slices.ContainsFunc(c.Pipeline().Lanes(), func(lane pipeline.LaneState) bool { return lane.Still > c.Stall })
 }
 
 func answer(w http.ResponseWriter, well bool, otherwise string) {

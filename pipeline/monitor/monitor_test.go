@@ -25,7 +25,7 @@ func (fixed) Stats() pipeline.Stats {
 }
 
 func (fixed) Lanes() []pipeline.LaneState {
-	return []pipeline.LaneState{{Name: `a "b"/0`, Committed: job.Position{Record: 9}, InFlight: 3, Age: 2 * time.Second}}
+	return []pipeline.LaneState{{Name: `a "b"/0`, Committed: job.Position{Record: 9}, InFlight: 3, Age: time.Hour, Still: 2 * time.Second}}
 }
 
 func (fixed) Credits() (used, total int64) { return 5, 100 }
@@ -78,7 +78,8 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`sluice_records_total{stage="read"} 30`, `sluice_records_total{stage="written"} 10`, `sluice_source_words_total 77`,
 		`sluice_records_flagged_total{flag="split"} 2`, `sluice_stage_seconds_total{stage="commit"} 1.5`,
-		`sluice_credits_bytes{state="used"} 5`, `sluice_lane_frontier_age_seconds{lane="a \"b\"/0"} 2`,
+		`sluice_credits_bytes{state="used"} 5`, `sluice_lane_frontier_age_seconds{lane="a \"b\"/0"} 3600`,
+		`sluice_lane_still_seconds{lane="a \"b\"/0"} 2`,
 		`sluice_lane_committed_records{lane="a \"b\"/0"} 9`, `sluice_lane_lag_records{lane="x/1"} 12`, `sluice_lanes_open 1`,
 		`sluice_engine_slots 128`, `sluice_engine_rows_total 5000`, `sluice_engine_sentences_total{why="new"} 10`,
 		`sluice_engine_seconds_total{stage="decode"} 3`, "# TYPE sluice_records_total counter", "# TYPE sluice_lane_lag_records gauge", "go_goroutines",
