@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -194,6 +195,16 @@ func (letterCodec) Append(dst []byte, output *job.Output) ([]byte, error) {
 	return append(dst, letter.Original...), nil
 }
 
+// PartitionOf is the partition that a record without a key was read from: it goes back there.
+func (letterCodec) PartitionOf(output *job.Output) (int, bool) {
+	letter, err := letterOf(&output.Record)
+	if err != nil {
+		return 0, false
+	}
+	id, err := strconv.Atoi(letter.Lane[strings.LastIndexByte(letter.Lane, '/')+1:])
+	return id, err == nil && id >= 0
+}
+
 // letterLines writes originals as lines.
 type letterLines struct{ letterCodec }
 
@@ -223,10 +234,11 @@ func newLettersReplayCommand() *cobra.Command {
 		Use:   "replay [--to PLACE] JOB.yml",
 		Short: "Send the records of dead letters again, each once",
 		Long: `Send the records that could not be translated again, as they were read. Each is sent once, whatever crashes when:
-the same command continues, and letters that were sent before are passed over.
+the same command continues, and letters that were sent to the same place before are passed over.
 
 They go to the topic that they came from, with their keys and headers, or to another place of the same kind as the
-job's source: a topic, a prefix such as s3://bucket/again/ or a folder.`,
+job's source: a topic, a prefix such as s3://bucket/again/ or a folder. A record without a key goes to the partition of
+the number that it came from.`,
 		Args: exactArguments(1, "a job file"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			j := &streamingJob{path: arguments[0], stderr: command.ErrOrStderr()}
@@ -251,6 +263,10 @@ func (j *streamingJob) replay(ctx context.Context, to string) error {
 		}
 		if to == "" {
 			to = s.Kafka.Topics[0]
+		}
+		if len(s.Kafka.Topics) > 1 || to != s.Kafka.Topics[0] { // how far it has come is remembered for each place
+			j.job.Name += "." + to
+			j.job.Source.Kafka.Group = j.job.Name
 		}
 		j.job.Sink.Kafka = &jobfile.KafkaSink{Topic: to, Partition: "key", Guarantee: "exactly-once", KafkaCluster: s.Kafka.KafkaCluster}
 	case to == "":

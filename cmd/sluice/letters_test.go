@@ -75,6 +75,37 @@ func TestLettersOfATopic(t *testing.T) {
 	}
 }
 
+// Records without a key go back to the partition that they came from, however many the letters' topic has; and what was sent to
+// one place is still to be sent to another.
+func TestReplayOfRecordsWithoutKeys(t *testing.T) {
+	const lanes, records = 3, 100
+	cluster := kafkatest.StartFake(t)
+	in, out := &topic{cluster, "in"}, &topic{cluster, "out"}
+	cluster.CreateTopic(t, in.name, lanes)
+	cluster.CreateTopic(t, out.name, lanes)
+	cluster.CreateTopic(t, out.deadLetters(), 1)
+	cluster.CreateTopic(t, "elsewhere", lanes-1)
+	in.fill(t, lanes, records)
+	path := writeJob(t, fmt.Sprintf("name: keyless\nsource: %s\nsink: %s\ndead-letters: out.failed\n", in.settings(t, true), out.settings(t, false)))
+	command(t, exitOK, "run", path)
+	for _, arguments := range [][]string{{"--to", "elsewhere"}, {"--to", "elsewhere"}, nil, {"--to", "in"}} {
+		command(t, exitOK, append(append([]string{"dlq", "replay"}, arguments...), path)...)
+	}
+	elsewhere := make([][]string, lanes-1)
+	for lane := range lanes {
+		want := recordText(lane, 57)
+		if again := kafkatest.Values(cluster.Committed(t, "in", lane))[records:]; !slices.Equal(again, []string{want}) {
+			t.Errorf("sent again to partition %d: %q, want %q", lane, again, want)
+		}
+		elsewhere[lane%(lanes-1)] = append(elsewhere[lane%(lanes-1)], want)
+	}
+	for id, want := range elsewhere {
+		if got := kafkatest.Values(cluster.Committed(t, "elsewhere", id)); !slices.Equal(got, want) {
+			t.Errorf("elsewhere, partition %d: %q, want %q", id, got, want)
+		}
+	}
+}
+
 func TestLettersOfObjects(t *testing.T) {
 	store := s3test.Fake(t)
 	p := &bucket{store, store.Bucket(t), false}

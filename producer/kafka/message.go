@@ -43,7 +43,7 @@ func (w *writer) message(output *job.Output) (kafkaclient.Partition, error) {
 			return kafkaclient.Partition{}, err
 		}
 		if kafkaclient.SizeOf(m) <= w.sink.config.MaxMessage {
-			return w.partitionFor(m.Key), nil
+			return w.partitionFor(output, m.Key), nil
 		}
 		failure = fmt.Errorf("%w: %d bytes, and the limit is %d", errTooLarge, len(m.Value), w.sink.config.MaxMessage)
 		failed := *output
@@ -88,7 +88,7 @@ func (w *writer) failed(output *job.Output, reason error) (kafkaclient.Partition
 	if kafkaclient.SizeOf(m) > config.MaxMessage {
 		return kafkaclient.Partition{}, fmt.Errorf("kafka: %s: key and headers alone are larger than the topic takes: %w", w.sourceOf(&output.Record), reason)
 	}
-	return w.partitionFor(m.Key), nil
+	return w.partitionFor(output, m.Key), nil
 }
 
 // letter makes the value of a dead letter. What makes it too large is left out: the original bytes first.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/kafkaclient"
 	"github.com/sluice-mt/sluice/producer"
 )
@@ -70,10 +71,16 @@ func (s *Sink) homeOf(lane string) (int, error) {
 }
 
 // partitionFor returns the partition of an output.
-func (w *writer) partitionFor(key []byte) kafkaclient.Partition {
+func (w *writer) partitionFor(output *job.Output, key []byte) kafkaclient.Partition {
 	id := w.home
-	if w.sink.config.Partitioning == ByKey && key != nil {
-		id = byKey(key, w.sink.numbers)
+	if w.sink.config.Partitioning == ByKey {
+		if key != nil {
+			id = byKey(key, w.sink.numbers)
+		} else if placer, ok := w.sink.config.Encoder.(Placer); ok {
+			if chosen, known := placer.PartitionOf(output); known {
+				id = chosen % len(w.sink.numbers)
+			}
+		}
 	}
 	return kafkaclient.Partition{Topic: w.sink.config.Topic, ID: id}
 }

@@ -33,6 +33,12 @@ type Encoder interface {
 	Append(dst []byte, output *job.Output) ([]byte, error)
 }
 
+// A Placer is an Encoder that knows the partition of an output without a key where partitions are chosen ByKey.
+type Placer interface {
+	// PartitionOf returns a partition's number, not negative, which the number of partitions divides; false leaves the output with its lane.
+	PartitionOf(output *job.Output) (id int, known bool)
+}
+
 // A Membership knows as whom the source takes part in its consumer group. consumer/kafka.Source is one.
 type Membership interface {
 	// Member returns as whom the lane's offsets may be committed, and the partition that it is. ok is false if the
