@@ -94,6 +94,7 @@ func (t *translation) run(command *cobra.Command) error {
 		return err
 	}
 	defer parts.models.close()
+	fitMemory(rootOfSystem, &t.batch, parts, t.logger)
 	source, sink, err := t.ends(parts)
 	if err != nil {
 		return err
