@@ -135,8 +135,20 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, field reflect.Struc
 			d.problem(node, path, "%v", err)
 		} else if words := strings.Fields(field.Tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, text) {
 			d.problem(node, path, "%q is none of %s", text, strings.Join(words, ", "))
+		} else if into.IsZero() && hasDefault(field) {
+			d.problem(node, path, "%s would count as the default, as if nothing were said: give more, or leave it out", text)
 		}
 	}
+}
+
+// hasDefault says whether a number that is left out is another than zero, by what the documentation says of it.
+func hasDefault(field reflect.StructField) bool {
+	switch field.Type.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		_, number, _ := strings.Cut(field.Tag.Get("desc"), "Default ")
+		return strings.IndexAny(number, "123456789") == len(number)-len(strings.TrimLeft(number, "0."))
+	}
+	return false
 }
 
 // scalar returns a value with its variables replaced.
