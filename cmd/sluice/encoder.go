@@ -46,6 +46,12 @@ type marianEncoder struct {
 	empty  []job.Hypothesis // of an empty line
 }
 
+// newListEncoder returns the encoder of a job's n-best lists.
+func newListEncoder(parts *engineParts) (*marianEncoder, error) {
+	e := &marianEncoder{nBest: true, empty: emptyLine(parts.config.Search.Beam)}
+	return e, e.scoreEmptyLine(&parts.config)
+}
+
 // Append appends the lines of one output.
 func (e *marianEncoder) Append(dst []byte, output *job.Output) ([]byte, error) {
 	hypotheses := output.Result.Hypotheses

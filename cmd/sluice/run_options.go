@@ -24,7 +24,7 @@ type jobOptions struct {
 var elsewhere = map[string]string{
 	"input": "source", "output": "sink", "output-dir": "sink", "format": "records.format", "field": "records.field",
 	"target-field": "records.targets", "memory": "memory", "grace-period": "grace-period", "commit-every": "commit-every",
-	"log-level": "observe.log-level", "log-format": "observe.log-format", "n-best": "records.targets",
+	"log-level": "observe.log-level", "log-format": "observe.log-format", "n-best": "records.n-best or records.targets",
 }
 
 // newJobOptions sets the options of a job. An error is jobfile.Problems.
@@ -52,6 +52,7 @@ func newJobOptions(job *jobfile.Job) (*jobOptions, error) {
 	if err := o.forTargets(len(job.Records.Targets)); err != nil {
 		return nil, err
 	}
+	o.search.nBest = o.search.nBest || job.Records.NBest
 	return o, o.checkValues(job)
 }
 

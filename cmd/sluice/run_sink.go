@@ -40,8 +40,15 @@ func (j *streamingJob) ends(parts *engineParts) (*jobSource, producer.Sink, erro
 		return nil, nil, err
 	}
 	var lines, messages encoder = recordio.NewEncoder(records), value
-	if value != nil {
+	switch {
+	case value != nil:
 		lines = recordio.NewValueLines(value)
+	case j.job.Records.NBest:
+		list, err := newListEncoder(parts)
+		if err != nil {
+			return nil, nil, err
+		}
+		lines = list
 	}
 	sink, err := j.sink(source, records, lines, messages, madeWith)
 	return source, sink, err
@@ -94,6 +101,9 @@ func (j *streamingJob) madeWith(parts *engineParts) (map[string]string, error) {
 	made["format"], made["field"], made["targets"] = r.Format, r.Field, strings.Join(r.Targets, " ")
 	if len(r.Further) > 0 {
 		made["further"] = strings.Join(r.Further, "\n")
+	}
+	if r.NBest {
+		made["n-best"] = "true"
 	}
 	made["header"], made["sentences"] = fmt.Sprint(r.Header), fmt.Sprint(j.job.Sentences)
 	made["max-record"], made["dead-letters"] = fmt.Sprint(r.MaxSize), fmt.Sprint(j.job.DeadLetters != "")

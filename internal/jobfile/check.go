@@ -252,7 +252,24 @@ func (k checker) checkRecords(j *Job) {
 	if len(r.Targets) > 1 && !messages {
 		k.at("records.targets", "several targets are for messages; files and objects take one")
 	}
+	k.checkList(j)
 	if r.Format == "parquet" && j.Sink.Kafka != nil {
 		k.at("records.format", "rows of Parquet cannot be written to a topic")
+	}
+}
+
+// checkList finds what an n-best list cannot go with. Its entries have the numbers of lines.
+func (k checker) checkList(j *Job) {
+	r := &j.Records
+	switch {
+	case !r.NBest:
+	case j.Source.Kafka != nil || j.Sink.Kafka != nil:
+		k.at("records.n-best", "lists are for files and objects; messages take several targets")
+	case r.Format == "jsonl" || r.Format == "parquet" || r.Header || len(r.Targets) > 0:
+		k.at("records.n-best", "lists are made of text or tsv, without header and targets")
+	case j.Sentences:
+		k.at("records.n-best", "lists are of whole records, not of their sentences")
+	case j.Source.S3 != nil && j.Source.S3.Split > 0:
+		k.at("source.s3.split", "the entries of lists have the numbers of lines, which are not known in a part of an object")
 	}
 }

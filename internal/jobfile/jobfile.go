@@ -104,6 +104,7 @@ type Records struct {
 	Field   string   `yaml:"field" desc:"What is translated: a column's number or name, or a path such as a.b[0]."`
 	Further []string `yaml:"further" desc:"For a model of several sources: what the second source is, and those after it. Fields of tsv and jsonl."`
 	Targets []string `yaml:"targets" desc:"Fields that receive the translations, best first. More than one asks for an n-best list, and is for messages."`
+	NBest   bool     `yaml:"n-best" desc:"Write as many translations of each line as the beam has, in Marian's form, with the numbers of lines in their file or object. Text and tsv in files and objects only; nothing but the list is written."`
 	Header  bool     `yaml:"header" desc:"The first row of a TSV file names its columns."`
 	MaxSize Size     `yaml:"max-size" desc:"Longest record; a longer one counts as unreadable. Default 16MiB."`
 }

@@ -120,6 +120,28 @@ func TestMirrorBetweenClusters(t *testing.T) {
 	}
 }
 
+// TestLists wants n-best lists where the numbers of lines say something.
+func TestLists(t *testing.T) {
+	const list = "name: lists\nsource: {s3: {inputs: s3://b/in/}}\nsink: {s3: {prefix: s3://b/out/}}\nrecords: {n-best: true}\ntranslate: {models: m}\n"
+	job, err := Parse([]byte(list), variables)
+	if err != nil || !job.Records.NBest {
+		t.Fatalf("%+v, %v", job, err)
+	}
+	for change, want := range map[[2]string]string{
+		{"n-best: true", "n-best: true, format: jsonl, field: a"}:                               "made of text or tsv",
+		{"n-best: true", "n-best: true, format: tsv, field: \"1\", targets: de"}:                "made of text or tsv",
+		{"n-best: true}", "n-best: true}\nsentences: true"}:                                     "not of their sentences",
+		{"inputs: s3://b/in/", "inputs: s3://b/in/, split: 1MiB"}:                               "not known in a part",
+		{"s3: {inputs: s3://b/in/}", "kafka: {brokers: [a:1], topics: t}"}:                      "lists are for files and objects",
+		{"s3: {prefix: s3://b/out/}", "kafka: {brokers: [\"localhost:9092\"], topic: reviews}"}: "lists are for files and objects",
+	} {
+		_, err := Parse([]byte(strings.Replace(list, change[0], change[1], 1)), variables)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", change[1], err, want)
+		}
+	}
+}
+
 func TestAllProblemsAtOnce(t *testing.T) {
 	_, err := Parse([]byte("nam: x\nsource: {}\nmemory: x\nlanes: -1\n"), variables)
 	if problems, ok := err.(Problems); !ok || len(problems) != 3 {
