@@ -146,8 +146,6 @@ type cellRows struct {
 // run advances the rows by the cell. x and input are not looked at if the cell has no input.
 func (s *Stepper) run(c *cell, r *cellRows) {
 	dim, b := c.dim, &s.cells
-	b.zeros = grow(b.zeros, dim)
-	clear(b.zeros)
 	if c.factor != nil {
 		s.multiply(c, r)
 	}
@@ -169,7 +167,7 @@ func (s *Stepper) run(c *cell, r *cellRows) {
 		if c.kind.Memory() {
 			memory = r.memories[i*dim : (i+1)*dim]
 		}
-		c.advance(r.outputs[i*dim:(i+1)*dim], memory, x, b.fromState[i*width:(i+1)*width], input, b.zeros)
+		c.advance(r.outputs[i*dim:(i+1)*dim], memory, x, b.fromState[i*width:(i+1)*width], input)
 	}
 }
 
@@ -188,9 +186,9 @@ func (s *Stepper) multiply(c *cell, r *cellRows) {
 	}
 }
 
-// advance advances a row: out is what the cell gave last, and becomes what it gives now. u, which is overwritten, came
+// advance advances a row: out is what the cell gave last, and becomes what it gives now. u, which may be overwritten, came
 // from the state, and x, which may be nil, from the input.
-func (c *cell) advance(out, memory, x, u, input, zeros []float32) {
+func (c *cell) advance(out, memory, x, u, input []float32) {
 	dim := c.dim
 	switch c.kind {
 	case model.SRUCell:
@@ -198,7 +196,7 @@ func (c *cell) advance(out, memory, x, u, input, zeros []float32) {
 	case model.SSRUCell:
 		kernels.SSRU(memory, out, x[dim:], x[:dim])
 	case model.LSTMCell, model.MultiplicativeLSTMCell:
-		advanceLSTM(out, memory, x, u, zeros[:dim])
+		kernels.LSTM(out, memory, x, u)
 	case model.TanhCell, model.ReLUCell:
 		if x != nil {
 			kernels.Add(u, u, x)
@@ -210,48 +208,18 @@ func (c *cell) advance(out, memory, x, u, input, zeros []float32) {
 		}
 		copy(out, u)
 	default:
-		advanceGRU(out, x, u, zeros[:dim], c.plain)
+		if c.plain {
+			kernels.GRUOneByOne(out, x, u)
+		} else {
+			kernels.GRU(out, x, u)
+		}
 	}
-}
-
-// advanceGRU computes r, z = σ(x + u), h = tanh(x + r·u), s = z·s + (1-z)·h.
-func advanceGRU(s, x, u, zeros []float32, plain bool) {
-	highway, tanh := kernels.Highway, kernels.Tanh
-	if plain {
-		highway, tanh = kernels.HighwayOneByOne, kernels.TanhOneByOne
-	}
-	dim := len(s)
-	reset, update, h := u[:dim], u[dim:2*dim], u[2*dim:3*dim]
-	if x != nil {
-		kernels.Add(u[:2*dim], u[:2*dim], x)
-	}
-	highway(h, reset, h, zeros)
-	if x != nil {
-		kernels.Add(h, h, x[2*dim:])
-	}
-	tanh(h)
-	highway(s, update, s, h)
-}
-
-// advanceLSTM computes f, i, c, o of x + u, m = σ(f)·m + σ(i)·tanh(c), s = σ(o)·tanh(m).
-func advanceLSTM(s, m, x, u, zeros []float32) {
-	dim := len(s)
-	if x != nil {
-		kernels.Add(u, u, x)
-	}
-	forget, in, c, out := u[:dim], u[dim:2*dim], u[2*dim:3*dim], u[3*dim:]
-	kernels.Tanh(c)
-	kernels.GatedSum(m, in, c, forget, m)
-	copy(c, m)
-	kernels.Tanh(c)
-	kernels.Highway(s, out, c, zeros)
 }
 
 // cellBuffers are buffers of recurrent cells, valid during a call.
 type cellBuffers struct {
 	fromState, factors []float32
 	states, fromStates []float32 // different states, and what becomes of them
-	zeros              []float32
 	outputs, memories  []float32
 	fromInput          []float32
 	places             []int32

@@ -58,22 +58,21 @@ func (s *Stepper) decodeDevlin(slots []search.Slot, align bool) {
 func (s *Stepper) lookBack(align bool) {
 	d, b, h := s.w.network.devlin, &s.network, &s.sharing
 	a, n, width := s.w.network.attention, len(h.first), d.context.linear.n
-	b.states, b.query = grow(b.states, n*s.w.network.dim), grow(b.query, n*a.dim)
-	b.found, b.gates = grow(b.found, n*a.dim), grow(b.gates, n*width)
+	b.states, b.found, b.gates = grow(b.states, n*s.w.network.dim), grow(b.found, n*a.dim), grow(b.gates, n*width)
 	h.distinct(b.states, s.cells.outputs, s.w.network.dim)
-	s.product(b.query, a.state, b.states, n)
+	s.ask(a, b.states, n)
 	if align {
 		s.attentions = s.attentions[:0]
 	}
 	for j, row := range h.first {
-		c, query := &s.contexts[s.rows[row].context], b.query[j*a.dim:(j+1)*a.dim]
+		c := &s.contexts[s.rows[row].context]
 		if s.w.network.premixed != nil {
-			s.mix(b.gates[j*width:(j+1)*width], c, query)
+			s.mix(b.gates[j*width:(j+1)*width], c, j)
 		} else {
-			s.look(b.found[j*a.dim:(j+1)*a.dim], s, c, query)
+			s.look(b.found[j*a.dim:(j+1)*a.dim], s, c, j)
 		}
-		if align && c.length > 0 {
-			s.alignAdditive(int(row), a, c.length)
+		if align {
+			s.alignAdditive(int(row), c, j)
 		}
 	}
 	if s.w.network.premixed == nil {

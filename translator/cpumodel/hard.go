@@ -36,7 +36,7 @@ func (s *Stepper) read(slots []search.Slot, tokens []search.Token, width int, al
 		}
 		results := s.memory.rows(c.memory)
 		if !alone { // which keeps more, before them
-			results = results[c.length*n.contextDim:]
+			results = results[n.attention.kernel.KeptLen(c.length):]
 		}
 		copy(seen, results[int(slot.reads)*n.contextDim:])
 		if align && alone {

@@ -30,13 +30,22 @@ type cellLayer struct {
 	backward, skip bool
 }
 
-// An additive is a packed model.AdditiveAttention. With the hyperbolic tangents as keys and the score vector as the one query it is
-// what the kernels call attention.
+// An additive is a packed model.AdditiveAttention.
 type additive struct {
 	dim            int
 	context, state *product
-	score          []float32
-	kernel         kernels.Attention
+	score          []float32 // padded as the kernel wants it
+	kernel         kernels.AdditiveAttention
+}
+
+func (p *packer) additive(a *model.AdditiveAttention) *additive {
+	kernel := kernels.AdditiveAttention{
+		Dim: a.Dim, ValueDim: a.Dim, OneByOne: p.plain,
+		KeepBFloat16: p.precision == Int8, // as for transformers: see Weights.transformer
+	}
+	score := make([]float32, kernel.Width())
+	copy(score, p.vector(a.Score))
+	return &additive{dim: a.Dim, context: p.product(&a.Context), state: p.product(&a.State), score: score, kernel: kernel}
 }
 
 // network packs a recurrent model.
@@ -86,10 +95,7 @@ func (p *packer) recurrentEncoder(from *model.RecurrentEncoder, m *model.Model) 
 		n.start = p.product(from.Start)
 	}
 	if a := from.Attention; a != nil {
-		n.attention = &additive{
-			dim: a.Dim, context: p.product(&a.Context), state: p.product(&a.State), score: p.vector(a.Score),
-			kernel: kernels.Attention{Heads: 1, HeadDim: a.Dim, Scale: 1, QStride: a.Dim, KStride: a.Dim, VStride: a.Dim, OutStride: a.Dim},
-		}
+		n.attention = p.additive(a)
 	}
 	return n
 }
@@ -120,9 +126,9 @@ type networkBuffers struct {
 	contexts      []float32    // tokens × dim of a context
 	mapped        []float32    // what attention makes of contexts, or of states
 	means, starts []float32
-	order, firsts []int // sentences, the longest first; the first token of each
-	tanhs         []float32
-	query         []float32
+	order, firsts []int     // sentences, the longest first; the first token of each
+	projected     []float32 // rows × dim: queries
+	queries       []float32 // the same as the kernel wants them
 	embedded      []float32 // rows × what the first cell reads: embeddings, and beside them what hard attention sees
 	found         []float32 // rows × dim of a context: what attention found
 	summand       []float32
@@ -133,5 +139,4 @@ type networkBuffers struct {
 	rare, fromRare []float32      // their embeddings, and what becomes of them
 	states         []float32      // different ones × dim
 	gates          []float32      // rows of gates, or of all that is premixed
-	weights        []float32      // of attention
 }

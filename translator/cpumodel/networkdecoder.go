@@ -116,57 +116,54 @@ func (s *Stepper) attend(rows int, align bool) {
 
 // attendTo looks at a source, numbered from 0. Its results lie stride elements apart. It returns how many elements each has.
 func (s *Stepper) attendTo(source int, results []float32, stride, rows int, align bool) int {
-	b, encoder := &s.network, s
+	encoder := s
 	if source > 0 {
 		encoder = s.further[source-1]
 	}
-	a := encoder.w.network.attention
-	dim := a.dim
-	b.query = grow(b.query, rows*dim)
-	s.product(b.query, a.state, s.cells.outputs, rows)
+	dim := encoder.w.network.attention.dim
+	s.ask(encoder.w.network.attention, s.cells.outputs, rows)
 	for i := range s.rows {
 		c := &s.contexts[s.rows[i].context]
 		if source > 0 {
 			c = &encoder.contexts[c.further[source-1]]
 		}
-		s.look(results[i*stride:i*stride+dim], encoder, c, b.query[i*dim:(i+1)*dim])
-		if align && c.length > 0 {
-			s.alignAdditive(i, a, c.length)
+		s.look(results[i*stride:i*stride+dim], encoder, c, i)
+		if align {
+			s.alignAdditive(i, c, i)
 		}
 	}
 	return dim
 }
 
+// ask computes the queries of attention from states.
+func (s *Stepper) ask(a *additive, states []float32, rows int) {
+	b := &s.network
+	b.projected, b.queries = grow(b.projected, rows*a.dim), grow(b.queries, rows*a.kernel.Width())
+	s.product(b.projected, a.state, states, rows)
+	a.kernel.Query(b.queries, b.projected, rows)
+}
+
+// query returns a query of a kernel.
+func (b *networkBuffers) query(a *additive, i int) []float32 {
+	return b.queries[i*a.kernel.Width() : (i+1)*a.kernel.Width()]
+}
+
 // look computes what the attention to a context of an encoder finds with a query.
-func (s *Stepper) look(found []float32, encoder *Stepper, c *context, query []float32) {
-	a, b := encoder.w.network.attention, &s.network
+func (s *Stepper) look(found []float32, encoder *Stepper, c *context, query int) {
+	a := encoder.w.network.attention
+	s.scratch = grow(s.scratch, a.kernel.ScratchLen(c.length))
+	a.kernel.Run(found, s.network.query(a, query), a.score, encoder.memory.rows(c.memory), c.length, s.scratch)
+}
+
+// alignAdditive keeps the weights of attention to a context, with a query, for row i.
+func (s *Stepper) alignAdditive(i int, c *context, query int) {
 	if c.length == 0 {
-		clear(found)
 		return
 	}
-	s.similarities(encoder, c, query)
-	s.scratch = grow(s.scratch, a.kernel.ScratchLen(c.length))
-	a.kernel.RunRows(found, a.score, b.tanhs, encoder.memory.rows(c.memory)[c.length*a.dim:], s.cells.counting(c.length), s.scratch)
-}
-
-// similarities computes the hyperbolic tangents that the scores of attention are products of.
-func (s *Stepper) similarities(encoder *Stepper, c *context, query []float32) {
-	b, dim := &s.network, len(query)
-	kept, size := encoder.memory.rows(c.memory), c.length*dim
-	b.tanhs = grow(b.tanhs, size)
-	for first := 0; first < size; first += dim { // one by one, so that a row is still near
-		row := b.tanhs[first : first+dim]
-		kernels.Add(row, kept[first:], query)
-		s.w.tanh(row)
-	}
-}
-
-// alignAdditive keeps the weights of the last attention, to a context of that length, for row i.
-func (s *Stepper) alignAdditive(i int, a *additive, length int) {
-	first := len(s.attentions)
-	s.attentions = slices.Grow(s.attentions, length)[:first+length]
-	a.kernel.Weights(s.attentions[first:], a.score, s.network.tanhs, length, 0)
-	s.rows[i].attention = run{first, length}
+	a, first := s.w.network.attention, len(s.attentions)
+	s.attentions = slices.Grow(s.attentions, c.length)[:first+c.length]
+	a.kernel.Weights(s.attentions[first:], s.network.query(a, query), a.score, s.memory.rows(c.memory), c.length)
+	s.rows[i].attention = run{first, c.length}
 }
 
 // deepOutput computes what the output layer multiplies from embeddings, results and what attention found.

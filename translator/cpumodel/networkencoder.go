@@ -111,8 +111,8 @@ func (s *Stepper) layer(l *cellLayer, result, input []float32, sources []search.
 func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, tokens int) {
 	n, b := s.w.network, &s.network
 	dim, all := n.contextDim, s.memory.take(tokens)
+	b.mapped = grow(b.mapped, tokens*dim)
 	if n.attention != nil {
-		b.mapped = grow(b.mapped, tokens*dim)
 		s.product(b.mapped, n.attention.context, result, tokens)
 	}
 	b.means, b.starts = grow(b.means, len(contexts)*dim), grow(b.starts, len(contexts)*n.dim)
@@ -123,15 +123,7 @@ func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, to
 		rows := result[first*dim : (first+c.length)*dim]
 		c.memory = loan{all.segment, run{all.first + first, c.length}}
 		c.broken = !finite(kernels.AbsMax(rows))
-		kept := s.memory.rows(c.memory)
-		if n.attention != nil {
-			kept = kept[copy(kept, b.mapped[first*dim:(first+c.length)*dim]):]
-		}
-		if n.premixed != nil {
-			s.keepMixed(c, rows)
-		} else {
-			copy(kept, rows)
-		}
+		s.keepResults(c, b.mapped[first*dim:], rows)
 		mean := b.means[i*dim : (i+1)*dim]
 		for t := range c.length {
 			kernels.Add(mean, mean, rows[t*dim:(t+1)*dim])
@@ -145,6 +137,24 @@ func (s *Stepper) storeRecurrent(result []float32, contexts []search.Context, to
 		c.start = s.starts.take(1)
 		copy(s.starts.rows(c.start), b.starts[i*n.dim:(i+1)*n.dim])
 		s.finishStart(c)
+	}
+}
+
+// keepResults keeps what the decoder reads of a sentence: what attention makes of the encoder's results, and these, or what becomes of
+// them; and the results as they are for hard attention.
+func (s *Stepper) keepResults(c *context, mapped, results []float32) {
+	n, kept := s.w.network, s.memory.rows(c.memory)
+	if a := n.attention; a != nil {
+		values := results
+		if n.premixed != nil {
+			values = s.mixed(results, c.length)
+		}
+		s.scratch = grow(s.scratch, a.kernel.ScratchLen(c.length))
+		a.kernel.Keep(kept, mapped, values, c.length, s.scratch)
+		kept = kept[a.kernel.KeptLen(c.length):]
+	}
+	if n.hard != nil {
+		copy(kept, results)
 	}
 }
 

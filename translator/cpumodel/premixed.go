@@ -22,6 +22,9 @@ func (w *Weights) premix(m *model.Model, beam int) {
 	for _, p := range n.premixed {
 		n.mixWidth += p.linear.n
 	}
+	if n.premixed != nil {
+		n.attention.kernel.ValueDim = n.mixWidth
+	}
 }
 
 // multiplyMixed computes what becomes of rows that attention found, or of those that it weighs: the results of all premixed products,
@@ -35,18 +38,18 @@ func (s *Stepper) multiplyMixed(y, x []float32, rows int) {
 	}
 }
 
-// keepMixed stores what becomes of the tokens of a sentence, whose results of the encoder are given.
-func (s *Stepper) keepMixed(c *context, results []float32) {
+// mixed returns what becomes of the tokens of a sentence, whose results of the encoder are given.
+func (s *Stepper) mixed(results []float32, tokens int) []float32 {
 	b, width := &s.network, s.w.network.mixWidth
-	b.gates = grow(b.gates, c.length*width)
-	if c.length > 0 {
-		s.multiplyMixed(b.gates, results, c.length)
+	b.gates = grow(b.gates, tokens*width)
+	if tokens > 0 {
+		s.multiplyMixed(b.gates, results, tokens)
 	}
-	c.mixed.Pack(c.length, width, b.gates, width)
+	return b.gates[:tokens*width]
 }
 
 // mix computes the sum of what became of a sentence's tokens, weighted by attention.
-func (s *Stepper) mix(sum []float32, c *context, query []float32) {
+func (s *Stepper) mix(sum []float32, c *context, query int) {
 	a, b := s.w.network.attention, &s.network
 	if c.length == 0 {
 		b.found = grow(b.found, a.dim)
@@ -54,29 +57,26 @@ func (s *Stepper) mix(sum []float32, c *context, query []float32) {
 		s.multiplyMixed(sum, b.found, 1)
 		return
 	}
-	s.similarities(s, c, query)
-	b.weights = grow(b.weights, c.length)
-	a.kernel.Weights(b.weights, a.score, b.tanhs, c.length, 0)
-	kernels.MulFloat32(sum, len(sum), b.weights, c.length, 1, &c.mixed, nil, kernels.None)
+	s.look(sum, s, c, query)
 }
 
 // attendMixed is attend for a decoder of two cells: what the second reads goes to its buffer, what the output reads is left behind it in
 // the buffer of gates.
 func (s *Stepper) attendMixed(rows int, align bool) {
 	n, b := s.w.network, &s.network
-	dim, width, wide := n.attention.dim, n.base[1].input.linear.n, n.mixWidth
-	b.query, b.gates = grow(b.query, rows*dim), grow(b.gates, rows*wide)
+	width, wide := n.base[1].input.linear.n, n.mixWidth
+	b.gates = grow(b.gates, rows*wide)
 	s.cells.fromInput = grow(s.cells.fromInput, rows*width)
-	s.product(b.query, n.attention.state, s.cells.outputs, rows)
+	s.ask(n.attention, s.cells.outputs, rows)
 	if align {
 		s.attentions = s.attentions[:0]
 	}
 	for i := range s.rows {
 		c, sum := &s.contexts[s.rows[i].context], b.gates[i*wide:(i+1)*wide]
-		s.mix(sum, c, b.query[i*dim:(i+1)*dim])
+		s.mix(sum, c, i)
 		copy(s.cells.fromInput[i*width:(i+1)*width], sum)
-		if align && c.length > 0 {
-			s.alignAdditive(i, n.attention, c.length)
+		if align {
+			s.alignAdditive(i, c, i)
 		}
 	}
 }

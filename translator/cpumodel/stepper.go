@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -59,10 +58,9 @@ type Stepper struct {
 // A context is an encoded sentence.
 type context struct {
 	length     int
-	memory     loan                  // length rows of keys and values
-	further    []search.Context      // in the Steppers of further sources
-	start      loan                  // of the decoder's first state, for recurrent models
-	mixed      kernels.Float32Matrix // of recurrent models with KeptContexts: length rows of what attention weighs
+	memory     loan             // length rows of keys and values
+	further    []search.Context // in the Steppers of further sources
+	start      loan             // of the decoder's first state, for recurrent models
 	candidates []search.Token
 	suppressed []int32 // places of the suppressed tokens among the candidates
 	choice     choice

@@ -255,17 +255,17 @@ func (w *Weights) layers(p *packer, m *model.Model) {
 	}
 }
 
-// contextWidth is the number of elements that a source token takes in memory as keys and values, or, for additive attention, as the
-// encoder's result and what becomes of it (that alone if the result is kept in another form; the result alone for hard attention).
-func (w *Weights) contextWidth() int {
-	if n := w.network; n != nil && n.attention != nil {
-		if n.premixed != nil {
-			return n.contextDim
+// contextWidth is the number of elements that a source token takes in memory as keys and values, and, for hard attention, as the
+// encoder's result.
+func (w *Weights) contextWidth() (width int) {
+	if n := w.network; n != nil {
+		if n.attention != nil {
+			width = n.attention.kernel.KeptLen(1)
 		}
-		return 2 * n.contextDim
-	}
-	if n := w.network; n != nil && n.hard != nil {
-		return n.contextDim
+		if n.hard != nil {
+			width += n.contextDim
+		}
+		return width
 	}
 	if w.contextKV == nil {
 		return 0
