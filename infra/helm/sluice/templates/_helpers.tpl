@@ -105,13 +105,24 @@ spec:
     - name: model
       image: {{ $.root.Values.model.client }}
       command: [/bin/sh, -euc]
-      # The checksum comes from the chart's values, not from beside the file.
+      # SHA256SUMS names the files, and the chart's values say what it has to be. The folder gets its name when all is there and right, so
+      # that pods that share a cache need not wait for each other. The client's image has no tar.
       args:
         - |
-          aws s3 cp --no-progress "$URL" /model/model.tar
-          echo "$SHA256  /model/model.tar" | sha256sum -c -
-          tar -xf /model/model.tar -C /model
-          rm /model/model.tar
+          [ ! -d "/cache/$SHA256" ] || exit 0
+          work=$(mktemp -d "/cache/.$SHA256.XXXXXX")
+          trap 'rm -rf "$work"' EXIT
+          cd "$work"
+          aws s3 cp --no-progress "${URL}SHA256SUMS" SHA256SUMS
+          echo "$SHA256  SHA256SUMS" | sha256sum -c -
+          while read -r sum name; do
+            name=${name#\*}
+            mkdir -p "$(dirname "$name")"
+            aws s3 cp --no-progress "$URL$name" "$name" </dev/null
+          done <SHA256SUMS
+          sha256sum -c SHA256SUMS
+          chmod -R a+rX "$work"
+          mv -T "$work" "/cache/$SHA256" || [ -d "/cache/$SHA256" ]
       env:
         - {name: URL, value: {{ . | quote }}}
         - {name: SHA256, value: {{ $.root.Values.model.sha256 | quote }}}
@@ -121,7 +132,7 @@ spec:
         requests: {cpu: 100m, memory: 256Mi}
         limits: {memory: 512Mi}
       volumeMounts:
-        - {name: model, mountPath: /model}
+        - {name: model, mountPath: /cache}
         - {name: tmp, mountPath: /tmp}
   {{- end }}
   containers:
@@ -181,8 +192,8 @@ spec:
         - name: model
           mountPath: /model
           readOnly: true
-          {{- with .root.Values.model.path }}
-          subPath: {{ . }}
+          {{- with .root.Values.model.path | default .root.Values.model.sha256 }}
+          subPath: {{ . | quote }}
           {{- end }}
         {{- end }}
         {{- range .root.Values.secretMounts }}
@@ -197,6 +208,8 @@ spec:
     - name: model
       {{- if .claim }}
       persistentVolumeClaim: {claimName: {{ .claim }}, readOnly: true}
+      {{- else if .cache }}
+      persistentVolumeClaim: {claimName: {{ .cache }}}
       {{- else if .image }}
       image: {reference: {{ .image | quote }}, pullPolicy: IfNotPresent}
       {{- else }}
