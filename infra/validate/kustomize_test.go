@@ -2,12 +2,16 @@ package validate
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
+	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 // built does what "kubectl kustomize" does.
@@ -51,6 +55,35 @@ func TestKustomize(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The scaler is for the deployment, which sets no number itself, and looks at what the job reads.
+func TestKustomizeWithAScaler(t *testing.T) {
+	objects := built(t, "stream-keda")
+	checkPods(t, "stream-keda", objects)
+	deployment, scaled := find[apps.Deployment](t, objects), find[scaledObject](t, objects)
+	if deployment.Spec.Replicas != nil || scaled.Spec.ScaleTargetRef.Name != deployment.Name || scaled.Namespace != deployment.Namespace {
+		t.Errorf("%v workers of %s, and a scaler of %s", deployment.Spec.Replicas, deployment.Name, scaled.Spec.ScaleTargetRef.Name)
+	}
+	var job struct {
+		Name   string `json:"name"`
+		Source struct {
+			Kafka struct {
+				Topics string `json:"topics"`
+			} `json:"kafka"`
+		} `json:"source"`
+	}
+	if err := yaml.Unmarshal(readFile(t, "infra", "kustomize", "stream", "job.yml"), &job); err != nil {
+		t.Fatal(err)
+	}
+	trigger := scaled.Spec.Triggers[0].Metadata
+	if trigger["consumerGroup"] != job.Name || trigger["topic"] != job.Source.Kafka.Topics || job.Name == "" {
+		t.Errorf("the scaler looks at %v, and the job is %+v", trigger, job)
+	}
+	worker := deployment.Spec.Template.Spec.Containers[0]
+	if !slices.ContainsFunc(worker.Env, func(v core.EnvVar) bool { return v.Value == trigger["bootstrapServers"] }) {
+		t.Errorf("the scaler asks brokers that the job does not: %s", trigger["bootstrapServers"])
 	}
 }
 
