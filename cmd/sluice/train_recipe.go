@@ -19,7 +19,7 @@ func newRecipeCommand() *cobra.Command {
 quantised model, evaluation. What a step reads and writes puts it in its place. What is done is not done again unless its
 settings or its inputs have changed; what was interrupted, even by force, goes on, with the same result.`,
 	}
-	command.AddCommand(newRunRecipeCommand(), newPlanRecipeCommand(), newListRecipesCommand(), newShowRecipeCommand(), newRecipeSchemaCommand())
+	command.AddCommand(newRunRecipeCommand(), newWorkRecipeCommand(), newPlanRecipeCommand(), newListRecipesCommand(), newShowRecipeCommand(), newRecipeSchemaCommand())
 	return command
 }
 
@@ -27,6 +27,7 @@ settings or its inputs have changed; what was interrupted, even by force, goes o
 type recipeRun struct {
 	quiet            bool
 	level, logFormat string
+	elsewhere        elsewhereFlags
 }
 
 func newRunRecipeCommand() *cobra.Command {
@@ -47,7 +48,7 @@ func newRunRecipeCommand() *cobra.Command {
 	group.flags.BoolVar(&r.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&r.level, "log-level", "info", "debug, info, warn or error")
 	group.flags.StringVar(&r.logFormat, "log-format", "text", "text or json")
-	addGroups(command, group)
+	addGroups(command, r.elsewhere.group(), group)
 	return command
 }
 
@@ -65,7 +66,12 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 			return err
 		}
 	}
-	return trainrecipe.Run(command.Context(), parsed, recipeEngine{}, logger)
+	engine, end, err := r.elsewhere.engine(command.Context(), logger)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return trainrecipe.Run(command.Context(), parsed, engine, logger)
 }
 
 func newPlanRecipeCommand() *cobra.Command {

@@ -45,6 +45,7 @@ type Translation struct {
 	Input        string
 	Column       int  // of a table with tabs, counted from 1; 0 is plain text
 	NBest        bool // as many translations as the beam has, in Marian's form
+	Measured     bool // how fast this machine does it is wanted, not only the result
 	Output       string
 	Logger       *slog.Logger
 	// Progress is told, now and then, which share of the input is done; nil if nobody wants to know.

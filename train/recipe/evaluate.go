@@ -232,7 +232,7 @@ func (e *Evaluate) translations(w *work, t trial, sources []string) ([]string, T
 		return nil, Throughput{}, err
 	}
 	speed, err := w.translate(task{
-		models: t.models, inverse: t.system.Inverse, shortlist: t.system.Shortlist, options: t.system.Options, text: input, own: true,
+		models: t.models, inverse: t.system.Inverse, shortlist: t.system.Shortlist, options: t.system.Options, text: input, own: true, measured: true,
 	}, output, func(float64) {})
 	if err != nil {
 		return nil, speed, err

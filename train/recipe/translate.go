@@ -51,6 +51,7 @@ type task struct {
 	text      string // name of an input, or path of a file of the step's own
 	own       bool   // text is of the step's own
 	nBest     bool
+	measured  bool // for its speed
 }
 
 // translate translates, unless that was done before an interruption.
@@ -69,7 +70,7 @@ func (w *work) translate(t task, output string, done func(share float64)) (Throu
 	}
 	return w.engine.Translate(w.ctx, Translation{
 		Models: w.paths(t.models), Vocabularies: w.direction(t.inverse), Shortlist: list, Options: t.options,
-		Input: text, Column: column(text, t.inverse), NBest: t.nBest, Output: output, Logger: w.logger, Progress: done,
+		Input: text, Column: column(text, t.inverse), NBest: t.nBest, Measured: t.measured, Output: output, Logger: w.logger, Progress: done,
 	})
 }
 
