@@ -68,12 +68,11 @@ func (c *mulInt8Call) chunk(first, rows int) {
 	}
 }
 
-// doublePays reports whether panels should be multiplied two at a time, in blocks half as high. It pays if there is more than one
-// block of full height, and weights of so many bytes come from the second-level cache: what comes from further away must serve
-// more rows at its first passage than 6, unless many others follow.
+// doublePays reports whether panels should be multiplied two at a time, in blocks half as high. It pays for more than one block of
+// full height, but weights that do not stay in the second-level cache want four of the lower blocks, which fetch the next pair.
 func doublePays(rows, bytes int) bool {
-	const nearBytes, many = 1 << 20, 128
-	return rows > mulInt8Rows && (bytes <= nearBytes || rows >= many)
+	const nearBytes = 1 << 20
+	return rows > 3*mulInt8RowsDouble || rows > mulInt8Rows && bytes <= nearBytes
 }
 
 // doubles multiplies rows with the panels that are whole, two at a time, and returns with how many.

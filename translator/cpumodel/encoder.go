@@ -14,7 +14,7 @@ const groupTokens = 1024
 
 // tileRows is how many rows go through the parts of a layer together, about: what passes from part to part stays in the
 // second-level cache, beside the weights of the layer.
-const tileRows = 64
+const tileRows = 96
 
 // Encode runs the encoder over the sources as one batch and stores the handle of sources[i] in contexts[i].
 func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {

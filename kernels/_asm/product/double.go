@@ -10,13 +10,18 @@ import (
 
 const (
 	doubleVectors = 2 * vectors
+	lineBytes     = 64
 	maxRowsDouble = 6 // most rows whose sums fit the registers, beside eight others
 )
 
 // GenerateDouble512 generates the kernel for 512-bit registers and two whole panels at a time. The sums of 6 rows fill as many registers
 // as those of 12 rows of one panel, but a step loads 10 vectors for its 24 MultiplyAdds, not 14. Alone on a processor's core both
-// keep it busy; where another thread of the core loads and decodes as well, this one does a tenth more. Nothing is prefetched: weights
-// should come from the second-level cache.
+// keep it busy; where another thread of the core loads and decodes as well, this one does a tenth more.
+//
+// While the blocks of rows pass, the weights of the next pair are fetched into the second-level cache, a line at each step, so that the
+// first block finds them there: its few rows would have to wait for what is further away. Four blocks fetch all of the next pair, those
+// that follow fetch what comes after it. Past the end of a matrix that may be anything, which a prefetch does not mind, but is the
+// next matrix if they lie in a row (see Together).
 func (k Kernel) GenerateDouble512() {
 	k.startDouble(maxRowsDouble)
 	dispatch(maxRowsDouble, func(rows int) {
@@ -47,7 +52,7 @@ func (p double512) generate() {
 	for r := range p.row {
 		p.row[r] = GP64()
 	}
-	y, aScales, blocks, w, panelBytes, at := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	y, aScales, blocks, w, panelBytes, at, next := GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	MOVQ(asm.Addr("steps"), panelBytes)
 	IMUL3Q(U32(stepBytes), panelBytes, panelBytes)
 
@@ -58,6 +63,8 @@ func (p double512) generate() {
 	MOVQ(asm.Addr("y"), y)
 	MOVQ(asm.Addr("aScales"), aScales)
 	MOVQ(asm.Addr("blocks"), blocks)
+	MOVQ(asm.Addr("w"), next)
+	LEAQ(Mem{Base: next, Index: panelBytes, Scale: 2}, next)
 
 	Label(p.label("block"))
 	for r := 1; r < p.rows; r++ {
@@ -71,9 +78,10 @@ func (p double512) generate() {
 	NEGQ(at)
 	Label(p.label("steps"))
 	for i := range unroll {
-		p.step(w, panelBytes, at, i)
+		p.step(w, panelBytes, at, next, i)
 	}
 	ADDQ(U32(unroll*stepBytes), w)
+	ADDQ(U32(unroll*lineBytes), next)
 	ADDQ(Imm(4*unroll), at)
 	JNZ(LabelRef(p.label("steps")))
 	p.finish(y, aScales)
@@ -117,7 +125,7 @@ func (p double512) startSums() {
 }
 
 // step adds the products of a step: each row's four bytes, repeated, times four bytes of each column.
-func (p double512) step(w, panelBytes, at reg.GPVirtual, step int) {
+func (p double512) step(w, panelBytes, at, next reg.GPVirtual, step int) {
 	weights, repeated, products := free[:4], free[4:6], free[6:8]
 	for j := range weights {
 		from := Mem{Base: w, Disp: step*stepBytes + 64*(j%vectors)}
@@ -126,6 +134,7 @@ func (p double512) step(w, panelBytes, at reg.GPVirtual, step int) {
 		}
 		VMOVDQU32(from, weights[j])
 	}
+	PREFETCHT1(Mem{Base: next, Disp: lineBytes * step})
 	for r := range p.rows {
 		a := repeated[r%len(repeated)]
 		VPBROADCASTD(Mem{Base: p.row[r], Index: at, Scale: 1, Disp: 4 * step}, a)
