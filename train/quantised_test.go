@@ -30,7 +30,11 @@ func TestQuantisedNetworkIsTheEngines(t *testing.T) {
 			differ := 0
 			const models = 40
 			for seed := range uint64(models) {
-				if largest := differenceFromEngine(t, kind, scales, seed); largest > 1e-4 {
+				tolerance := 1e-4
+				if kind == "s2s" { // of whose attention the engine keeps keys and values in bfloat16, which training does not round
+					tolerance = 1e-2
+				}
+				if largest := differenceFromEngine(t, kind, scales, seed); largest > tolerance {
 					differ++
 				}
 			}
