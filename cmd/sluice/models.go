@@ -73,6 +73,9 @@ func openModels(paths []string, description []byte) (*ensemble, error) {
 		}
 		e.models = append(e.models, m)
 	}
+	if !slices.ContainsFunc(e.models, (*model.Model).HasEncoder) {
+		return nil, modelError{fmt.Errorf("%s is a language model, which reads no source: name it beside a translation model", paths[0])}
+	}
 	return e, e.agree(paths)
 }
 
@@ -194,7 +197,10 @@ func (f *modelFlags) arithmeticName() string {
 
 // choosePrecision reads --precision and --gemm-precision. stored is what the models are stored for.
 func (f *modelFlags) choosePrecision(stored cpumodel.Precision) (cpumodel.Precision, error) {
-	name := f.arithmeticName()
+	name, option := f.arithmeticName(), "--precision"
+	if f.gemmPrecision != "" {
+		option = "--gemm-precision"
+	}
 	switch {
 	case name == "auto":
 		return stored, nil
@@ -203,11 +209,11 @@ func (f *modelFlags) choosePrecision(stored cpumodel.Precision) (cpumodel.Precis
 	case strings.HasPrefix(name, "int8"):
 		return cpumodel.Int8, nil
 	case name == "float16" || name == "bfloat16":
-		return 0, usageErrorf("--precision %s is for GPUs: see --devices", name)
+		return 0, usageErrorf("%s %s is for GPUs: see --devices", option, name)
 	case name == "int16":
 		return cpumodel.Int16, nil
 	}
-	return 0, usageErrorf("--precision %s: expected auto, float32, int16 or int8", name)
+	return 0, usageErrorf("%s %s: expected auto, float32, int16 or int8", option, name)
 }
 
 // quantisation reads --int8-saturation, and whether the name of --gemm-precision asks for the model's fixed multipliers of

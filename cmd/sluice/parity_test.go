@@ -366,3 +366,13 @@ func TestAlphasAreUsedByName(t *testing.T) {
 		t.Error("int8Alpha differs from int8shiftAlphaAll")
 	}
 }
+
+// A language model alone would give every line the same translation.
+func TestLanguageModelAlone(t *testing.T) {
+	t.Chdir(sharedtest.Path(t, "models", "reference", "lm-transformer"))
+	joint := filepath.Join("..", "vocab", "joint.spm")
+	arguments := []string{"translate", "--quiet", "-m", "model.npz", "-v", joint, joint, "-i", filepath.Join("..", "data", "input.en")}
+	if code := run(arguments); code != exitModel {
+		t.Errorf("exit code %d, want %d", code, exitModel)
+	}
+}
