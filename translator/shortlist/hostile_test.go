@@ -217,3 +217,31 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A text that is cut at any byte, or has one changed, is refused with its line, or is a shortlist that works: a list of lines may end
+// after any of them.
+func TestDamagedText(t *testing.T) {
+	data := []byte("t90 s1 .5\nt91 s1 .4\nt3 s4 1e-9\nNULL s1 1\nt1 NULL 0.25\n")
+	try := func(damaged []byte) {
+		list, err := read(damaged, smallOptions())
+		if err != nil {
+			var line *shortlist.LineError
+			if !errors.As(err, &line) && len(damaged) > 0 && !errors.Is(err, shortlist.ErrUnsupported) {
+				t.Errorf("%q: %v does not name the line", damaged, err)
+			}
+			return
+		}
+		got := list.Candidates([]int32{0, 1, 2, 3, 4}, nil)
+		if !slices.IsSorted(got) || len(got) > 0 && int(got[len(got)-1]) >= list.Targets() {
+			t.Errorf("%q: candidates %v", damaged, got)
+		}
+	}
+	for n := range data {
+		try(data[:n:n])
+		for _, flip := range []byte{0x01, 0x10, 0x80, 0xff} {
+			changed := slices.Clone(data)
+			changed[n] ^= flip
+			try(changed)
+		}
+	}
+}
