@@ -89,6 +89,7 @@ func TestMulInt8Agrees(t *testing.T) {
 		}
 		for i, k := range lengths {
 			check(uint64(i), 1+i%14, k, 33+i)
+			check(uint64(i), 13+i%14, k, 66)
 			check(uint64(i), 13, 20, lengths[i])
 		}
 		check(1, 300, 1536, 64)
@@ -171,9 +172,11 @@ func TestMulFloat32Agrees(t *testing.T) {
 		}
 		for rows := range 71 {
 			check(uint64(rows), rows, 13, 40)
+			check(uint64(rows), rows, 7, 70)
 		}
 		for i, k := range lengths {
 			check(uint64(i), 1+i%14, k, 33+i)
+			check(uint64(i), 13+i%14, k, 66)
 			check(uint64(i), 13, 5, lengths[i])
 		}
 		check(4, 2, 0, 5)

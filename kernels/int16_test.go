@@ -44,6 +44,7 @@ func TestMulInt16Agrees(t *testing.T) {
 		}
 		for i, k := range lengths {
 			check(uint64(i), 1+i%14, k, 33+i)
+			check(uint64(i), 13+i%14, k, 66)
 			check(uint64(i), 13, 20, lengths[i])
 		}
 		check(1, 150, 1536, 64)

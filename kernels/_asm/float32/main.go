@@ -6,6 +6,7 @@ import . "github.com/mmcloughlin/avo/build"
 func main() {
 	ConstraintExpr("!purego")
 	mulFloat32AVX512()
+	mulFloat32AVX512Double()
 	mulFloat32AVX2()
 	Generate()
 }
