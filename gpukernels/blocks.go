@@ -3,6 +3,7 @@ package gpukernels
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,7 +21,9 @@ var threadsOfEntry = regexp.MustCompile(`(?s)\.entry (\w+)\(.*?\.maxntid (\d+), 
 // Blocks lists the kernels by their names: for those who ask how many blocks fit on a multiprocessor.
 func Blocks() ([]Block, error) {
 	var all []Block
-	for source, kernels := range sources {
+	both := maps.Clone(sources)
+	maps.Copy(both, trainingSources)
+	for source, kernels := range both {
 		ptx, err := programs.ReadFile("ptx/" + source + ".ptx")
 		if err != nil {
 			return nil, err

@@ -10,7 +10,7 @@ import (
 //go:embed ptx/*.ptx ptx/bfloat16/*.ptx
 var programs embed.FS
 
-// sources are the files of src/ with the kernels of each and the dynamic shared memory that they want, in bytes.
+// sources are the files of src/ for translating, with the kernels of each and the dynamic shared memory that they want, in bytes.
 var sources = map[string]map[string]int{
 	"product":   {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared()},
 	"layernorm": {"layer_norm": 0, "rms_norm": 0},
@@ -44,6 +44,10 @@ type Kernels struct {
 // Load compiles the kernels for the device of a context, which must be bound, and for numbers that are stored as one type: what other
 // comments call fp16. The driver keeps the result, so that only the first time takes long.
 func Load(d *cuda.Driver, device int, c *cuda.Context, stored Storage) (*Kernels, error) {
+	return load(d, device, c, stored, sources)
+}
+
+func load(d *cuda.Driver, device int, c *cuda.Context, stored Storage, sources map[string]map[string]int) (*Kernels, error) {
 	properties, err := d.Properties(device)
 	if err != nil {
 		return nil, err

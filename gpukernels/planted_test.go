@@ -92,6 +92,16 @@ var plantedBugs = []plantedBug{
 		"output.cu", "address", "TakeTokens", "heap-buffer-overflow"},
 	{"embedding: a row for no token", "embed.cu", "if (token >= 0) read_eight", "read_eight",
 		"embed.cu", "address", "Embed", "heap-buffer-overflow"},
+	{"training product: rows behind the end of the sum", "training_product.cu", "k + row < length && first + column < most", "first + column < most",
+		"training_product.cu", "address", "TrainingProduct", "heap-buffer-overflow"},
+	{"training attention: queries are read before they are there", "training_attention.cu", "  stage(query, q + b.place(row), b.dim);\n  __syncwarp();\n",
+		"  stage(query, q + b.place(row), b.dim);\n", "training_attention.cu", "forward", "TrainingAttention", ""},
+	{"training attention: a key forgets the query at its own place", "training_attention.cu", "b.causal ? position : 0", "b.causal ? position + 1 : 0",
+		"training_attention.cu", "forward", "TrainingAttention", ""},
+	{"training loss: chunks with other largest logits", "training_loss.cu", "s.sum * __expf(s.largest - largest)", "s.sum",
+		"training_loss.cu", "forward", "TrainingLoss", ""},
+	{"training update: squares are added before they are there", "training_update.cu", "  __syncthreads();\n  if (threadIdx.x) return;", "  if (threadIdx.x) return;",
+		"training_update.cu", "forward", "TrainingSquares", ""},
 }
 
 func TestPlantedBugs(t *testing.T) {

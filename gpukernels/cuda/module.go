@@ -108,6 +108,12 @@ func Int(n int) Argument {
 	return Argument{uint64(uint32(n)), "u32"}
 }
 
+// Word is an argument for a parameter of 64 bits that is no pointer.
+func Word(bits uint64) Argument { return Argument{bits, "u64"} }
+
+// Bits is an argument for a parameter of type unsigned.
+func Bits(bits uint32) Argument { return Argument{uint64(bits), "u32"} }
+
 // Float is an argument for a parameter of type float.
 func Float(x float32) Argument { return Argument{uint64(math.Float32bits(x)), "f32"} }
 

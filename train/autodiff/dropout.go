@@ -48,7 +48,15 @@ type mask struct {
 
 func (t *Tape[T]) newMask(p float64, run int) mask {
 	t.dropouts++
-	return mask{mix(t.seed ^ mix(t.dropouts)), uint32(p * (1 << 32)), 1 / (1 - p), run}
+	seed, threshold, keep := DropoutOf(t.seed, t.dropouts, p)
+	return mask{seed, threshold, keep, run}
+}
+
+// DropoutOf returns what the operation with random numbers of that number, counted from 1 after the tape's Reset with the seed, drops with
+// probability p: the seed of its generator, the threshold below which a number drops an element, and what the others are multiplied by.
+// It is for those who compute a tape's operations elsewhere.
+func DropoutOf(seed, operation uint64, p float64) (of uint64, threshold uint32, keep float64) {
+	return mix(seed ^ mix(operation)), uint32(p * (1 << 32)), 1 / (1 - p)
 }
 
 func applyMask[T Float](m mask, x []T) {

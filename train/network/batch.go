@@ -51,8 +51,8 @@ func (b *Batch) Sentences() int { return max(0, len(b.Target.Sentences)-1) }
 // noToken stands before the first target token: a vector of zeros.
 const noToken = -1
 
-// shifted returns the decoder's inputs: before each target token the one before it.
-func (b *Batch) shifted() []int32 {
+// Shifted returns the decoder's inputs: before each target token the one before it.
+func (b *Batch) Shifted() []int32 {
 	b.inputs = b.inputs[:0]
 	for s := range b.Target.Sentences.Sentences() {
 		begin, end := b.Target.Sentences[s], b.Target.Sentences[s+1]

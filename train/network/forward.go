@@ -36,7 +36,7 @@ func (r *Replica[T]) encode(e *model.FurtherEncoder, s *Side) *autodiff.Matrix[T
 
 func (r *Replica[T]) decode(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
 	m, sentences := r.network.Model, b.Target.Sentences
-	bottom := r.embed(m.TargetEmbedding, b.shifted(), sentences, b.Target.longest(), r.options.DropoutTarget)
+	bottom := r.embed(m.TargetEmbedding, b.Shifted(), sentences, b.Target.longest(), r.options.DropoutTarget)
 	x := r.before(m.PostprocessEmb, m.DecoderEmb, bottom)
 	if m.Autoregression == model.RecurrentCell {
 		r.targetSchedule.set(sentences)

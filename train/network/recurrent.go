@@ -34,7 +34,7 @@ func (r *Replica[T]) forwardRecurrent(b *Batch) (*autodiff.Matrix[T], *autodiff.
 	if start != nil {
 		start = r.tape.Gather(r.tape.Apply(start, autodiff.Tanh), schedule.sentences)
 	}
-	embedded := r.embed(r.network.Model.TargetEmbedding, b.shifted(), b.Target.Sentences, 0, r.options.DropoutTarget)
+	embedded := r.embed(r.network.Model.TargetEmbedding, b.Shifted(), b.Target.Sentences, 0, r.options.DropoutTarget)
 	embedded = r.tape.Gather(embedded, schedule.forward.words)
 	if r.network.Model.Recurrence.Hard != nil {
 		embedded = r.tape.Beside(embedded, r.tape.Gather(r.sources[0].context, r.reading(b)))

@@ -145,28 +145,47 @@ func (o *Optimiser) Step(gradients [][]float32, scale float64) (Report, error) {
 	for _, n := range o.norms {
 		square += n
 	}
-	report := Report{Norm: math.Sqrt(square)}
-	if math.IsNaN(square) || math.IsInf(square, 0) {
-		o.Skip(gradients)
-		return report, ErrNotFinite
-	}
-	if o.outlier(report.Norm) {
-		o.Skip(gradients)
-		return report, ErrOutlier
-	}
-	o.good()
-	report.Rate = o.config.Rate(o.Updates) * math.Pow(o.config.Lower, float64(o.Lowered))
-	step := o.adam(report.Rate)
-	if o.config.ClipNorm > 0 && report.Norm > o.config.ClipNorm {
-		step.clip = float32(o.config.ClipNorm / report.Norm)
+	move, report, err := o.Decide(square)
+	if err != nil {
+		clearAll(gradients)
+		return report, err
 	}
 	o.share(len(gradients), func(_, from, to int) {
-		step.move(o.values[from:to], gradient[from:to], o.Mean[from:to], o.Square[from:to])
+		move.apply(o.values[from:to], gradient[from:to], o.Mean[from:to], o.Square[from:to])
 		if o.Average != nil {
-			average(o.Average[from:to], o.values[from:to], o.averageWeight())
+			average(o.Average[from:to], o.values[from:to], move.Weight)
 		}
 	})
 	return report, nil
+}
+
+// A Move is the numbers that all elements share in a step: with the gradient g times Clip, m = Beta1·m + (1-Beta1)·g,
+// v = Beta2·v + (1-Beta2)·g², x -= Rate·m/(√(v·Root) + Epsilon), and the average goes Weight of the way to x.
+type Move struct {
+	Clip, Beta1, Beta2, Epsilon float32
+	Rate, Root                  float32 // with the corrections for means that start at zero
+	Weight                      float32
+}
+
+// Decide counts a step whose gradient has that sum of squares, and says how to make it. Step does both; Decide alone is for those who
+// keep the vectors elsewhere. If there is an error, nothing is to be moved.
+func (o *Optimiser) Decide(square float64) (Move, Report, error) {
+	report := Report{Norm: math.Sqrt(square)}
+	if math.IsNaN(square) || math.IsInf(square, 0) {
+		o.Skip(nil)
+		return Move{}, report, ErrNotFinite
+	}
+	if o.outlier(report.Norm) {
+		o.Skip(nil)
+		return Move{}, report, ErrOutlier
+	}
+	o.good()
+	report.Rate = o.config.Rate(o.Updates) * math.Pow(o.config.Lower, float64(o.Lowered))
+	move := o.adam(report.Rate)
+	if o.config.ClipNorm > 0 && report.Norm > o.config.ClipNorm {
+		move.Clip = float32(o.config.ClipNorm / report.Norm)
+	}
+	return move, report, nil
 }
 
 // good counts a step that is made.
@@ -181,15 +200,19 @@ func (o *Optimiser) good() {
 // Skip counts a step that cannot be made, because the loss was not finite, and clears the gradients. If there were too many, it
 // lowers the rate.
 func (o *Optimiser) Skip(gradients [][]float32) {
-	for _, g := range gradients {
-		clear(g)
-	}
+	clearAll(gradients)
 	o.NotFinite++
 	o.Consecutive++
 	o.Good = 0
 	if o.Recent++; o.config.LowerAfter > 0 && o.Recent >= o.config.LowerAfter {
 		o.Lowered++
 		o.Recent = 0
+	}
+}
+
+func clearAll(gradients [][]float32) {
+	for _, g := range gradients {
+		clear(g)
 	}
 }
 
@@ -239,31 +262,24 @@ func gather(gradients [][]float32, from, to int, scale float32) float64 {
 	return square
 }
 
-// adamStep is the numbers that all elements share in a step.
-type adamStep struct {
-	clip, beta1, beta2, epsilon float32
-	rate, root                  float32 // with the corrections for means that start at zero
-}
-
-func (o *Optimiser) adam(rate float64) adamStep {
+func (o *Optimiser) adam(rate float64) Move {
 	c := &o.config
 	t := float64(o.Updates)
-	return adamStep{
-		clip: 1, beta1: float32(c.Beta1), beta2: float32(c.Beta2), epsilon: float32(c.Epsilon),
-		rate: float32(rate / (1 - math.Pow(c.Beta1, t))), root: float32(1 / (1 - math.Pow(c.Beta2, t))),
+	return Move{
+		Clip: 1, Beta1: float32(c.Beta1), Beta2: float32(c.Beta2), Epsilon: float32(c.Epsilon), Weight: o.averageWeight(),
+		Rate: float32(rate / (1 - math.Pow(c.Beta1, t))), Root: float32(1 / (1 - math.Pow(c.Beta2, t))),
 	}
 }
 
-// move does m = β₁·m + (1-β₁)·g, v = β₂·v + (1-β₂)·g², x -= rate·m̂/(√v̂ + ε), and clears g. m̂ and v̂ are the means divided
-// by 1-β^t.
-func (s *adamStep) move(values, gradient, mean, square []float32) {
+// apply makes the step, and clears the gradient.
+func (s *Move) apply(values, gradient, mean, square []float32) {
 	gradient, mean, square = gradient[:len(values)], mean[:len(values)], square[:len(values)]
 	for i := range values {
-		g := gradient[i] * s.clip
-		m := s.beta1*mean[i] + (1-s.beta1)*g
-		v := s.beta2*square[i] + (1-s.beta2)*g*g
+		g := gradient[i] * s.Clip
+		m := s.Beta1*mean[i] + (1-s.Beta1)*g
+		v := s.Beta2*square[i] + (1-s.Beta2)*g*g
 		mean[i], square[i], gradient[i] = m, v, 0
-		values[i] -= s.rate * m / (float32(math.Sqrt(float64(v*s.root))) + s.epsilon)
+		values[i] -= s.Rate * m / (float32(math.Sqrt(float64(v*s.Root))) + s.Epsilon)
 	}
 }
 

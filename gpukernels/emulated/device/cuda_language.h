@@ -97,6 +97,9 @@ inline float __expf(float x) { return expf(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
 
 // The half types hold bits and have no operators. On the device's side operators and conversions are switched off, so that both
 // sides round in the same places.

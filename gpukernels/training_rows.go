@@ -1,0 +1,123 @@
+package gpukernels
+
+import (
+	"cmp"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// GroupNumbers is how many float32 sums over the rows of an n columns wide matrix want as room.
+func GroupNumbers(rows, n int) int { return blocks(rows, groupRows) * n }
+
+// AddColumns adds the sums of x's columns to the float32 in `to`. groups is room for GroupNumbers(rows, columns) float32.
+func (t *Training) AddColumns(s *cuda.Stream, to cuda.Pointer, x Matrix, groups cuda.Pointer) error {
+	if x.Rows == 0 {
+		return nil
+	}
+	n := x.Columns
+	grid := cuda.Shape{X: blocks(n, elementThreads), Y: blocks(x.Rows, groupRows)}
+	if err := t.launch(s, "training_column_sums", grid, elementThreads, cuda.Address(x.At), cuda.Address(groups), cuda.Int(x.Rows), cuda.Int(n),
+		cuda.Int(x.stride())); err != nil {
+		return err
+	}
+	return t.addGroups(s, to, groups, x.Rows, n)
+}
+
+func (t *Training) addGroups(s *cuda.Stream, to, groups cuda.Pointer, rows, n int) error {
+	return t.launch(s, "training_add_groups", cuda.Shape{X: blocks(n, elementThreads)}, elementThreads, cuda.Address(to), cuda.Address(groups),
+		cuda.Int(blocks(rows, groupRows)), cuda.Int(n))
+}
+
+// A Norm is a layer norm of rows.
+type Norm struct {
+	X           Matrix       // rows without gaps, a multiple of 8 elements wide
+	Scale, Bias cuda.Pointer // float32
+	Statistics  cuda.Pointer // room for two float32 for each row
+}
+
+// Norm sets y, of X's shape, to (x - mean)/sqrt(variance + epsilon)·scale + bias.
+func (t *Training) Norm(s *cuda.Stream, y cuda.Pointer, n Norm, epsilon float32) error {
+	if err := needPlain("training norm", n.X); err != nil || n.X.Rows == 0 {
+		return err
+	}
+	return t.launch(s, "training_norm", rowGrid(n.X.Rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Bias),
+		cuda.Address(y), cuda.Address(n.Statistics), cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Float(epsilon))
+}
+
+// NormBackward goes back through a norm whose result has the gradient dy: it sets dx, or adds to it, and adds the gradients of scale and
+// bias to the float32 there. groups is room for 2·GroupNumbers(rows, columns) float32.
+func (t *Training) NormBackward(s *cuda.Stream, dx cuda.Pointer, add bool, scale, bias, dy cuda.Pointer, n Norm, groups cuda.Pointer) error {
+	if err := needPlain("training norm", n.X); err != nil || n.X.Rows == 0 {
+		return err
+	}
+	rows, columns := n.X.Rows, n.X.Columns
+	biases := cuda.Offset[float32](groups, GroupNumbers(rows, columns))
+	grid := cuda.Shape{X: blocks(columns, elementThreads), Y: blocks(rows, groupRows)}
+	return cmp.Or(
+		t.launch(s, "training_norm_backward", rowGrid(rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Statistics),
+			cuda.Address(dy), cuda.Address(dx), cuda.Int(rows), cuda.Int(columns), flag(add)),
+		t.launch(s, "training_norm_sums", grid, elementThreads, cuda.Address(n.X.At), cuda.Address(n.Statistics), cuda.Address(dy),
+			cuda.Address(groups), cuda.Address(biases), cuda.Int(rows), cuda.Int(columns)),
+		t.addGroups(s, scale, groups, rows, columns),
+		t.addGroups(s, bias, biases, rows, columns),
+	)
+}
+
+// An Embedding makes vectors of tokens: rows of a table, whose width is a multiple of 8, times Factor. Whole rows are dropped.
+type Embedding struct {
+	Tokens  cuda.Pointer // int32, one for each row; a negative one has a vector of zeros
+	Factor  float32
+	Dropout Dropout
+}
+
+// Embed sets y to the vectors, with signal[positions[r]] added. signal: float32, a row for each position, or 0 for none; positions: int32.
+func (t *Training) Embed(s *cuda.Stream, y Matrix, e Embedding, table, signal, positions cuda.Pointer) error {
+	if err := needPlain("training embed", y); err != nil || y.Rows == 0 {
+		return err
+	}
+	arguments := []cuda.Argument{cuda.Address(e.Tokens), cuda.Address(positions), cuda.Address(table), cuda.Address(signal), cuda.Address(y.At),
+		cuda.Int(y.Rows), cuda.Int(y.Columns), cuda.Float(e.Factor)}
+	return t.launch(s, "training_embed", rowGrid(y.Rows), rowBlock.X, append(arguments, e.Dropout.arguments()...)...)
+}
+
+// TokenRows say which rows have which token: those of the i-th one are Order[Starts[i]] to Order[Starts[i+1]-1], in this order. Both are
+// int32, Starts has Count + 1. Rows with a negative token are left out.
+type TokenRows struct {
+	Order, Starts cuda.Pointer
+	Count         int
+}
+
+// EmbedBackward adds the gradients dy of the vectors, `columns` wide, to that of the table.
+func (t *Training) EmbedBackward(s *cuda.Stream, table, dy cuda.Pointer, columns int, e Embedding, w TokenRows) error {
+	if w.Count == 0 {
+		return nil
+	}
+	arguments := []cuda.Argument{cuda.Address(e.Tokens), cuda.Address(w.Order), cuda.Address(w.Starts), cuda.Address(dy), cuda.Address(table),
+		cuda.Int(columns), cuda.Float(e.Factor)}
+	return t.launch(s, "training_embed_backward", cuda.Shape{X: w.Count}, elementThreads, append(arguments, e.Dropout.arguments()...)...)
+}
+
+// Recurrence is simpler simple recurrent units over the rows of sentences.
+type Recurrence struct {
+	X, F      cuda.Pointer // inputs: rows without gaps
+	States    cuda.Pointer // room for as many float32
+	Starts    cuda.Pointer // int32: the first row of each sentence, and the end
+	Sentences int
+	Columns   int
+}
+
+// SSRU sets h to what the units give.
+func (t *Training) SSRU(s *cuda.Stream, h cuda.Pointer, r Recurrence) error {
+	return t.launch(s, "training_ssru", r.grid(), elementThreads, cuda.Address(r.X), cuda.Address(r.F), cuda.Address(r.Starts),
+		cuda.Address(r.States), cuda.Address(h), cuda.Int(r.Columns))
+}
+
+// SSRUBackward sets dx and df to the gradients of the inputs, given that of h.
+func (t *Training) SSRUBackward(s *cuda.Stream, dx, df, dh cuda.Pointer, r Recurrence) error {
+	return t.launch(s, "training_ssru_backward", r.grid(), elementThreads, cuda.Address(r.X), cuda.Address(r.F), cuda.Address(r.Starts),
+		cuda.Address(r.States), cuda.Address(dh), cuda.Address(dx), cuda.Address(df), cuda.Int(r.Columns))
+}
+
+func (r *Recurrence) grid() cuda.Shape {
+	return cuda.Shape{X: blocks(r.Columns, elementThreads), Y: r.Sentences}
+}

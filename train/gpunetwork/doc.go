@@ -1,0 +1,20 @@
+// Package gpunetwork trains networks on one GPU: what package network does on the processor, on top of gpukernels.
+//
+// It trains transformers with one source, whose decoders have SSRUs or self-attention and whose feed-forward sublayers have ReLU; Open
+// refuses others with an error that wraps ErrUnsupported.
+//
+// # Numbers
+//
+// Parameters, their gradients and what the optimiser keeps are float32. Activations and their gradients are stored as bfloat16, and so is a
+// copy of the parameters that products read. Sums, norms, exponentials and the loss are float32. Nothing has to be scaled, since bfloat16
+// reaches as far as float32; a gradient that is not finite shows in its norm.
+//
+// # What is the same as on the processor
+//
+// The operations, their order and the random numbers of dropout: the same elements are dropped. Values differ by what rounding to bfloat16
+// does. All sums have an order that the shapes alone decide, so the same batch and seed give the same gradient, to the last bit.
+//
+// # Memory
+//
+// Activations come from one block, which grows to what the largest batch takes. The logits never exist all at the same time.
+package gpunetwork

@@ -1,0 +1,144 @@
+package gpunetwork
+
+import (
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/translator/model"
+)
+
+// A forward runs a network over one batch: operation by operation what network.Replica does, so that the random numbers are the same.
+type forward struct {
+	tape           *tape
+	trainer        *Trainer
+	model          *model.Model
+	options        network.Options
+	source, target *side
+	context        *matrix // what the encoder gives
+}
+
+// train returns the loss of a batch and adds its gradient.
+func (f *forward) train(b *network.Batch) (float64, error) {
+	t := f.tape
+	f.source, f.target = t.side(b.Source.Sentences), t.side(b.Target.Sentences)
+	f.encode(b)
+	top := f.decode(b)
+	at := t.loss(top, &f.model.Output, b.Target.Tokens, b.Weights, f.options.LabelSmoothing)
+	t.backward()
+	statistics := make([]gpukernels.Statistic, len(b.Target.Tokens))
+	t.do(func() error { return cuda.CopyOut(t.stream, statistics, at) })
+	loss, vocabulary := 0.0, f.trainer.network.Parameter(f.model.Output.W).Rows
+	for i, s := range statistics {
+		of := s.Loss(f.options.LabelSmoothing, vocabulary)
+		if len(b.Weights) > 0 {
+			of *= float64(b.Weights[i])
+		}
+		loss += of
+	}
+	return loss, t.err
+}
+
+func (f *forward) encode(b *network.Batch) {
+	m := f.model
+	bottom := f.tape.embed(m.SourceEmbedding, b.Source.Tokens, f.source, f.options.DropoutSource)
+	x := f.before(m.PostprocessEmb, m.EncoderEmb, bottom)
+	for i := range m.Encoder {
+		l := &m.Encoder[i]
+		x = f.selfAttention(&l.Self, x, f.source, false)
+		x = f.feedForward(&l.FFN, x)
+	}
+	f.context = f.after(m.PostprocessTop, m.EncoderTop, x, bottom)
+}
+
+func (f *forward) decode(b *network.Batch) *matrix {
+	m := f.model
+	bottom := f.tape.embed(m.TargetEmbedding, b.Shifted(), f.target, f.options.DropoutTarget)
+	x := f.before(m.PostprocessEmb, m.DecoderEmb, bottom)
+	for _, l := range m.Decoder {
+		if l.Self != nil {
+			x = f.selfAttention(l.Self, x, f.target, true)
+		} else {
+			x = f.recurrent(l.Recurrent, x)
+		}
+		query := f.before(m.Preprocess, l.Context.Pre, x)
+		x = f.attention(l.Context, x, query, f.context, f.target, f.source, false)
+		x = f.feedForward(&l.FFN, x)
+	}
+	return f.after(m.PostprocessTop, m.DecoderTop, x, bottom)
+}
+
+// before runs the operations in front of a sublayer: operations names them, dropout among them, and steps holds the parameters of all but
+// dropout. x stays as it is.
+func (f *forward) before(operations string, steps model.Process, x *matrix) *matrix {
+	y := x
+	for _, operation := range operations {
+		if operation == 'd' {
+			y = f.dropped(y, x)
+			continue
+		}
+		y = f.tape.norm(y, &steps[0].Norm)
+		steps = steps[1:]
+	}
+	return y
+}
+
+// dropped drops elements of y, which may be changed unless it is x.
+func (f *forward) dropped(y, x *matrix) *matrix {
+	if y == x && f.options.Dropout > 0 {
+		y = f.tape.copyOf(y)
+	}
+	f.tape.dropout(y, f.options.Dropout)
+	return y
+}
+
+// after runs the operations behind a sublayer on its result y, which it may change; x is the input of the sublayer.
+func (f *forward) after(operations string, steps model.Process, y, x *matrix) *matrix {
+	for _, operation := range operations {
+		if operation == 'd' {
+			y = f.dropped(y, x)
+			continue
+		}
+		if steps[0].Operation == model.Add {
+			y = f.tape.add(y, x)
+		} else {
+			y = f.tape.norm(y, &steps[0].Norm)
+		}
+		steps = steps[1:]
+	}
+	return y
+}
+
+// post runs what follows every sublayer, its output matrix first, if it has one.
+func (f *forward) post(o *model.Affine, steps model.Process, y, x *matrix) *matrix {
+	if o != nil {
+		y = f.tape.affine(y, o, false)
+	}
+	return f.after(f.model.Postprocess, steps, y, x)
+}
+
+func (f *forward) selfAttention(a *model.Attention, x *matrix, s *side, causal bool) *matrix {
+	input := f.before(f.model.Preprocess, a.Pre, x)
+	return f.attention(a, x, input, input, s, s, causal)
+}
+
+// attention runs an attention sublayer: x is its input, query the same after what stands in front, memory the same for self-attention.
+func (f *forward) attention(a *model.Attention, x, query, memory *matrix, queries, keys *side, causal bool) *matrix {
+	q, k, v := f.tape.affine(query, &a.Q, false), f.tape.affine(memory, &a.K, false), f.tape.affine(memory, &a.V, false)
+	return f.post(a.O, a.Post, f.tape.attend(q, k, v, queries, keys, causal, f.options.DropoutAttention), x)
+}
+
+func (f *forward) feedForward(l *model.FFN, x *matrix) *matrix {
+	y := f.before(f.model.Preprocess, l.Pre, x)
+	last := len(l.Layers) - 1
+	for i := range l.Layers[:last] {
+		y = f.tape.affine(y, &l.Layers[i], true)
+		f.tape.dropout(y, f.options.DropoutFFN)
+	}
+	return f.post(nil, l.Post, f.tape.affine(y, &l.Layers[last], false), x)
+}
+
+func (f *forward) recurrent(l *model.Recurrent, x *matrix) *matrix {
+	input := f.before(f.model.Preprocess, l.Pre, x)
+	projected, forget := f.tape.affine(input, &l.Input, false), f.tape.affine(input, &l.Forget, false)
+	return f.post(l.O, l.Post, f.tape.ssru(forget, projected, f.target), x)
+}

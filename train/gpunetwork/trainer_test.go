@@ -1,0 +1,282 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpunetwork
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/train/autodiff"
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/model"
+)
+
+const vocabulary = 37
+
+// student describes a model like the tiny student, shrunken; more is added to the description, in place of what it repeats.
+func student(more string) []byte {
+	lines := []string{"type: transformer", "dim-vocabs: [37, 37]", "dim-emb: 32", "transformer-heads: 2", "transformer-dim-ffn: 48",
+		"transformer-ffn-activation: relu", "transformer-decoder-autoreg: rnn", "dec-cell: ssru", "enc-depth: 2", "dec-depth: 2",
+		"transformer-tied-layers: [1, 1]", "tied-embeddings-all: true", "version: v1.12.43"}
+	for line := range strings.Lines(more) {
+		key, _, _ := strings.Cut(line, ":")
+		lines = slices.DeleteFunc(lines, func(old string) bool { return strings.HasPrefix(old, key+":") })
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return []byte(strings.Join(lines, "\n") + "\n")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newNetwork(t testing.TB, description []byte) *network.Network {
+	t.Helper()
+	m, err := model.New(description)
+	must(t, err)
+	n, err := network.New(m)
+	must(t, err)
+	return n
+}
+
+// openDriver returns the driver that the environment names, a real one perhaps, or an emulated device with the kernels for a type.
+func openDriver(t testing.TB, stored gpukernels.Storage) *cuda.Driver {
+	t.Helper()
+	at := os.Getenv(emulated.LibraryVariable)
+	if at == "" {
+		kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
+		must(t, err)
+		if stored == gpukernels.BFloat16 {
+			at = emulated.LibraryOfBFloat16(t, kernels...)
+		} else {
+			at = emulated.Library(t, emulated.Unwatched, kernels...)
+		}
+	}
+	driver, err := cuda.Open(at)
+	must(t, err)
+	return driver
+}
+
+// initial returns a state with values as a training begins with them, which bfloat16 can hold, so that both sides begin alike.
+func initial(n *network.Network) State {
+	values := make([]float32, n.Size())
+	n.Initialise(values, 1)
+	for i, v := range values {
+		values[i] = math.Float32frombits(math.Float32bits(v) &^ 0xffff)
+	}
+	return State{values, make([]float32, n.Size()), make([]float32, n.Size()), slices.Clone(values)}
+}
+
+func openTrainer(t testing.TB, n *network.Network, state State, stored gpukernels.Storage) *Trainer {
+	t.Helper()
+	trainer, err := open(openDriver(t, stored), 0, n, state, stored)
+	must(t, err)
+	t.Cleanup(func() { must(t, trainer.Close()) })
+	return trainer
+}
+
+// randomBatch returns sentence pairs of given lengths.
+func randomBatch(seed uint64, lengths ...[2]int) *network.Batch {
+	random := rand.New(rand.NewPCG(seed, 1))
+	sentence := func(n int) (tokens []int32) {
+		for range n - 1 {
+			tokens = append(tokens, 1+random.Int32N(vocabulary-1))
+		}
+		return append(tokens, 0)
+	}
+	b := new(network.Batch)
+	for _, l := range lengths {
+		b.Source.Add(sentence(l[0]))
+		b.Target.Add(sentence(l[1]))
+	}
+	return b
+}
+
+var everything = network.Options{
+	LabelSmoothing: 0.1, Dropout: 0.1, DropoutAttention: 0.1, DropoutFFN: 0.1, DropoutSource: 0.2, DropoutTarget: 0.2,
+}
+
+// Loss and gradients are those of the processor, with everything dropped that it drops: each parameter's gradient has nearly the same
+// direction and length.
+func TestGradients(t *testing.T) {
+	for name, more := range map[string]string{
+		"student":        "",
+		"pre-norm":       "transformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n\ntransformer-postprocess-emb: d\ntransformer-rnn-projection: true\ntransformer-tied-layers: []",
+		"self-attention": "transformer-decoder-autoreg: self-attention\ntied-embeddings-all: false\ntransformer-heads: 4\noutput-omit-bias: true",
+		"no positions":   "transformer-disable-position-embeddings: true\ntransformer-no-projection: true\ntransformer-ffn-depth: 3\ntransformer-postprocess-top: da",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t, student(more))
+			state := initial(n)
+			gpu := openTrainer(t, n, state, gpukernels.Float16)
+			cpu := network.NewReplica(n, autodiff.Device[float32](autodiff.Plain[float32]{}), state.Values)
+			batch := randomBatch(5, [2]int{5, 4}, [2]int{1, 1}, [2]int{3, 9}, [2]int{7, 2})
+			for range batch.Target.Tokens {
+				batch.Weights = append(batch.Weights, 1)
+			}
+			batch.Weights[2], batch.Weights[5] = 0.5, 0
+			want := cpu.Train(batch, everything, 5)
+			have, err := gpu.Train(batch, everything, 5)
+			must(t, err)
+			if have.Words != want.Words || have.Sentences != want.Sentences || !(math.Abs(have.CrossEntropy-want.CrossEntropy) < 0.001*want.CrossEntropy) {
+				t.Errorf("the loss is %+v, want %+v", have, want)
+			}
+			gradient, err := gpu.Gradient()
+			must(t, err)
+			for i := range n.Parameters {
+				compareDirection(t, &n.Parameters[i], network.Values(&n.Parameters[i], gradient), network.Values(&n.Parameters[i], cpu.Gradient))
+			}
+			sameAgain(t, gpu, batch, gradient)
+		})
+	}
+}
+
+// compareDirection compares the gradients of a parameter.
+func compareDirection(t *testing.T, p *network.Parameter, have, want []float32) {
+	t.Helper()
+	var both, ofHave, ofWant float64
+	for i, w := range want {
+		both += float64(have[i]) * float64(w)
+		ofHave += float64(have[i]) * float64(have[i])
+		ofWant += float64(w) * float64(w)
+	}
+	if strings.HasSuffix(p.Name, "_bk") { // softmax does not see what is added to all scores: what there is, is rounding
+		return
+	}
+	cosine, ratio := both/math.Sqrt(ofHave*ofWant), math.Sqrt(ofHave/ofWant)
+	if !(cosine > 0.999) || !(math.Abs(ratio-1) < 0.02) {
+		t.Errorf("%s: the cosine of the gradients is %v, the ratio of their lengths %v, want 1 and 1", p.Name, cosine, ratio)
+	}
+}
+
+// sameAgain trains on the batch again: the gradient must have the same bits, though the tape's memory has become one block.
+func sameAgain(t *testing.T, gpu *Trainer, batch *network.Batch, want []float32) {
+	t.Helper()
+	must(t, gpu.Clear())
+	_, err := gpu.Train(batch, everything, 5)
+	must(t, err)
+	have, err := gpu.Gradient()
+	must(t, err)
+	if !slices.Equal(have, want) {
+		t.Error("the same batch and seed have given another gradient")
+	}
+}
+
+// The losses of updates follow those of the processor, and so do the parameters and their average.
+func TestUpdates(t *testing.T) {
+	n := newNetwork(t, student(""))
+	state := initial(n)
+	gpu := openTrainer(t, n, state, gpukernels.BFloat16)
+	config := optimiser.Config{Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, LearnRate: 0.003, ClipNorm: 1, Smoothing: 0.01}
+	values := slices.Clone(state.Values)
+	cpu, onCPU, onGPU := network.NewReplica(n, autodiff.Device[float32](autodiff.Plain[float32]{}), values), optimiser.New(config, values),
+		optimiser.New(config, slices.Clone(values))
+	first, last := 0.0, 0.0
+	for step := range 5 {
+		batch := randomBatch(3, [2]int{5, 4}, [2]int{2, 8}, [2]int{9, 6})
+		scale := 1 / float64(len(batch.Target.Tokens))
+		want := cpu.Train(batch, everything, uint64(step))
+		_, err := onCPU.Step([][]float32{cpu.Gradient}, scale)
+		must(t, err)
+		have, err := gpu.Train(batch, everything, uint64(step))
+		must(t, err)
+		square, err := gpu.Squares(scale)
+		must(t, err)
+		move, _, err := onGPU.Decide(square)
+		must(t, err)
+		must(t, gpu.Move(move, scale))
+		if !(math.Abs(have.CrossEntropy-want.CrossEntropy) < 0.01*want.CrossEntropy) {
+			t.Errorf("update %d: the loss is %v, want %v", step+1, have.CrossEntropy, want.CrossEntropy)
+		}
+		if last = have.CrossEntropy; step == 0 {
+			first = last
+		}
+	}
+	if !(last < 0.9*first) {
+		t.Errorf("after five updates the loss is %v, which began with %v", last, first)
+	}
+	must(t, gpu.Fetch(state))
+	for what, vectors := range map[string][2][]float32{"values": {state.Values, values}, "average": {state.Average, onCPU.Average}} {
+		apart, moved := 0.0, 0.0
+		began := initial(n).Values
+		for i, v := range vectors[1] {
+			apart += math.Pow(float64(vectors[0][i]-v), 2)
+			moved += math.Pow(float64(v-began[i]), 2)
+		}
+		if !(apart < 0.05*moved) {
+			t.Errorf("%s: %v apart after a way of %v", what, math.Sqrt(apart), math.Sqrt(moved))
+		}
+	}
+}
+
+// What cannot be trained is refused, with what it is.
+func TestRefusals(t *testing.T) {
+	for more, want := range map[string]string{
+		"type: lm-transformer\ntied-embeddings-all: false\ndim-vocabs: [37]":               "type: lm-transformer",
+		"type: s2s\ntied-embeddings-all: false\ndec-cell: gru\nenc-depth: 1\ndec-depth: 1": "type: s2s",
+		"transformer-heads: 8":              "8 heads for dimension 32",
+		"transformer-dim-ffn: 44":           "width 44",
+		"transformer-ffn-activation: swish": "transformer-ffn-activation",
+		"transformer-postprocess: hn":       "highway",
+		"transformer-postprocess: dar":      "RMS",
+		"dec-cell: sru":                     "neither SSRUs nor self-attention",
+		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 48": "neither SSRUs nor self-attention",
+	} {
+		_, err := Open(nil, 0, newNetwork(t, student(more)), State{})
+		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", more, err, want)
+		}
+	}
+	n := newNetwork(t, student(""))
+	gpu := openTrainer(t, n, initial(n), gpukernels.BFloat16)
+	for _, options := range []network.Options{{AlignmentWeight: 1}, {DropoutRNN: 0.1}} {
+		if _, err := gpu.Train(randomBatch(1, [2]int{2, 2}), options, 1); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%+v: %v", options, err)
+		}
+	}
+	if err := gpu.Fetch(State{Values: make([]float32, 3)}); err == nil {
+		t.Error("three numbers were taken for all parameters")
+	}
+}
+
+// A gradient that is not finite shows in its squares, and is gone after Clear.
+func TestNotFinite(t *testing.T) {
+	n := newNetwork(t, student(""))
+	state := initial(n)
+	state.Values[n.Parameters[0].Offset] = float32(math.Inf(1))
+	gpu := openTrainer(t, n, state, gpukernels.BFloat16)
+	_, err := gpu.Train(randomBatch(1, [2]int{6, 6}), network.Options{}, 1)
+	must(t, err)
+	square, err := gpu.Squares(1)
+	must(t, err)
+	if !math.IsNaN(square) && !math.IsInf(square, 0) {
+		t.Errorf("the squares of an infinite gradient are %v", square)
+	}
+	must(t, gpu.Clear())
+	if square, err = gpu.Squares(1); err != nil || square != 0 {
+		t.Errorf("the squares of a gradient of zero are %v, %v", square, err)
+	}
+}
+
+func TestRowsOfTokens(t *testing.T) {
+	order, starts := rowsOfTokens([]int32{3, -1, 0, 3, 6, 3, 0})
+	if !slices.Equal(order, []int32{2, 6, 0, 3, 5, 4}) || !slices.Equal(starts, []int32{0, 2, 5, 6}) {
+		t.Errorf("%v, %v", order, starts)
+	}
+	if order, starts = rowsOfTokens([]int32{-1}); len(order) != 0 || !slices.Equal(starts, []int32{0}) {
+		t.Errorf("no tokens: %v, %v", order, starts)
+	}
+}
