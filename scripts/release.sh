@@ -5,6 +5,9 @@
 #                                          bills of materials and checksums
 #   release.sh reproducible [OS_ARCH]      builds one system twice, from two clones in different folders, with caches of their own,
 #                                          and compares the bytes. The system of this machine if nothing is said
+#   release.sh goreleaser [OS_ARCH]        a release that is not published, by GoReleaser, which is built into .cache/bin for it (a quarter of
+#                                          an hour, the first time); and its programs compared with those that are built here. For one
+#                                          system, or all
 #   release.sh program FILE                the static program for this machine, from the checkout itself
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -58,9 +61,36 @@ reproducible() {
 	go version -m "$work/first" | grep -E '^\s(mod|build\svcs)' || true
 }
 
+# same TARGET PREFIX TAGS: whether GoReleaser's program has the bytes of the one that is built here.
+same() {
+	(cd "$work/own" && program "$1" "$work/program" "$3")
+	cmp "$work/program" "$work/source/dist/$2_$1"_*/sluice*
+	echo "$2_$1 has the same bytes"
+}
+
+goreleaser() {
+	local goreleaser=$PWD/.cache/bin/goreleaser version target
+	version=$(sed -n 's|^\tgithub.com/goreleaser/goreleaser/v2 ||p' infra/validate/go.mod)
+	[ -x "$goreleaser" ] || GOBIN=$PWD/.cache/bin GOFLAGS='' go install "github.com/goreleaser/goreleaser/v2@$version"
+	work=$(mktemp -d)
+	clone "$work/source"
+	clone "$work/own"
+	if [ -n "$1" ]; then
+		targets=("$1")
+		[[ " ${gpu_targets[*]} " == *" $1 "* ]] && gpu_targets=("$1") || gpu_targets=()
+	fi
+	# Of the lists of systems those that are wanted.
+	sed -E "/^      - [a-z]+_[a-z0-9]+$/{/- ${1:-.*}$/!d}" .goreleaser.yml >"$work/config.yml"
+	(cd "$work/source" && "$goreleaser" check && "$goreleaser" release --snapshot --clean --config "$work/config.yml")
+	(cd "$work/source/dist" && sha256sum --quiet -c checksums.txt && ls)
+	for target in "${targets[@]}"; do same "$target" sluice nogpu; done
+	for target in "${gpu_targets[@]}"; do same "$target" sluice-gpu ""; done
+}
+
 case ${1:-} in
 	build) build "${2:-bin/release}" ;;
 	reproducible) reproducible "${2:-$(go env GOOS)_$(go env GOARCH)}" ;;
+	goreleaser) goreleaser "${2:-}" ;;
 	program) program "$(go env GOOS)_$(go env GOARCH)" "${2:?which file?}" nogpu ;;
 	*)
 		sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"

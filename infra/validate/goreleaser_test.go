@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,6 +57,19 @@ func TestScriptBuildsTheSame(t *testing.T) {
 	want := strings.Join(build.Flags, " ") + " -ldflags '" + strings.Join(build.Ldflags, " ") + "'"
 	if !strings.Contains(script, want) {
 		t.Errorf("scripts/release.sh does not build with %q", want)
+	}
+}
+
+// A folder that Git does not ignore would make every program that is released one "with changes".
+func TestReleasesAreMadeWhereGitDoesNotLook(t *testing.T) {
+	folder := loadReleases(t).Dist
+	if folder == "" {
+		folder = "dist"
+	}
+	ignore := exec.Command("git", "check-ignore", "-q", folder+"/sluice")
+	ignore.Dir = file()
+	if err := ignore.Run(); err != nil {
+		t.Errorf("%s is not in .gitignore: %v", folder, err)
 	}
 }
 
