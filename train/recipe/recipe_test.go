@@ -25,7 +25,7 @@ type shouter struct {
 }
 
 func (s *shouter) Check(option jobfile.Option) error {
-	if option.Name == "beam-size" || option.Name == "output-sampling" {
+	if option.Name == "beam-size" || option.Name == "output-sampling" || option.Name == "precision" {
 		return nil
 	}
 	return errors.New("unknown option")
