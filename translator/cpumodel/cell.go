@@ -135,12 +135,12 @@ func (c *cell) place(bias []float32, final bool) {
 // cellRows are rows that go through a cell.
 type cellRows struct {
 	count    int
-	outputs  []float32 // count × dim: what the cell gave last, replaced by what it gives now
-	memories []float32 // count × dim, of cells with a memory
-	x        []float32 // what the cell's product of the input gave
-	input    []float32 // the input itself, which only SRUs look at
-	at       []int32   // which row of x and input belongs to each row
-	shared   bool      // whether the rows are those of a step, with the states before it
+	outputs  []float32   // count × dim: what the cell gave last, replaced by what it gives now
+	memories []float32   // count × dim, of cells with a memory
+	x        [][]float32 // what the cell's product of the input gave, row by row
+	input    []float32   // the input itself, which only SRUs look at
+	at       []int32     // which row of x and input belongs to each row
+	shared   bool        // whether the rows are those of a step, with the states before it
 }
 
 // run advances the rows by the cell. x and input are not looked at if the cell has no input.
@@ -157,8 +157,8 @@ func (s *Stepper) run(c *cell, r *cellRows) {
 	for i := range r.count {
 		x, input := c.bias, []float32(nil)
 		if c.input != nil {
-			n, k, at := c.input.linear.n, c.input.linear.k, int(r.at[i])
-			x = r.x[at*n : (at+1)*n]
+			k, at := c.input.linear.k, int(r.at[i])
+			x = r.x[at]
 			if r.input != nil {
 				input = r.input[at*k : (at+1)*k]
 			}
@@ -178,7 +178,7 @@ func (s *Stepper) multiply(c *cell, r *cellRows) {
 	s.product(b.factors, c.factor, r.outputs[:r.count*dim], r.count)
 	n := c.input.linear.n
 	for i := range r.count {
-		factor := r.x[(int(r.at[i])+1)*n-dim:]
+		factor := r.x[r.at[i]][n-dim:]
 		out := r.outputs[i*dim : (i+1)*dim]
 		for j := range out {
 			out[j] = factor[j] * b.factors[i*dim+j]
@@ -222,6 +222,7 @@ type cellBuffers struct {
 	states, fromStates []float32 // different states, and what becomes of them
 	outputs, memories  []float32
 	fromInput          []float32
+	inputRows          [][]float32 // of fromInput, or of what is known of embeddings
 	places             []int32
 	rows               []int32
 }
@@ -234,13 +235,29 @@ func (b *cellBuffers) counting(n int) []int32 {
 	return b.rows[:n]
 }
 
+// rowsOf returns rows of width elements one by one.
+func (b *cellBuffers) rowsOf(x []float32, width, rows int) [][]float32 {
+	b.inputRows = b.inputRows[:0]
+	for i := range rows {
+		b.inputRows = append(b.inputRows, x[i*width:(i+1)*width])
+	}
+	return b.inputRows
+}
+
+// fromInputs computes what a cell's product makes of inputs, row by row.
+func (s *Stepper) fromInputs(c *cell, x []float32, rows int) [][]float32 {
+	b, width := &s.cells, c.input.linear.n
+	b.fromInput = grow(b.fromInput, rows*width)
+	s.product(b.fromInput, c.input, x, rows)
+	return b.rowsOf(b.fromInput, width, rows)
+}
+
 // cellSublayer runs a recurrent sublayer of a transformer whose unit is a cell: from input into attended.
 func (s *Stepper) cellSublayer(c *cell, input []float32, slots []search.Slot, layer int) {
 	n, b := len(slots), &s.cells
 	s.gather(slots, layer, c.dim)
-	b.fromInput = grow(b.fromInput, n*c.input.linear.n)
-	s.product(b.fromInput, c.input, input, n)
-	s.run(c, &cellRows{count: n, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(n), shared: true})
+	x := s.fromInputs(c, input, n)
+	s.run(c, &cellRows{count: n, outputs: b.outputs, memories: b.memories, x: x, input: input, at: b.counting(n), shared: true})
 	s.scatter(slots, layer, c.dim)
 	copy(s.attended, b.outputs[:n*c.dim])
 }

@@ -38,16 +38,14 @@ func (s *Stepper) decodeDevlin(slots []search.Slot, align bool) {
 	d, b, c, rows := s.w.network.devlin, &s.network, &s.cells, len(slots)
 	s.gather(slots, 0, s.w.network.dim)
 	s.lookBack(align)
-	c.fromInput = grow(c.fromInput, rows*d.bottom.input.linear.n)
-	s.fromEmbeddings(c.fromInput, d.bottom, b.embedded, rows)
-	width := d.context.linear.n
+	x, width := s.fromEmbeddings(d.bottom, b.embedded, rows), d.context.linear.n
+	c.fromInput = grow(c.fromInput, rows*width)
 	for i, group := range s.sharing.group {
 		gates := c.fromInput[i*width : (i+1)*width]
-		kernels.Add(gates, gates, b.gates[int(group)*width:])
+		kernels.Add(gates, x[i], b.gates[int(group)*width:])
+		x[i] = gates
 	}
-	s.run(d.bottom, &cellRows{
-		count: rows, outputs: c.outputs, x: c.fromInput, input: b.embedded, at: c.counting(rows), shared: true,
-	})
+	s.run(d.bottom, &cellRows{count: rows, outputs: c.outputs, x: x, input: b.embedded, at: c.counting(rows), shared: true})
 	s.scatter(slots, 0, s.w.network.dim)
 	s.devlinTop(slots, s.devlinLayers(c.outputs[:rows*d.bottom.dim], rows))
 	s.finish(rows)
@@ -118,9 +116,8 @@ func (s *Stepper) devlinTop(slots []search.Slot, x []float32) {
 	for i, slot := range slots {
 		copy(s.top[i*dim:(i+1)*dim], s.topState(slot))
 	}
-	b.fromInput = grow(b.fromInput, rows*d.topCell.input.linear.n)
-	s.product(b.fromInput, d.topCell.input, x, rows)
-	s.run(d.topCell, &cellRows{count: rows, outputs: s.top, x: b.fromInput, input: x, at: b.counting(rows), shared: true})
+	given := s.fromInputs(d.topCell, x, rows)
+	s.run(d.topCell, &cellRows{count: rows, outputs: s.top, x: given, input: x, at: b.counting(rows), shared: true})
 	for i, slot := range slots {
 		copy(s.topState(slot), s.top[i*dim:(i+1)*dim])
 	}

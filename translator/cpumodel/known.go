@@ -68,33 +68,34 @@ func (s *Stepper) know(c *cell, e *embedding, pieces int) {
 	c.known = k
 }
 
-// fromEmbeddings computes into y what a cell makes of embeddings, whose tokens are in the buffer of tokens.
-func (s *Stepper) fromEmbeddings(y []float32, c *cell, x []float32, rows int) {
+// fromEmbeddings is fromInputs for embeddings, whose tokens are in the buffer of tokens. Rows that are known are not copied, and must
+// not be changed.
+func (s *Stepper) fromEmbeddings(c *cell, x []float32, rows int) [][]float32 {
 	if c.known == nil || s.observe != nil {
-		s.product(y, c.input, x, rows)
-		return
+		return s.fromInputs(c, x, rows)
 	}
 	b, width, dim := &s.network, c.input.linear.n, c.input.linear.k
 	b.unknown = b.unknown[:0]
+	y := s.cells.inputRows[:0]
 	for i, token := range b.tokens[:rows] {
-		if row := c.known.row(token); row != nil {
-			copy(y[i*width:(i+1)*width], row)
-		} else {
+		row := c.known.row(token)
+		if row == nil {
 			b.unknown = append(b.unknown, int32(i))
 		}
+		y = append(y, row)
 	}
+	s.cells.inputRows = y
 	n := len(b.unknown)
 	if n == 0 {
-		return
+		return y
 	}
 	b.rare, b.fromRare = grow(b.rare, n*dim), grow(b.fromRare, n*width)
 	for j, i := range b.unknown {
 		copy(b.rare[j*dim:(j+1)*dim], x[int(i)*dim:])
+		y[i] = b.fromRare[j*width : (j+1)*width]
 	}
 	s.product(b.fromRare, c.input, b.rare, n)
-	for j, i := range b.unknown {
-		copy(y[int(i)*width:(int(i)+1)*width], b.fromRare[j*width:])
-	}
+	return y
 }
 
 // pieces is the number of tokens that have an embedding.

@@ -123,7 +123,8 @@ func (p *packer) cellLayers(from []model.RecurrentLayer) []cellLayer {
 // networkBuffers are buffers of recurrent models, valid during a call.
 type networkBuffers struct {
 	results       [2][]float32 // tokens × dim: of a layer and of the one before
-	contexts      []float32    // tokens × dim of a context
+	contexts      []float32    // tokens × 2·dim: what both directions gave
+	upper         []float32    // tokens × dim: what the layers above gave
 	mapped        []float32    // what attention makes of contexts, or of states
 	means, starts []float32
 	order, firsts []int     // sentences, the longest first; the first token of each

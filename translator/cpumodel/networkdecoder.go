@@ -48,8 +48,7 @@ func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, alig
 	rest := n.base[1:]
 	switch {
 	case n.premixed != nil:
-		s.attendMixed(rows, align)
-		s.decoderCellWith(rest[0], nil, rows, false)
+		s.decoderCellWith(rest[0], s.attendMixed(rows, align), nil, rows, false)
 		rest = rest[1:]
 	case n.attention != nil:
 		s.attend(rows, align)
@@ -68,19 +67,18 @@ func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, alig
 // decoderCell advances the gathered states by a cell, which reads input if it has any. first says that the states are still
 // those before the step.
 func (s *Stepper) decoderCell(c *cell, input []float32, rows int, first bool) {
-	b := &s.cells
+	var x [][]float32
 	if c.input != nil {
-		b.fromInput = grow(b.fromInput, rows*c.input.linear.n)
-		s.fromEmbeddings(b.fromInput, c, input, rows)
+		x = s.fromEmbeddings(c, input, rows)
 	}
-	s.decoderCellWith(c, input, rows, first)
+	s.decoderCellWith(c, x, input, rows, first)
 }
 
-// decoderCellWith is decoderCell where what comes from the input is in its buffer already.
-func (s *Stepper) decoderCellWith(c *cell, input []float32, rows int, first bool) {
+// decoderCellWith is decoderCell with what comes from the input.
+func (s *Stepper) decoderCellWith(c *cell, x [][]float32, input []float32, rows int, first bool) {
 	b := &s.cells
 	s.run(c, &cellRows{
-		count: rows, outputs: b.outputs, memories: b.memories, x: b.fromInput, input: input, at: b.counting(rows), shared: first,
+		count: rows, outputs: b.outputs, memories: b.memories, x: x, input: input, at: b.counting(rows), shared: first,
 	})
 }
 

@@ -32,14 +32,13 @@ func (s *Stepper) encodeRecurrent(sources []search.Source, contexts []search.Con
 	dim := n.dim
 	b.contexts = grow(b.contexts, tokens*2*dim)
 	for side, stack := range [][]cellLayer{n.forward, n.backward} {
-		result := s.layers(stack, s.x[:tokens*s.w.dim], sources, tokens)
-		for t := range tokens {
-			copy(b.contexts[(2*t+side)*dim:(2*t+side+1)*dim], result[t*dim:(t+1)*dim])
-		}
+		s.layers(stack, b.contexts[side*dim:], 2*dim, s.x[:tokens*s.w.dim], sources, tokens)
 	}
 	result := b.contexts[:tokens*2*dim]
 	if len(n.upper) > 0 {
-		result = s.layers(n.upper, result, sources, tokens)
+		b.upper = grow(b.upper, tokens*dim)
+		s.layers(n.upper, b.upper, dim, result, sources, tokens)
+		result = b.upper[:tokens*dim]
 	}
 	s.storeRecurrent(result, contexts, tokens)
 }
@@ -56,34 +55,28 @@ func (s *Stepper) arrange(sources []search.Source) {
 	slices.SortStableFunc(b.order, func(i, j int) int { return len(sources[j].Tokens) - len(sources[i].Tokens) })
 }
 
-// layers runs a stack of layers over all sentences. The result is valid until the next call.
-func (s *Stepper) layers(stack []cellLayer, input []float32, sources []search.Source, tokens int) []float32 {
+// layers runs a stack of layers over all sentences. The rows of the result lie stride elements apart.
+func (s *Stepper) layers(stack []cellLayer, result []float32, stride int, input []float32, sources []search.Source, tokens int) {
 	dim, b := s.w.network.dim, &s.network
-	for i := range stack {
-		layer := &stack[i]
+	for i := range stack[:len(stack)-1] {
 		b.results[i%2] = grow(b.results[i%2], tokens*dim)
-		result := b.results[i%2][:tokens*dim]
-		s.layer(layer, result, input, sources, tokens)
-		if layer.skip {
-			kernels.Add(result, result, input)
-		}
-		input = result
+		s.layer(&stack[i], b.results[i%2], dim, input, sources, tokens)
+		input = b.results[i%2][:tokens*dim]
 	}
-	return input
+	s.layer(&stack[len(stack)-1], result, stride, input, sources, tokens)
 }
 
 // layer runs a layer over all sentences: first the products with the input of all tokens at once, then step by step what depends
 // on the step before, with a row for each sentence that is long enough.
-func (s *Stepper) layer(l *cellLayer, result, input []float32, sources []search.Source, tokens int) {
+func (s *Stepper) layer(l *cellLayer, result []float32, stride int, input []float32, sources []search.Source, tokens int) {
 	dim, b, c := s.w.network.dim, &s.network, &s.cells
 	first := l.cells[0]
-	c.fromInput = grow(c.fromInput, tokens*first.input.linear.n)
-	s.fromEmbeddings(c.fromInput, first, input, tokens)
+	x := s.fromEmbeddings(first, input, tokens)
 	c.outputs, c.memories = grow(c.outputs, len(sources)*dim), grow(c.memories, len(sources)*dim)
 	clear(c.outputs)
 	clear(c.memories)
 	c.places = grow(c.places, len(sources))
-	rows := cellRows{count: len(sources), outputs: c.outputs, memories: c.memories, x: c.fromInput, input: input, at: c.places}
+	rows := cellRows{count: len(sources), outputs: c.outputs, memories: c.memories, x: x, input: input, at: c.places}
 	for step := 0; ; step++ {
 		for rows.count > 0 && len(sources[b.order[rows.count-1]].Tokens) <= step {
 			rows.count--
@@ -102,7 +95,12 @@ func (s *Stepper) layer(l *cellLayer, result, input []float32, sources []search.
 			s.run(cell, &rows)
 		}
 		for i, place := range c.places[:rows.count] {
-			copy(result[int(place)*dim:(int(place)+1)*dim], c.outputs[i*dim:(i+1)*dim])
+			row := result[int(place)*stride:][:dim]
+			if l.skip {
+				kernels.Add(row, c.outputs[i*dim:], input[int(place)*dim:])
+			} else {
+				copy(row, c.outputs[i*dim:])
+			}
 		}
 	}
 }

@@ -60,13 +60,13 @@ func (s *Stepper) mix(sum []float32, c *context, query int) {
 	s.look(sum, s, c, query)
 }
 
-// attendMixed is attend for a decoder of two cells: what the second reads goes to its buffer, what the output reads is left behind it in
-// the buffer of gates.
-func (s *Stepper) attendMixed(rows int, align bool) {
+// attendMixed is attend for a decoder of two cells: it returns what the second reads; what the output reads is left behind that in the
+// buffer of gates.
+func (s *Stepper) attendMixed(rows int, align bool) [][]float32 {
 	n, b := s.w.network, &s.network
 	width, wide := n.base[1].input.linear.n, n.mixWidth
 	b.gates = grow(b.gates, rows*wide)
-	s.cells.fromInput = grow(s.cells.fromInput, rows*width)
+	x := s.cells.inputRows[:0]
 	s.ask(n.attention, s.cells.outputs, rows)
 	if align {
 		s.attentions = s.attentions[:0]
@@ -74,9 +74,11 @@ func (s *Stepper) attendMixed(rows int, align bool) {
 	for i := range s.rows {
 		c, sum := &s.contexts[s.rows[i].context], b.gates[i*wide:(i+1)*wide]
 		s.mix(sum, c, i)
-		copy(s.cells.fromInput[i*width:(i+1)*width], sum)
+		x = append(x, sum[:width])
 		if align {
 			s.alignAdditive(i, c, i)
 		}
 	}
+	s.cells.inputRows = x
+	return x
 }
