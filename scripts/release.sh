@@ -74,6 +74,7 @@ goreleaser() {
 	[ -x "$goreleaser" ] || GOBIN=$PWD/.cache/bin GOFLAGS='' go install "github.com/goreleaser/goreleaser/v2@$version"
 	work=$(mktemp -d)
 	clone "$work/source"
+	git -C "$work/source" remote add origin https://github.com/sluice-mt/sluice # it wants one, and does not ask it for anything here
 	clone "$work/own"
 	if [ -n "$1" ]; then
 		targets=("$1")
