@@ -178,7 +178,7 @@ func kindOf(expression ast.Expr) string {
 // fuzzTargetsPage lists all fuzz targets, with what their corpora are made of.
 func fuzzTargetsPage(root string) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Fuzz targets\n\n`scripts/fuzz.sh TIME` runs all of them, CI for two seconds each. The corpus of a target are the seeds that its test adds, valid inputs " +
+	b.WriteString("# Fuzz targets\n\n`scripts/fuzz.sh TIME` runs all of them, CI for a second each. The corpus of a target are the seeds that its test adds, valid inputs " +
 		"and such as once failed (some are made in loops), and the files in `testdata/fuzz` beside the test, if there are any; what the engine finds in addition is kept in Go's build cache.\n\n" +
 		"| package | target | seeds added in | files | what must hold |\n|---|---|---|---|---|\n")
 	rows := 0
