@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -35,6 +36,8 @@ type jaxTask struct {
 	Batches    [][][2]sentence `json:"batches"`
 	Double     bool            `json:"double"`  // precision
 	Threads    int             `json:"threads"` // of student_torch.py
+
+	limit time.Duration // for the whole run; 0 is five minutes
 }
 
 type sentence []int32
@@ -157,7 +160,7 @@ func runJAX(t testing.TB, program, folder string, task jaxTask, environment ...s
 	if err := os.WriteFile(filepath.Join(folder, "task.json"), text, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(task.limit, 5*time.Minute))
 	defer cancel()
 	command := exec.CommandContext(ctx, program, filepath.Join("testdata", "student.py"), folder)
 	command.Env = append(os.Environ(), environment...)
