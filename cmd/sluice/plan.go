@@ -35,18 +35,19 @@ type planning struct {
 // A plan says what it takes to translate so many words a day.
 type plan struct {
 	Kernels     []string     `json:"kernels"`
-	Speed       float64      `json:"words_per_core_second"` // words in a second of processor time, the median
-	Slowest     float64      `json:"slowest_words_per_core_second"`
-	Fastest     float64      `json:"fastest_words_per_core_second"`
+	Unit        string       `json:"unit"`             // core or GPU
+	Speed       float64      `json:"words_per_second"` // of one: words in a second of processor time, or of a GPU's; the median
+	Slowest     float64      `json:"slowest_words_per_second"`
+	Fastest     float64      `json:"fastest_words_per_second"`
 	WordsPerDay float64      `json:"words_per_day"`
-	Busy        float64      `json:"cores_busy_all_day"`
+	Busy        float64      `json:"units_busy_all_day"`
 	Share       float64      `json:"share_of_time"`
-	Cores       float64      `json:"cores"` // busy for that share of their time
+	Units       float64      `json:"units"` // busy for that share of their time
 	Machines    int          `json:"machines,omitempty"`
-	MachineSize int          `json:"cores_per_machine,omitempty"`
-	Price       float64      `json:"price_per_core_hour,omitempty"`
-	Least       float64      `json:"price_per_million_words_at_least,omitempty"` // of cores that are never idle
-	Expected    float64      `json:"price_per_million_words,omitempty"`          // of cores that are busy for the share
+	MachineSize int          `json:"units_per_machine,omitempty"`
+	Price       float64      `json:"price_per_hour,omitempty"`                   // of one
+	Least       float64      `json:"price_per_million_words_at_least,omitempty"` // of those that are never idle
+	Expected    float64      `json:"price_per_million_words,omitempty"`          // of those that are busy for the share
 	Memory      []planMemory `json:"memory"`
 }
 
@@ -60,24 +61,25 @@ func newPlanCommand() *cobra.Command {
 	p := new(planning)
 	command := &cobra.Command{
 		Use:   "plan -m MODEL -i TEXT --words-per-day N [flags]",
-		Short: "Tell how many cores a number of words a day takes, and what they cost",
-		Long: `Measure how fast this machine translates a text, and tell from it how many cores it takes to translate so many
-words a day, what a million words cost, and how much memory the workers need. TEXT has a sentence a line, some thousand of
-them, like those that will come.
+		Short: "Tell how many cores or GPUs a number of words a day takes, and what they cost",
+		Long: `Measure how fast this machine translates a text, and tell from it how many cores, or with --devices how many GPUs, it takes to
+translate so many words a day, what a million words cost, and how much memory the workers need. TEXT has a sentence a line, some
+thousand of them, like those that will come; for GPUs some hundred thousand.
 
-Words are counted for each second of processor time of one worker, so that other load on the machine matters little. Cores
-of other machines differ: measure where you will run.`,
+Words are counted for each second of processor time of one worker, so that other load on the machine matters little. A GPU's are
+counted by the clock: let it do nothing else meanwhile. Cores and GPUs of other machines differ: measure where you will run.`,
 		Example: `  sluice plan -m models/ende-tiny -i news.en --words-per-day 1e9 --price 0.04
-  sluice plan -m models/ende-tiny -i news.en --words-per-day 50M --cores-per-machine 8`,
+  sluice plan -m models/ende-tiny -i news.en --words-per-day 50M --cores-per-machine 8
+  sluice plan -m models/ende-tiny -i corpus.en --words-per-day 1e11 --devices 0 --price 2.50`,
 		Args: exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error { return p.run(command) },
 	}
 	own := newGroup("Plan")
 	own.flags.StringVarP(&p.input, "input", "i", "", "`FILE` of text, a sentence a line")
 	own.flags.StringVar(&p.words, "words-per-day", "", "`NUMBER` of source words, such as 50000000, 5e7 or 50M")
-	own.flags.Float64Var(&p.price, "price", 0, "what a core costs in an hour, in any `CURRENCY`")
-	own.flags.Float64Var(&p.share, "share", 0.75, "`SHARE` of their time that cores may be busy: nothing is sent evenly over the day, and what was missed has to be caught up with")
-	own.flags.IntVar(&p.cores, "cores-per-machine", 0, "`CORES` of a machine, to be told how many machines")
+	own.flags.Float64Var(&p.price, "price", 0, "what a core, or with --devices a GPU, costs in an hour, in any `CURRENCY`")
+	own.flags.Float64Var(&p.share, "share", 0.75, "`SHARE` of their time that cores or GPUs may be busy: nothing is sent evenly over the day, and what was missed has to be caught up with")
+	own.flags.IntVar(&p.cores, "cores-per-machine", 0, "`CORES`, or with --devices GPUs, of a machine, to be told how many machines")
 	own.flags.IntVar(&p.runs, "runs", 3, "passes over the text; the median counts")
 	own.flags.BoolVar(&p.asJSON, "json", false, "print JSON")
 	addGroups(command, own, p.model.group(), p.search.group(), p.batch.group())
@@ -113,7 +115,11 @@ func (p *planning) run(command *cobra.Command) error {
 	if most == 0 {
 		most = runtime.GOMAXPROCS(0)
 	}
-	p.batch.threads = 1
+	if choice, err := p.model.chooseDevices(p.batch.threads); err != nil {
+		return err
+	} else if !choice.wanted() {
+		p.batch.threads = 1
+	}
 	parts, err := buildEngine(&p.model, &p.search, &p.batch, 1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -123,7 +129,10 @@ func (p *planning) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	result := newPlan(words, speeds, p.price, p.share, p.cores)
+	result := newPlan(words, unitOf(parts), speeds, p.price, p.share, p.cores)
+	if len(parts.models.gpus) > 0 {
+		most = 1 // the number of workers is that of the GPUs' streams
+	}
 	if result.Memory, err = workerMemory(parts, lines, most); err != nil {
 		return err
 	}
@@ -133,7 +142,16 @@ func (p *planning) run(command *cobra.Command) error {
 	return result.print(command.OutOrStdout(), count, p.runs)
 }
 
-// speeds measures one worker, in words a second of processor time, the slowest first.
+// unitOf is what is counted.
+func unitOf(parts *engineParts) string {
+	if len(parts.models.gpus) > 0 {
+		return "GPU"
+	}
+	return "core"
+}
+
+// speeds measures one worker, in words a second of processor time, or the GPUs that were asked for, in words a second of each. The slowest
+// comes first.
 func (p *planning) speeds(parts *engineParts, lines []string, words int64) ([]float64, error) {
 	b := &benchmark{runs: p.runs}
 	runs, err := b.measure(parts, lines, words)
@@ -142,7 +160,11 @@ func (p *planning) speeds(parts *engineParts, lines []string, words int64) ([]fl
 	}
 	speeds := make([]float64, len(runs))
 	for i, run := range runs {
-		if speeds[i] = run.WordsPerCPU; speeds[i] == 0 {
+		speeds[i] = run.WordsPerCPU
+		switch gpus := len(parts.models.gpus); {
+		case gpus > 0:
+			speeds[i] = run.WordsPerSec / float64(gpus)
+		case speeds[i] == 0:
 			speeds[i] = run.WordsPerSec // where the system does not tell how much processor time was used
 		}
 	}
@@ -174,16 +196,16 @@ func translateWith(config translator.Config, lines []string) error {
 }
 
 // newPlan computes a plan from speeds, the slowest first. docs/capacity.md explains the arithmetic.
-func newPlan(words float64, speeds []float64, price, share float64, machine int) *plan {
+func newPlan(words float64, unit string, speeds []float64, price, share float64, machine int) *plan {
 	const secondsPerDay, secondsPerHour = 86400, 3600
 	r := &plan{
-		Kernels: kernels.Implementations(), Speed: speeds[len(speeds)/2], Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
+		Kernels: kernels.Implementations(), Unit: unit, Speed: speeds[len(speeds)/2], Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
 		WordsPerDay: words, Share: share, Price: price, MachineSize: machine,
 	}
 	r.Busy = words / secondsPerDay / r.Speed
-	r.Cores = r.Busy / share
+	r.Units = r.Busy / share
 	if machine > 0 {
-		r.Machines = int(math.Ceil(r.Cores / float64(machine)))
+		r.Machines = int(math.Ceil(r.Units / float64(machine)))
 	}
 	r.Least = price / secondsPerHour / r.Speed * 1e6
 	r.Expected = r.Least / share
@@ -193,15 +215,15 @@ func newPlan(words float64, speeds []float64, price, share float64, machine int)
 func (r *plan) print(out io.Writer, words int64, runs int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kernels           %s\n", strings.Join(r.Kernels, "; "))
-	fmt.Fprintf(&b, "words a core      %s a second (median of %d passes over %s words; %s to %s)\n",
+	fmt.Fprintf(&b, "%-17s %s a second (median of %d passes over %s words; %s to %s)\n", "words a "+r.Unit,
 		formatCount(int64(r.Speed)), runs, formatCount(words), formatCount(int64(r.Slowest)), formatCount(int64(r.Fastest)))
-	fmt.Fprintf(&b, "cores             %s for %s words a day, busy %.0f %% of their time; %s if they were never idle\n",
-		digits(r.Cores), formatCount(int64(r.WordsPerDay)), 100*r.Share, digits(r.Busy))
+	fmt.Fprintf(&b, "%-17s %s for %s words a day, busy %.0f %% of their time; %s if they were never idle\n", r.Unit+"s",
+		digits(r.Units), formatCount(int64(r.WordsPerDay)), 100*r.Share, digits(r.Busy))
 	if r.Machines > 0 {
-		fmt.Fprintf(&b, "machines          %s of %d cores\n", formatCount(int64(r.Machines)), r.MachineSize)
+		fmt.Fprintf(&b, "machines          %s of %d %ss\n", formatCount(int64(r.Machines)), r.MachineSize, r.Unit)
 	}
 	if r.Price > 0 {
-		fmt.Fprintf(&b, "a million words   %s; %s if cores were never idle\n", digits(r.Expected), digits(r.Least))
+		fmt.Fprintf(&b, "a million words   %s; %s if %ss were never idle\n", digits(r.Expected), digits(r.Least), r.Unit)
 	}
 	for _, m := range r.Memory {
 		if m.Megabytes > 0 {

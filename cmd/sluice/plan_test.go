@@ -7,8 +7,8 @@ import (
 )
 
 func TestPlan(t *testing.T) {
-	p := newPlan(864e6, []float64{4000, 5000, 9000}, 0.36, 0.5, 3) // 10,000 words a second
-	if p.Busy != 2 || p.Cores != 4 || p.Machines != 2 || p.Slowest != 4000 || p.Fastest != 9000 {
+	p := newPlan(864e6, "core", []float64{4000, 5000, 9000}, 0.36, 0.5, 3) // 10,000 words a second
+	if p.Busy != 2 || p.Units != 4 || p.Machines != 2 || p.Slowest != 4000 || p.Fastest != 9000 {
 		t.Errorf("%+v", p)
 	}
 	// A core-hour translates 18 million words.
@@ -24,6 +24,16 @@ func TestPlan(t *testing.T) {
 		"words a core      5,000 a second (median of 3 passes over 30,000 words; 4,000 to 9,000)", "cores             4 for 864,000,000 words a day, busy 50 % of their time; 2 if",
 		"machines          2 of 3 cores", "a million words   0.04; 0.02 if", "memory            120 MB with workers: 1",
 	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	p.Unit = "GPU"
+	if err := p.print(&b, 30000, 3); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"words a GPU       5,000 a second", "GPUs              4 for 864,000,000 words", "machines          2 of 3 GPUs", "; 0.02 if GPUs were"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}

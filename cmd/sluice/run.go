@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type streamingJob struct {
 	path          string
 	dryRun        bool
 	acceptChanges bool
+	http          string
 	overtaken     int64 // by how many later records one may be
 
 	job    *jobfile.Job
@@ -66,6 +68,7 @@ The file's settings are in docs/job.schema.json, which editors can use, and "slu
 
 SIGTERM ends a job: what is in flight is finished and committed within the grace period. A second one stops at once.`,
 		Example: `  sluice run reviews.yml
+  sluice run --http localhost:9090 reviews.yml
   sluice run --dry-run reviews.yml
   sluice lint reviews.yml`,
 		Args: exactArguments(1, "a job file"),
@@ -76,6 +79,7 @@ SIGTERM ends a job: what is in flight is finished and committed within the grace
 	}
 	command.Flags().BoolVar(&j.dryRun, "dry-run", false, "open the model, connect to source and sink, and say what would be done")
 	command.Flags().BoolVar(&j.acceptChanges, "accept-changes", false, "continue work that was begun with another model or other options")
+	command.Flags().StringVar(&j.http, "http", "", "serve metrics, probes and the status page at this `ADDRESS`, such as localhost:9090, whatever the job's observe.listen says")
 	return command
 }
 
@@ -115,6 +119,12 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	j.job = job
+	if j.http != "" {
+		if _, _, err := net.SplitHostPort(j.http); err != nil {
+			return usageErrorf("--http: %v: expected one such as localhost:9090", err)
+		}
+		job.Observe.Listen = j.http
+	}
 	if j.logger, err = obs.NewLogger(j.stderr, job.Observe.LogFormat, job.Observe.LogLevel); err != nil {
 		return usageError{err}
 	}
