@@ -67,8 +67,7 @@ evaluate() { # NAME MODEL OPTIONS…: adds to evaluations.json
 	for set in multi30k-2016 mix tatoeba wmt14-en-de wmt15-en-de wmt19-en-de; do
 		sets+=(--source "$shared/data/test-$set.en" --reference "$shared/data/test-$set.de")
 	done
-	"$sluice" eval --name "$1" -m "$2" "${@:3}" -v "$student/vocab.spm" "$student/vocab.spm" --keep translations "${sets[@]}" --json |
-		tee -a evaluations.json
+	"$sluice" eval --name "$1" -m "$2" "${@:3}" -v "$student/vocab.spm" "$student/vocab.spm" --keep translations "${sets[@]}" --json >>evaluations.json
 }
 rm -f evaluations.json
 evaluate 'float32' float32.npz
@@ -77,4 +76,19 @@ evaluate 'int8, finetuned' q8.npz --precision int8
 evaluate '4 bits, rounded' rounded4.bin
 evaluate '4 bits, whole powers, finetuned' q4.bin
 evaluate '4 bits, calibrated' c4.bin
+# The table of docs/quality.md: what is lost against float32, which is the first.
+python3 -c '
+import json, sys
+decoder, text, rows = json.JSONDecoder(), sys.stdin.read().strip(), []
+while text:
+    row, end = decoder.raw_decode(text)
+    rows.append(row)
+    text = text[end:].strip()
+names = [s["name"].removeprefix("test-").removesuffix("-en-de") for s in rows[0]["sets"]]
+print("| model | bytes |", " | ".join(names), "| mean |")
+print("|---|---|" + "---|" * (len(names) + 1))
+for row in rows:
+    lost = [base["bleu"] - s["bleu"] for base, s in zip(rows[0]["sets"], row["sets"])]
+    print("|", row["name"], "|", row["bytes"], "|", " | ".join("%.2f" % v for v in lost + [sum(lost) / len(lost)]), "|")
+' <evaluations.json
 "$sluice" report q8.npz q4.npz --evaluation evaluations.json --title 'Few bits' -o report.html --overwrite
