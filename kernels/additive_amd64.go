@@ -44,26 +44,26 @@ func additiveScores(scores, q, v, keys []float32, pairs bool) {
 		additiveScoresGeneric(scores, q, v, keys, pairs)
 		return
 	}
-	words := len(keys) / len(scores)
+	words, values := len(keys)/len(scores), 4*len(keys)
 	for len(scores) > 0 {
 		n := min(len(scores), max(1, additiveCall/len(q)))
-		additiveScoresCall(level, scores[:n], q, v, keys, pairs)
+		additiveScoresCall(level, scores[:n], q, v, keys, values, pairs)
 		scores, keys = scores[n:], keys[n*words:]
 	}
 }
 
 //go:noinline
-func additiveScoresCall(level cpu.Level, scores, q, v, keys []float32, pairs bool) {
+func additiveScoresCall(level cpu.Level, scores, q, v, keys []float32, values int, pairs bool) {
 	nk, width := len(scores), len(q)
 	switch wide := level == cpu.AVX512; {
 	case wide && pairs:
-		additiveScoresPairsAVX512(&scores[0], &q[0], &v[0], &keys[0], width, nk)
+		additiveScoresPairsAVX512(&scores[0], &q[0], &v[0], &keys[0], width, nk, values)
 	case wide:
-		additiveScoresAVX512(&scores[0], &q[0], &v[0], &keys[0], width, nk)
+		additiveScoresAVX512(&scores[0], &q[0], &v[0], &keys[0], width, nk, values)
 	case pairs:
-		additiveScoresPairsAVX2(&scores[0], &q[0], &v[0], &keys[0], width, nk)
+		additiveScoresPairsAVX2(&scores[0], &q[0], &v[0], &keys[0], width, nk, values)
 	default:
-		additiveScoresAVX2(&scores[0], &q[0], &v[0], &keys[0], width, nk)
+		additiveScoresAVX2(&scores[0], &q[0], &v[0], &keys[0], width, nk, values)
 	}
 }
 

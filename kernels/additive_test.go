@@ -15,11 +15,11 @@ import (
 // additiveCase is additive attention with its operands.
 type additiveCase struct {
 	AdditiveAttention
-	nk            int
-	query, v      []float32 // Dim
-	keys, values  []float32
-	paddedV       []float32 // Width
-	scratch, kept []float32
+	nk           int
+	query, v     []float32 // Dim
+	keys, values []float32
+	paddedV      []float32 // Width
+	scratch      []float32
 }
 
 func newAdditiveCase(r *rand.Rand, dim, valueDim, nk int, numbers func(n int) []float32) additiveCase {

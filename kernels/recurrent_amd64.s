@@ -224,40 +224,49 @@ DATA const_c2aeac4f<>+24(SB)/4, $0xc2aeac4f
 DATA const_c2aeac4f<>+28(SB)/4, $0xc2aeac4f
 GLOBL const_c2aeac4f<>(SB), RODATA|NOPTR, $32
 
-// func additiveScoresAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·additiveScoresAVX512(SB), NOSPLIT, $0-48
+// func additiveScoresAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·additiveScoresAVX512(SB), NOSPLIT, $0-56
 	MOVQ         scores+0(FP), AX
 	MOVQ         q+8(FP), CX
 	MOVQ         v+16(FP), DX
 	MOVQ         keys+24(FP), BX
 	MOVQ         width+32(FP), SI
+	MOVQ         values+48(FP), DI
 	VBROADCASTSS const_3f800000<>+0(SB), Z0
 	VBROADCASTSS const_4e800000<>+0(SB), Z1
 	SHLQ         $0x02, SI
 
 key:
 	VXORPS Z2, Z2, Z2
-	XORQ   DI, DI
+	XORQ   R8, R8
 
 block:
+	PREFETCHT0    2048(BX)
+	PREFETCHT1    (BX)(DI*1)
+	PREFETCHT0    2112(BX)
+	PREFETCHT1    64(BX)(DI*1)
+	PREFETCHT0    2176(BX)
+	PREFETCHT1    128(BX)(DI*1)
+	PREFETCHT0    2240(BX)
+	PREFETCHT1    192(BX)(DI*1)
 	VMOVUPS       (BX), Z3
 	VMOVUPS       64(BX), Z4
 	VMOVUPS       128(BX), Z5
 	VMOVUPS       192(BX), Z6
-	VFMADD132PS   (CX)(DI*1), Z0, Z3
+	VFMADD132PS   (CX)(R8*1), Z0, Z3
 	VMINPS        Z3, Z1, Z3
-	VFMADD132PS   64(CX)(DI*1), Z0, Z4
+	VFMADD132PS   64(CX)(R8*1), Z0, Z4
 	VMINPS        Z4, Z1, Z4
-	VFMADD132PS   128(CX)(DI*1), Z0, Z5
+	VFMADD132PS   128(CX)(R8*1), Z0, Z5
 	VMINPS        Z5, Z1, Z5
-	VFMADD132PS   192(CX)(DI*1), Z0, Z6
+	VFMADD132PS   192(CX)(R8*1), Z0, Z6
 	VMINPS        Z6, Z1, Z6
-	VMULPS        64(DX)(DI*1), Z3, Z7
-	VFMADD231PS   (DX)(DI*1), Z4, Z7
+	VMULPS        64(DX)(R8*1), Z3, Z7
+	VFMADD231PS   (DX)(R8*1), Z4, Z7
 	VMULPS        Z4, Z3, Z3
-	VMULPS        192(DX)(DI*1), Z5, Z4
-	VFMADD231PS   128(DX)(DI*1), Z6, Z4
+	VMULPS        192(DX)(R8*1), Z5, Z4
+	VFMADD231PS   128(DX)(R8*1), Z6, Z4
 	VMULPS        Z6, Z5, Z5
 	VMULPS        Z3, Z4, Z4
 	VFMADD231PS   Z7, Z5, Z4
@@ -265,8 +274,8 @@ block:
 	VDIVPS        Z3, Z4, Z4
 	VADDPS        Z4, Z2, Z2
 	ADDQ          $0x00000100, BX
-	ADDQ          $0x00000100, DI
-	CMPQ          DI, SI
+	ADDQ          $0x00000100, R8
+	CMPQ          R8, SI
 	JLT           block
 	VEXTRACTF64X4 $0x01, Z2, Y3
 	VADDPS        Y3, Y2, Y3
@@ -332,43 +341,48 @@ value:
 	VZEROUPPER
 	RET
 
-// func additiveScoresPairsAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
-TEXT ·additiveScoresPairsAVX512(SB), NOSPLIT, $0-48
+// func additiveScoresPairsAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·additiveScoresPairsAVX512(SB), NOSPLIT, $0-56
 	VBROADCASTSS const_ffff0000<>+0(SB), Z0
 	MOVQ         scores+0(FP), AX
 	MOVQ         q+8(FP), CX
 	MOVQ         v+16(FP), DX
 	MOVQ         keys+24(FP), BX
 	MOVQ         width+32(FP), SI
+	MOVQ         values+48(FP), DI
 	VBROADCASTSS const_3f800000<>+0(SB), Z1
 	VBROADCASTSS const_4e800000<>+0(SB), Z2
 	SHLQ         $0x02, SI
 
 key:
 	VXORPS Z3, Z3, Z3
-	XORQ   DI, DI
+	XORQ   R8, R8
 
 block:
+	PREFETCHT0    2048(BX)
+	PREFETCHT1    (BX)(DI*1)
+	PREFETCHT0    2112(BX)
+	PREFETCHT1    64(BX)(DI*1)
 	VMOVUPS       (BX), Z5
 	VPSLLD        $0x10, Z5, Z4
 	VPANDD        Z0, Z5, Z5
 	VMOVUPS       64(BX), Z7
 	VPSLLD        $0x10, Z7, Z6
 	VPANDD        Z0, Z7, Z7
-	VFMADD132PS   (CX)(DI*1), Z1, Z4
+	VFMADD132PS   (CX)(R8*1), Z1, Z4
 	VMINPS        Z4, Z2, Z4
-	VFMADD132PS   64(CX)(DI*1), Z1, Z5
+	VFMADD132PS   64(CX)(R8*1), Z1, Z5
 	VMINPS        Z5, Z2, Z5
-	VFMADD132PS   128(CX)(DI*1), Z1, Z6
+	VFMADD132PS   128(CX)(R8*1), Z1, Z6
 	VMINPS        Z6, Z2, Z6
-	VFMADD132PS   192(CX)(DI*1), Z1, Z7
+	VFMADD132PS   192(CX)(R8*1), Z1, Z7
 	VMINPS        Z7, Z2, Z7
-	VMULPS        64(DX)(DI*1), Z4, Z8
-	VFMADD231PS   (DX)(DI*1), Z5, Z8
+	VMULPS        64(DX)(R8*1), Z4, Z8
+	VFMADD231PS   (DX)(R8*1), Z5, Z8
 	VMULPS        Z5, Z4, Z4
-	VMULPS        192(DX)(DI*1), Z6, Z5
-	VFMADD231PS   128(DX)(DI*1), Z7, Z5
+	VMULPS        192(DX)(R8*1), Z6, Z5
+	VFMADD231PS   128(DX)(R8*1), Z7, Z5
 	VMULPS        Z7, Z6, Z6
 	VMULPS        Z4, Z5, Z5
 	VFMADD231PS   Z8, Z6, Z5
@@ -376,8 +390,8 @@ block:
 	VDIVPS        Z4, Z5, Z5
 	VADDPS        Z5, Z3, Z3
 	ADDQ          $0x00000080, BX
-	ADDQ          $0x00000100, DI
-	CMPQ          DI, SI
+	ADDQ          $0x00000100, R8
+	CMPQ          R8, SI
 	JLT           block
 	VEXTRACTF64X4 $0x01, Z3, Y4
 	VADDPS        Y4, Y3, Y4
@@ -1900,14 +1914,15 @@ DATA const_0000007f<>+24(SB)/4, $0x0000007f
 DATA const_0000007f<>+28(SB)/4, $0x0000007f
 GLOBL const_0000007f<>(SB), RODATA|NOPTR, $32
 
-// func additiveScoresAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
-// Requires: AVX, FMA3
-TEXT ·additiveScoresAVX2(SB), NOSPLIT, $0-48
+// func additiveScoresAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·additiveScoresAVX2(SB), NOSPLIT, $0-56
 	MOVQ         scores+0(FP), AX
 	MOVQ         q+8(FP), CX
 	MOVQ         v+16(FP), DX
 	MOVQ         keys+24(FP), BX
 	MOVQ         width+32(FP), SI
+	MOVQ         values+48(FP), DI
 	VBROADCASTSS const_3f800000<>+0(SB), Y0
 	VBROADCASTSS const_4e800000<>+0(SB), Y1
 	SHLQ         $0x02, SI
@@ -1915,26 +1930,34 @@ TEXT ·additiveScoresAVX2(SB), NOSPLIT, $0-48
 key:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	XORQ   DI, DI
+	XORQ   R8, R8
 
 block:
+	PREFETCHT0   2048(BX)
+	PREFETCHT1   (BX)(DI*1)
+	PREFETCHT0   2112(BX)
+	PREFETCHT1   64(BX)(DI*1)
+	PREFETCHT0   2176(BX)
+	PREFETCHT1   128(BX)(DI*1)
+	PREFETCHT0   2240(BX)
+	PREFETCHT1   192(BX)(DI*1)
 	VMOVUPS      (BX), Y4
 	VMOVUPS      64(BX), Y5
 	VMOVUPS      128(BX), Y6
 	VMOVUPS      192(BX), Y7
-	VFMADD132PS  (CX)(DI*1), Y0, Y4
+	VFMADD132PS  (CX)(R8*1), Y0, Y4
 	VMINPS       Y4, Y1, Y4
-	VFMADD132PS  64(CX)(DI*1), Y0, Y5
+	VFMADD132PS  64(CX)(R8*1), Y0, Y5
 	VMINPS       Y5, Y1, Y5
-	VFMADD132PS  128(CX)(DI*1), Y0, Y6
+	VFMADD132PS  128(CX)(R8*1), Y0, Y6
 	VMINPS       Y6, Y1, Y6
-	VFMADD132PS  192(CX)(DI*1), Y0, Y7
+	VFMADD132PS  192(CX)(R8*1), Y0, Y7
 	VMINPS       Y7, Y1, Y7
-	VMULPS       64(DX)(DI*1), Y4, Y8
-	VFMADD231PS  (DX)(DI*1), Y5, Y8
+	VMULPS       64(DX)(R8*1), Y4, Y8
+	VFMADD231PS  (DX)(R8*1), Y5, Y8
 	VMULPS       Y5, Y4, Y4
-	VMULPS       192(DX)(DI*1), Y6, Y5
-	VFMADD231PS  128(DX)(DI*1), Y7, Y5
+	VMULPS       192(DX)(R8*1), Y6, Y5
+	VFMADD231PS  128(DX)(R8*1), Y7, Y5
 	VMULPS       Y7, Y6, Y6
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y8, Y6, Y5
@@ -1945,19 +1968,19 @@ block:
 	VMOVUPS      96(BX), Y5
 	VMOVUPS      160(BX), Y6
 	VMOVUPS      224(BX), Y7
-	VFMADD132PS  32(CX)(DI*1), Y0, Y4
+	VFMADD132PS  32(CX)(R8*1), Y0, Y4
 	VMINPS       Y4, Y1, Y4
-	VFMADD132PS  96(CX)(DI*1), Y0, Y5
+	VFMADD132PS  96(CX)(R8*1), Y0, Y5
 	VMINPS       Y5, Y1, Y5
-	VFMADD132PS  160(CX)(DI*1), Y0, Y6
+	VFMADD132PS  160(CX)(R8*1), Y0, Y6
 	VMINPS       Y6, Y1, Y6
-	VFMADD132PS  224(CX)(DI*1), Y0, Y7
+	VFMADD132PS  224(CX)(R8*1), Y0, Y7
 	VMINPS       Y7, Y1, Y7
-	VMULPS       96(DX)(DI*1), Y4, Y8
-	VFMADD231PS  32(DX)(DI*1), Y5, Y8
+	VMULPS       96(DX)(R8*1), Y4, Y8
+	VFMADD231PS  32(DX)(R8*1), Y5, Y8
 	VMULPS       Y5, Y4, Y4
-	VMULPS       224(DX)(DI*1), Y6, Y5
-	VFMADD231PS  160(DX)(DI*1), Y7, Y5
+	VMULPS       224(DX)(R8*1), Y6, Y5
+	VFMADD231PS  160(DX)(R8*1), Y7, Y5
 	VMULPS       Y7, Y6, Y6
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y8, Y6, Y5
@@ -1965,8 +1988,8 @@ block:
 	VDIVPS       Y4, Y5, Y5
 	VADDPS       Y5, Y3, Y3
 	ADDQ         $0x00000100, BX
-	ADDQ         $0x00000100, DI
-	CMPQ         DI, SI
+	ADDQ         $0x00000100, R8
+	CMPQ         R8, SI
 	JLT          block
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -2041,15 +2064,16 @@ value:
 	VZEROUPPER
 	RET
 
-// func additiveScoresPairsAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·additiveScoresPairsAVX2(SB), NOSPLIT, $0-48
+// func additiveScoresPairsAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·additiveScoresPairsAVX2(SB), NOSPLIT, $0-56
 	VBROADCASTSS const_ffff0000<>+0(SB), Y0
 	MOVQ         scores+0(FP), AX
 	MOVQ         q+8(FP), CX
 	MOVQ         v+16(FP), DX
 	MOVQ         keys+24(FP), BX
 	MOVQ         width+32(FP), SI
+	MOVQ         values+48(FP), DI
 	VBROADCASTSS const_3f800000<>+0(SB), Y1
 	VBROADCASTSS const_4e800000<>+0(SB), Y2
 	SHLQ         $0x02, SI
@@ -2057,28 +2081,32 @@ TEXT ·additiveScoresPairsAVX2(SB), NOSPLIT, $0-48
 key:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	XORQ   DI, DI
+	XORQ   R8, R8
 
 block:
+	PREFETCHT0   2048(BX)
+	PREFETCHT1   (BX)(DI*1)
+	PREFETCHT0   2112(BX)
+	PREFETCHT1   64(BX)(DI*1)
 	VMOVUPS      (BX), Y6
 	VPSLLD       $0x10, Y6, Y5
 	VPAND        Y0, Y6, Y6
 	VMOVUPS      64(BX), Y8
 	VPSLLD       $0x10, Y8, Y7
 	VPAND        Y0, Y8, Y8
-	VFMADD132PS  (CX)(DI*1), Y1, Y5
+	VFMADD132PS  (CX)(R8*1), Y1, Y5
 	VMINPS       Y5, Y2, Y5
-	VFMADD132PS  64(CX)(DI*1), Y1, Y6
+	VFMADD132PS  64(CX)(R8*1), Y1, Y6
 	VMINPS       Y6, Y2, Y6
-	VFMADD132PS  128(CX)(DI*1), Y1, Y7
+	VFMADD132PS  128(CX)(R8*1), Y1, Y7
 	VMINPS       Y7, Y2, Y7
-	VFMADD132PS  192(CX)(DI*1), Y1, Y8
+	VFMADD132PS  192(CX)(R8*1), Y1, Y8
 	VMINPS       Y8, Y2, Y8
-	VMULPS       64(DX)(DI*1), Y5, Y9
-	VFMADD231PS  (DX)(DI*1), Y6, Y9
+	VMULPS       64(DX)(R8*1), Y5, Y9
+	VFMADD231PS  (DX)(R8*1), Y6, Y9
 	VMULPS       Y6, Y5, Y5
-	VMULPS       192(DX)(DI*1), Y7, Y6
-	VFMADD231PS  128(DX)(DI*1), Y8, Y6
+	VMULPS       192(DX)(R8*1), Y7, Y6
+	VFMADD231PS  128(DX)(R8*1), Y8, Y6
 	VMULPS       Y8, Y7, Y7
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y9, Y7, Y6
@@ -2091,19 +2119,19 @@ block:
 	VMOVUPS      96(BX), Y8
 	VPSLLD       $0x10, Y8, Y7
 	VPAND        Y0, Y8, Y8
-	VFMADD132PS  32(CX)(DI*1), Y1, Y5
+	VFMADD132PS  32(CX)(R8*1), Y1, Y5
 	VMINPS       Y5, Y2, Y5
-	VFMADD132PS  96(CX)(DI*1), Y1, Y6
+	VFMADD132PS  96(CX)(R8*1), Y1, Y6
 	VMINPS       Y6, Y2, Y6
-	VFMADD132PS  160(CX)(DI*1), Y1, Y7
+	VFMADD132PS  160(CX)(R8*1), Y1, Y7
 	VMINPS       Y7, Y2, Y7
-	VFMADD132PS  224(CX)(DI*1), Y1, Y8
+	VFMADD132PS  224(CX)(R8*1), Y1, Y8
 	VMINPS       Y8, Y2, Y8
-	VMULPS       96(DX)(DI*1), Y5, Y9
-	VFMADD231PS  32(DX)(DI*1), Y6, Y9
+	VMULPS       96(DX)(R8*1), Y5, Y9
+	VFMADD231PS  32(DX)(R8*1), Y6, Y9
 	VMULPS       Y6, Y5, Y5
-	VMULPS       224(DX)(DI*1), Y7, Y6
-	VFMADD231PS  160(DX)(DI*1), Y8, Y6
+	VMULPS       224(DX)(R8*1), Y7, Y6
+	VFMADD231PS  160(DX)(R8*1), Y8, Y6
 	VMULPS       Y8, Y7, Y7
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y9, Y7, Y6
@@ -2111,8 +2139,8 @@ block:
 	VDIVPS       Y5, Y6, Y6
 	VADDPS       Y6, Y4, Y4
 	ADDQ         $0x00000080, BX
-	ADDQ         $0x00000100, DI
-	CMPQ         DI, SI
+	ADDQ         $0x00000100, R8
+	CMPQ         R8, SI
 	JLT          block
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4

@@ -10,9 +10,10 @@ package kernels
 func doubledExpAVX512(dst *float32, x *float32, n int)
 
 // additiveScoresAVX512 computes the nk >= 1 sums of additiveScoresGeneric for keys of width elements, a multiple of 64, kept as float32.
+// values is how many bytes after the keys the values are, which are read next.
 //
 //go:noescape
-func additiveScoresAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
+func additiveScoresAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
 
 // additiveSums64AVX512 sets out to (Σ_j weights[j]·value j)·inverse in 64 columns; value j starts step·j bytes from values, kept as float32. nk is at least 1.
 //
@@ -20,9 +21,10 @@ func additiveScoresAVX512(scores *float32, q *float32, v *float32, keys *float32
 func additiveSums64AVX512(out *float32, weights *float32, values *float32, step int, nk int, inverse float32)
 
 // additiveScoresPairsAVX512 computes the nk >= 1 sums of additiveScoresGeneric for keys of width elements, a multiple of 64, kept in pairs.
+// values is how many bytes after the keys the values are, which are read next.
 //
 //go:noescape
-func additiveScoresPairsAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
+func additiveScoresPairsAVX512(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
 
 // additiveSums64PairsAVX512 sets out to (Σ_j weights[j]·value j)·inverse in 64 columns; value j starts step·j bytes from values, kept in pairs. nk is at least 1.
 //
@@ -45,9 +47,10 @@ func lstmAVX512(s *float32, m *float32, x *float32, u *float32, n int)
 func doubledExpAVX2(dst *float32, x *float32, n int)
 
 // additiveScoresAVX2 computes the nk >= 1 sums of additiveScoresGeneric for keys of width elements, a multiple of 64, kept as float32.
+// values is how many bytes after the keys the values are, which are read next.
 //
 //go:noescape
-func additiveScoresAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
+func additiveScoresAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
 
 // additiveSums64AVX2 sets out to (Σ_j weights[j]·value j)·inverse in 64 columns; value j starts step·j bytes from values, kept as float32. nk is at least 1.
 //
@@ -55,9 +58,10 @@ func additiveScoresAVX2(scores *float32, q *float32, v *float32, keys *float32, 
 func additiveSums64AVX2(out *float32, weights *float32, values *float32, step int, nk int, inverse float32)
 
 // additiveScoresPairsAVX2 computes the nk >= 1 sums of additiveScoresGeneric for keys of width elements, a multiple of 64, kept in pairs.
+// values is how many bytes after the keys the values are, which are read next.
 //
 //go:noescape
-func additiveScoresPairsAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int)
+func additiveScoresPairsAVX2(scores *float32, q *float32, v *float32, keys *float32, width int, nk int, values int)
 
 // additiveSums64PairsAVX2 sets out to (Σ_j weights[j]·value j)·inverse in 64 columns; value j starts step·j bytes from values, kept in pairs. nk is at least 1.
 //

@@ -115,6 +115,9 @@ func doubledExp(isa asm.ISA) {
 	RET()
 }
 
+// prefetchKeys is how many bytes ahead keys are asked for.
+const prefetchKeys = 2048
+
 // additiveScores generates the scores of a query. With E = min(K·Q + 1, 2³⁰) for four elements a, b, c, d, 16 apart, it adds
 //
 //	v[a]/E[a] + v[b]/E[b] + v[c]/E[c] + v[d]/E[d]
@@ -122,10 +125,12 @@ func doubledExp(isa asm.ISA) {
 // to a stripe as one fraction: divisions are what takes longest.
 func additiveScores(isa asm.ISA, l layout) {
 	name := l.name("additiveScores", isa)
-	asm.Kernel(name, "func(scores, q, v, keys *float32, width, nk int)",
-		fmt.Sprintf("%s computes the nk >= 1 sums of additiveScoresGeneric for keys of width elements, a multiple of 64, %v.", name, l))
+	asm.Kernel(name, "func(scores, q, v, keys *float32, width, nk, values int)",
+		fmt.Sprintf("%s computes the nk >= 1 sums of additiveScoresGeneric for keys of width elements, a multiple of 64, %v.", name, l),
+		"values is how many bytes after the keys the values are, which are read next.")
 	r := newRegisters(isa, l)
 	scores, q, v, keys, width := asm.Int("scores"), asm.Int("q"), asm.Int("v"), asm.Int("keys"), asm.Int("width")
+	values := asm.Int("values")
 	one, limit := r.splat(asm.F(1).Mem()), r.splat(asm.F(1<<30).Mem())
 	SHLQ(Imm(2), width)
 	d := GP64()
@@ -136,6 +141,10 @@ func additiveScores(isa asm.ISA, l layout) {
 	}
 	XORQ(d, d)
 	Label("block")
+	for line := 0; line < l.bytes(64); line += 64 { // from the third-level cache, as a rule
+		PREFETCHT0(Mem{Base: keys, Disp: prefetchKeys + line})
+		PREFETCHT1(Mem{Base: keys, Index: values, Scale: 1, Disp: line})
+	}
 	for part, sum := range sums {
 		e := r.elements(l, Mem{Base: keys}, 4, part)
 		at := func(base reg.Register, i int) Mem {
