@@ -47,6 +47,9 @@ type run struct {
 	best      []float32      // the parameters to translate with, rounded likewise
 	eight     map[string]int // rows of matrices that are left in 8 bits, by name
 	optimiser *optimiser.Optimiser
+	open      OpenDevice // nil for the processor
+	device    Device     // nil for the processor
+	moved     bool       // the device has other parameters than the optimiser
 	replicas  []*network.Replica[float32]
 	gradients [][]float32
 
@@ -65,10 +68,15 @@ type run struct {
 
 // Run trains a model, from where it was if there is a checkpoint.
 func Run(ctx context.Context, config Config, logger *slog.Logger) (Result, error) {
+	return RunOn(ctx, config, nil, logger)
+}
+
+// RunOn is Run on a device, which is opened when the network is made and closed at the end. Without one, the processor trains.
+func RunOn(ctx context.Context, config Config, open OpenDevice, logger *slog.Logger) (Result, error) {
 	if err := config.Validate(); err != nil {
 		return Result{}, err
 	}
-	r := &run{config: config, logger: logger}
+	r := &run{config: config, open: open, logger: logger}
 	err := r.prepare()
 	if err == nil {
 		err = r.train(ctx)
@@ -84,6 +92,9 @@ func (r *run) close() error {
 	if r.metrics != nil {
 		failures = append(failures, r.metrics.file.Close())
 	}
+	if r.device != nil {
+		failures = append(failures, r.device.Close())
+	}
 	return errors.Join(failures...)
 }
 
@@ -96,7 +107,7 @@ func (r *run) result() Result {
 
 // prepare opens and makes everything.
 func (r *run) prepare() error {
-	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.resume, r.makeReplicas, r.readCorpus, r.calibrate, r.openValidation} {
+	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.resume, r.makeReplicas, r.openDevice, r.readCorpus, r.calibrate, r.openValidation} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -191,7 +202,7 @@ func (r *run) makeReplicas() error {
 			r.options.AlignmentCost = autodiff.AlignmentMSE
 		}
 	}
-	for range c.CPUThreads {
+	for range r.workers() {
 		replica := network.NewReplica(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.trained)
 		replica.Quantised = c.quantisesActivations()
 		for _, table := range c.fixed(r.network.Model) {
@@ -254,8 +265,7 @@ func (r *run) batching() (data.Batching, error) {
 
 // train goes on until the end of the training.
 func (r *run) train(ctx context.Context) error {
-	c := &r.config
-	r.logger.Info("training", "parameters", r.network.Count(), "workers", c.CPUThreads, "from_update", r.state.Steps)
+	r.logger.Info("training", "parameters", r.network.Count(), "workers", r.workers(), "from_update", r.state.Steps)
 	r.since = time.Now()
 	if err := r.validateIfDue(ctx); err != nil { // an interruption may have come before the last one
 		return err
@@ -269,6 +279,9 @@ func (r *run) train(ctx context.Context) error {
 			return r.finish(ctx)
 		}
 		if ctx.Err() != nil {
+			if err := r.fetch(); err != nil {
+				return errors.Join(ErrInterrupted, err)
+			}
 			return errors.Join(ErrInterrupted, r.checkpoint())
 		}
 		if err := r.update(); err != nil {
@@ -293,6 +306,9 @@ func (r *run) afterUpdate(ctx context.Context) error {
 		return err
 	}
 	if c.SaveFreq > 0 && r.state.Steps%c.SaveFreq == 0 {
+		if err := r.fetch(); err != nil {
+			return err
+		}
 		return r.save()
 	}
 	return nil
@@ -335,6 +351,9 @@ func (r *run) finish(ctx context.Context) error {
 		} else if err != nil {
 			return err
 		}
+	}
+	if err := r.fetch(); err != nil {
+		return err
 	}
 	r.state.Finished = true
 	return r.save()

@@ -14,11 +14,9 @@ func (r *run) update() error {
 	if err := r.readBatches(); err != nil {
 		return err
 	}
-	var group sync.WaitGroup
-	for w := range r.replicas {
-		group.Go(func() { r.work(w) })
+	if err := r.workAll(); err != nil {
+		return err
 	}
-	group.Wait()
 	r.state.Steps++
 	if err := r.step(); err != nil {
 		return err
@@ -50,6 +48,19 @@ func (r *run) readBatches() error {
 			r.state.Position = r.batches.Position()
 		}
 	}
+	return nil
+}
+
+// workAll lets all workers, or the device, add up the gradients of their mini-batches.
+func (r *run) workAll() error {
+	if r.device != nil {
+		return r.workOnDevice()
+	}
+	var group sync.WaitGroup
+	for w := range r.replicas {
+		group.Go(func() { r.work(w) })
+	}
+	group.Wait()
 	return nil
 }
 
@@ -94,10 +105,10 @@ func (r *run) step() error {
 	r.state.Words += int64(words)
 	lowered := r.optimiser.Lowered
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		r.optimiser.Skip(r.gradients)
+		err := r.skip()
 		r.report = optimiser.Report{}
 		r.skipped(errLoss, lowered)
-		return nil
+		return err
 	}
 	r.state.Window.Loss += loss
 	r.state.Window.Words += words
@@ -109,7 +120,7 @@ func (r *run) step() error {
 		scale = 1 / float64(sentences)
 	}
 	var err error
-	r.report, err = r.optimiser.Step(r.gradients, scale)
+	r.report, err = r.move(scale)
 	if errors.Is(err, optimiser.ErrNotFinite) || errors.Is(err, optimiser.ErrOutlier) {
 		r.skipped(err, lowered)
 		return nil

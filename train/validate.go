@@ -92,6 +92,9 @@ func (r *run) validate(ctx context.Context) error {
 	if r.validator == nil {
 		return nil
 	}
+	if err := r.fetch(); err != nil {
+		return err
+	}
 	values, err := r.measureAll(ctx)
 	if err != nil {
 		return err

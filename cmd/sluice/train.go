@@ -19,6 +19,7 @@ import (
 // training is one run of "sluice train".
 type training struct {
 	config           string
+	devices          string
 	quiet            bool
 	progress         string
 	level, logFormat string
@@ -38,7 +39,8 @@ name.
 
 Beside the model NAME, the run writes NAME.checkpoints, with which the same command continues a run that was
 stopped, even by force, NAME.metrics.jsonl, its course, and NAME.decoder.yml, with which it is translated. The
-result depends on the configuration, the data and cpu-threads, to the last bit, not on how often the run was stopped.`,
+result depends on the configuration, the data and cpu-threads, or the device, to the last bit, not on how often the run
+was stopped.`,
 		Example: `  sluice train --config student.yml
   sluice translate -m student.npz < test.en`,
 		Args: exactArguments(0, "no arguments: everything is in the configuration"),
@@ -51,6 +53,7 @@ result depends on the configuration, the data and cpu-threads, to the last bit, 
 	}
 	group := newGroup("Options")
 	group.flags.StringVarP(&t.config, "config", "c", "", "`FILE` with the settings")
+	group.flags.StringVarP(&t.devices, "devices", "d", "cpu", "train on this `GPU`: a number, beginning with 0, or cpu; see docs/training.md")
 	group.flags.BoolVar(&t.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&t.progress, "progress", "auto", "bar, log, or auto: a bar on a terminal, messages alone elsewhere")
 	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
@@ -82,10 +85,14 @@ func (t *training) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	open, err := t.openDevice(logger)
+	if err != nil {
+		return err
+	}
 	texts := &corpora{ctx: command.Context()}
 	defer texts.close()
 	config.Open = texts.open
-	result, err := train.Run(command.Context(), config, logger)
+	result, err := train.RunOn(command.Context(), config, open, logger)
 	if err == nil {
 		logger.Info("done", slog.String("model", config.Model), slog.Int("updates", result.Updates), slog.Int("epochs", result.Epochs),
 			slog.Int64("words", result.Words), slog.Int("skipped", result.Skipped), slog.Bool("early", result.Early))

@@ -33,17 +33,14 @@ type Trainer struct {
 	positions positionTable
 }
 
-// State is the vectors of a training: the parameters and what the optimiser keeps of them. Average may be nil.
-type State struct{ Values, Mean, Square, Average []float32 }
-
 // Open takes a device of a driver, numbered from 0, for a network and puts the state there.
-func Open(driver *cuda.Driver, number int, n *network.Network, state State) (*Trainer, error) {
+func Open(driver *cuda.Driver, number int, n *network.Network, state optimiser.State) (*Trainer, error) {
 	return open(driver, number, n, state, gpukernels.BFloat16)
 }
 
 // open is Open for any type of 16 bits. Float16 is for tests: it shows mistakes that the rounding to bfloat16 would hide, but gradients
 // are often too small for it.
-func open(driver *cuda.Driver, number int, n *network.Network, state State, stored gpukernels.Storage) (*Trainer, error) {
+func open(driver *cuda.Driver, number int, n *network.Network, state optimiser.State, stored gpukernels.Storage) (*Trainer, error) {
 	if err := check(n); err != nil {
 		return nil, err
 	}
@@ -103,7 +100,7 @@ func (t *Trainer) allocate(average bool) error {
 }
 
 // put copies a state to the device. The gradient begins as zero.
-func (t *Trainer) put(state State) error {
+func (t *Trainer) put(state optimiser.State) error {
 	err := t.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyIn(t.stream, at, vector) })
 	if err != nil {
 		return err
@@ -115,13 +112,13 @@ func (t *Trainer) put(state State) error {
 }
 
 // Fetch copies the state from the device.
-func (t *Trainer) Fetch(state State) error {
+func (t *Trainer) Fetch(state optimiser.State) error {
 	return t.bound(func() error {
 		return t.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyOut(t.stream, vector, at) })
 	})
 }
 
-func (t *Trainer) each(state State, work func(at cuda.Pointer, vector []float32) error) error {
+func (t *Trainer) each(state optimiser.State, work func(at cuda.Pointer, vector []float32) error) error {
 	places := []cuda.Pointer{t.values, t.means, t.squares, t.averages}
 	for i, vector := range [][]float32{state.Values, state.Mean, state.Square, state.Average} {
 		if places[i] == 0 {
@@ -154,6 +151,10 @@ func (t *Trainer) Train(b *network.Batch, options network.Options, seed uint64) 
 		loss.CrossEntropy, err = f.train(b)
 		return err
 	})
+	if errors.Is(err, cuda.ErrOutOfMemory) {
+		err = fmt.Errorf("a mini-batch of %d source and %d target pieces: %w; a smaller mini-batch or mini-batch-words takes less", len(b.Source.Tokens),
+			len(b.Target.Tokens), err)
+	}
 	loss.Words, loss.Sentences = len(b.Target.Tokens), b.Sentences()
 	return loss, err
 }

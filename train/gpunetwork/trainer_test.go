@@ -71,16 +71,16 @@ func openDriver(t testing.TB, stored gpukernels.Storage) *cuda.Driver {
 }
 
 // initial returns a state with values as a training begins with them, which bfloat16 can hold, so that both sides begin alike.
-func initial(n *network.Network) State {
+func initial(n *network.Network) optimiser.State {
 	values := make([]float32, n.Size())
 	n.Initialise(values, 1)
 	for i, v := range values {
 		values[i] = math.Float32frombits(math.Float32bits(v) &^ 0xffff)
 	}
-	return State{values, make([]float32, n.Size()), make([]float32, n.Size()), slices.Clone(values)}
+	return optimiser.State{Values: values, Mean: make([]float32, n.Size()), Square: make([]float32, n.Size()), Average: slices.Clone(values)}
 }
 
-func openTrainer(t testing.TB, n *network.Network, state State, stored gpukernels.Storage) *Trainer {
+func openTrainer(t testing.TB, n *network.Network, state optimiser.State, stored gpukernels.Storage) *Trainer {
 	t.Helper()
 	trainer, err := open(openDriver(t, stored), 0, n, state, stored)
 	must(t, err)
@@ -235,7 +235,7 @@ func TestRefusals(t *testing.T) {
 		"dec-cell: sru":                     "neither SSRUs nor self-attention",
 		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 48": "neither SSRUs nor self-attention",
 	} {
-		_, err := Open(nil, 0, newNetwork(t, student(more)), State{})
+		_, err := Open(nil, 0, newNetwork(t, student(more)), optimiser.State{})
 		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", more, err, want)
 		}
@@ -247,7 +247,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%+v: %v", options, err)
 		}
 	}
-	if err := gpu.Fetch(State{Values: make([]float32, 3)}); err == nil {
+	if err := gpu.Fetch(optimiser.State{Values: make([]float32, 3)}); err == nil {
 		t.Error("three numbers were taken for all parameters")
 	}
 }

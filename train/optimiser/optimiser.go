@@ -128,6 +128,12 @@ func (o *Optimiser) Best() []float32 {
 	return o.values
 }
 
+// State is the vectors of a training: the parameters and what an Optimiser keeps of them. Average is nil without smoothing.
+type State struct{ Values, Mean, Square, Average []float32 }
+
+// State returns the vectors themselves, for those who keep them elsewhere for a while. See Decide.
+func (o *Optimiser) State() State { return State{o.values, o.Mean, o.Square, o.Average} }
+
 // A Report says what a step did.
 type Report struct {
 	Norm float64 // of the gradient, before clipping

@@ -1,0 +1,115 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/train/optimiser"
+)
+
+// A Device computes losses, gradients and steps in the place of the processor. It has the parameters and what the optimiser keeps of them;
+// the processor gets them for checkpoints, models and validation only.
+type Device interface {
+	// Train adds the gradient of a batch's loss to that of the device. The seed decides about dropout.
+	Train(b *network.Batch, options network.Options, seed uint64) (network.Loss, error)
+	// Squares returns the sum of the squares of the gradient, times scale.
+	Squares(scale float64) (float64, error)
+	// Move makes a step with the gradient, times scale, and sets it to zero.
+	Move(m optimiser.Move, scale float64) error
+	// Clear sets the gradient to zero.
+	Clear() error
+	// Fetch copies the parameters and what the optimiser keeps into the vectors.
+	Fetch(optimiser.State) error
+	Close() error
+}
+
+// An OpenDevice readies a device for a network, which begins with a state.
+type OpenDevice func(*network.Network, optimiser.State) (Device, error)
+
+// openDevice opens the device, if one is asked for.
+func (r *run) openDevice() error {
+	if r.open == nil {
+		return nil
+	}
+	switch c := &r.config; {
+	case c.QuantizeBits > 0:
+		return fmt.Errorf("%w: quantize-bits: only the processor trains quantised models", ErrConfig)
+	case len(c.fixed(r.network.Model)) > 0:
+		return fmt.Errorf("%w: embedding-fix-src and embedding-fix-trg: only the processor leaves tables as they are", ErrConfig)
+	case c.guided():
+		return fmt.Errorf("%w: guided-alignment: only the processor guides attention", ErrConfig)
+	case c.DropoutRNN > 0:
+		return fmt.Errorf("%w: dropout-rnn: only the processor has it", ErrConfig)
+	}
+	var err error
+	r.device, err = r.open(r.network, r.optimiser.State())
+	return err
+}
+
+// workers is how many replicas there are: beside a device, one, by which memory is measured.
+func (r *run) workers() int {
+	if r.open != nil {
+		return 1
+	}
+	return r.config.CPUThreads
+}
+
+// workOnDevice adds up the gradients of all mini-batches of an update.
+func (r *run) workOnDevice() error {
+	for i := range r.mini[0] {
+		r.losses[0][i].Words = 0
+		b := &r.mini[0][i]
+		if b.Sentences() == 0 {
+			continue
+		}
+		var err error
+		seed := dropoutSeed(r.config.Seed, uint64(r.state.Steps), uint64(i))
+		if r.losses[0][i], err = r.device.Train(b, r.options, seed); err != nil {
+			return fmt.Errorf("update %d: %w", r.state.Steps+1, err)
+		}
+	}
+	return nil
+}
+
+// skip counts an update that cannot be made, and clears the gradients.
+func (r *run) skip() error {
+	if r.device == nil {
+		r.optimiser.Skip(r.gradients)
+		return nil
+	}
+	r.optimiser.Skip(nil)
+	return r.device.Clear()
+}
+
+// move makes an update. See optimiser.Optimiser.Step.
+func (r *run) move(scale float64) (optimiser.Report, error) {
+	if r.device == nil {
+		return r.optimiser.Step(r.gradients, scale)
+	}
+	square, err := r.device.Squares(scale)
+	if err != nil {
+		return optimiser.Report{}, err
+	}
+	move, report, reason := r.optimiser.Decide(square)
+	if reason != nil {
+		if err := r.device.Clear(); err != nil {
+			return report, err
+		}
+		return report, reason
+	}
+	r.moved = true
+	return report, r.device.Move(move, scale)
+}
+
+// fetch brings the parameters from the device, if it has others.
+func (r *run) fetch() error {
+	if !r.moved {
+		return nil
+	}
+	if err := r.device.Fetch(r.optimiser.State()); err != nil {
+		return errors.Join(errors.New("the parameters could not be brought from the device"), err)
+	}
+	r.moved = false
+	return nil
+}

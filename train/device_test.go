@@ -1,0 +1,129 @@
+package train
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-mt/sluice/train/autodiff"
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/train/optimiser"
+)
+
+// A sideDevice is a device that computes on the processor, with vectors of its own.
+type sideDevice struct {
+	replica   *network.Replica[float32]
+	state     optimiser.State
+	config    optimiser.Config
+	optimiser *optimiser.Optimiser
+	fetched   int
+	closed    bool
+	fails     error // of Train
+}
+
+func (d *sideDevice) open(n *network.Network, s optimiser.State) (Device, error) {
+	values := slices.Clone(s.Values)
+	d.replica = network.NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), values)
+	d.optimiser = optimiser.New(d.config, values)
+	d.state = d.optimiser.State()
+	copy(d.state.Mean, s.Mean)
+	copy(d.state.Square, s.Square)
+	copy(d.state.Average, s.Average)
+	d.closed = false
+	return d, nil
+}
+
+func (d *sideDevice) Train(b *network.Batch, options network.Options, seed uint64) (network.Loss, error) {
+	if d.fails != nil {
+		return network.Loss{}, d.fails
+	}
+	return d.replica.Train(b, options, seed), nil
+}
+
+func (d *sideDevice) Squares(scale float64) (square float64, err error) {
+	for _, g := range d.replica.Gradient {
+		g *= float32(scale)
+		square += float64(g) * float64(g)
+	}
+	return square, nil
+}
+
+// Move makes the step by an optimiser that is at the same update: its own clipping finds the same norm.
+func (d *sideDevice) Move(_ optimiser.Move, scale float64) error {
+	_, err := d.optimiser.Step([][]float32{d.replica.Gradient}, scale)
+	return err
+}
+
+func (d *sideDevice) Clear() error {
+	clear(d.replica.Gradient)
+	return nil
+}
+
+func (d *sideDevice) Fetch(s optimiser.State) error {
+	d.fetched++
+	for i, to := range [][]float32{s.Values, s.Mean, s.Square, s.Average} {
+		copy(to, [][]float32{d.state.Values, d.state.Mean, d.state.Square, d.state.Average}[i])
+	}
+	return nil
+}
+
+func (d *sideDevice) Close() error {
+	d.closed = true
+	return nil
+}
+
+// A training on a device that computes like the processor writes the same model as one on the processor with one worker. Parameters
+// are fetched only when they are needed.
+func TestRunOn(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 200)
+	c := toyConfig(folder)
+	c.CPUThreads, c.AfterBatches, c.SaveFreq, c.Smoothing, c.Dropout, c.OptimizerDelay = 1, 7, 4, 1e-2, 0.1, 2
+	mustRun(t, c)
+	want := writtenTensors(t, c.Model)
+	c.Model = strings.TrimSuffix(c.Model, ".npz") + "2.npz"
+	c.CPUThreads = 3
+	d := &sideDevice{config: c.optimiser()}
+	if _, err := RunOn(testContext(t), c, d.open, silence()); err != nil {
+		t.Fatal(err)
+	}
+	have := writtenTensors(t, c.Model)
+	for name, values := range want {
+		if len(values) != len(have[name]) {
+			t.Fatalf("%s: %d values, want %d", name, len(have[name]), len(values))
+		}
+		for i, v := range values {
+			if diff := v - have[name][i]; !(max(diff, -diff) < 1e-5) { // norms are added up in other pieces
+				t.Fatalf("%s: element %d is %v, want %v", name, i, have[name][i], v)
+			}
+		}
+	}
+	if d.fetched != 2 || !d.closed {
+		t.Errorf("fetched %d times, closed %v; want twice, at the checkpoint and at the end, and closed", d.fetched, d.closed)
+	}
+}
+
+// A device that fails ends the run with what it said; settings that it has no use for are refused.
+func TestRunOnRefuses(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 20)
+	lost := errors.New("the card fell off the bus")
+	d := &sideDevice{fails: lost}
+	c := toyConfig(folder)
+	c.AfterBatches = 1
+	if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, lost) || !strings.Contains(err.Error(), "update 1") {
+		t.Errorf("%v, want what the device said", err)
+	}
+	for want, change := range map[string]func(*Config){
+		"quantize-bits": func(c *Config) { c.QuantizeBits = 8 }, "embedding-fix": func(c *Config) { c.EmbeddingFixSrc = true },
+		"guided-alignment": func(c *Config) { c.GuidedAlignment = folder + "/train.align" }, "dropout-rnn": func(c *Config) { c.DropoutRNN = 0.1 },
+	} {
+		c := toyConfig(folder)
+		c.AfterBatches = 1
+		change(&c)
+		if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want a word about %s", err, want)
+		}
+	}
+}
