@@ -35,7 +35,7 @@ func TestEmptyHypothesis(t *testing.T) {
 	if whole.Text != "" || whole.Score != -0.25 || !slices.Equal(whole.WordScores, []float32{0}) || len(whole.Alignment) != 1 {
 		t.Errorf("%+v", whole)
 	}
-	precise := translator.Models(config.Models)
+	precise := config.Models
 	config.Models, config.Precise = nil, func() (translator.Models, error) { return precise, nil }
 	if h, err := config.EmptyHypothesis(); err != nil || !slices.Equal(h.ModelScores, whole.ModelScores) {
 		t.Errorf("%+v, %v", h, err)

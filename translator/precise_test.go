@@ -85,7 +85,11 @@ func (s *overflowingStepper) Top(rows []int32, k int, banned [][]search.Token, o
 func TestOverflow(t *testing.T) {
 	lines := slices.Repeat([]string{"A dog runs through the snow.", "Two men are talking.", "A boy in a red shirt.", "The house is old."}, 4)
 	breaks := func(line string) bool { return strings.HasPrefix(line, "Two") }
-	for _, beam := range []int{1, 4} {
+	beams := []int{1, 4}
+	if testing.Short() {
+		beams = beams[:1]
+	}
+	for _, beam := range beams {
 		config := engineConfig(t, cpumodel.Int8)
 		config.Search.Beam = beam
 		want := translate(t, config, lines, nil)
