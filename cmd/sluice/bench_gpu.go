@@ -63,9 +63,10 @@ type kernelRow struct {
 }
 
 type gpuReport struct {
-	Device  string      `json:"device"`
-	Kernels []kernelRow `json:"kernels"`
-	Rows    []gpuRow    `json:"rows"`
+	Device   string        `json:"device"`
+	Kernels  []kernelRow   `json:"kernels"`
+	Rows     []gpuRow      `json:"rows"`
+	Training []trainingRow `json:"training"`
 }
 
 func newBenchGPUCommand() *cobra.Command {
@@ -76,6 +77,7 @@ func newBenchGPUCommand() *cobra.Command {
 		Long: `Translate random sentences with students of random weights on a GPU, in several sizes, numbers of streams, slots and
 beams, and print source pieces a second, where the device's time goes, and the time of each product beside what the card's
 memory bandwidth and tensor cores allow. Every translation has the length of its source; text and vocabularies are left out.
+Then each student is trained for some updates, in bfloat16.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
 		Example: `  sluice bench gpu
@@ -134,6 +136,11 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 			return err
 		}
 		report.Kernels, report.Rows = append(report.Kernels, kernels...), append(report.Rows, rows...)
+		training, err := benchTraining(driver, b.device, s, of, trainingPieces, timedUpdates)
+		if err != nil {
+			return err
+		}
+		report.Training = append(report.Training, training)
 	}
 	if b.asJSON {
 		return writeJSON(out, report)
@@ -402,5 +409,7 @@ func (r *gpuReport) print(w io.Writer) error {
 			formatCount(int64(row.PerSecond)), 100*row.Encode, 100*row.Step, 100*row.Output, row.Busy, bound)
 	}
 	t.Flush()
+	fmt.Fprintln(&b)
+	printTraining(&b, r.Training)
 	return writeOutput(w, b.String())
 }

@@ -158,5 +158,6 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	printTrainingRoofline(&b)
 	return writeOutput(w, b.String())
 }
