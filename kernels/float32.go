@@ -14,6 +14,8 @@ type Float32Matrix struct {
 	K, N int
 
 	panels []float32 // 64-byte aligned
+
+	doubleFrom int // see doublePays
 }
 
 // PackFloat32 packs a k×n row-major matrix.

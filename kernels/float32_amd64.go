@@ -45,7 +45,7 @@ func (c *mulFloat32Call) chunk(first, rows int) {
 		limit = mulFloat32RowsAVX2
 	}
 	p := 0
-	if c.level != cpu.AVX2 && doublePays(rows, c.w.bytes()) {
+	if c.level != cpu.AVX2 && doublePays(rows, c.w.bytes(), c.w.doubleFrom) {
 		p = c.doubles(first, rows)
 	}
 	b := cutBlocks(rows, limit)

@@ -27,6 +27,8 @@ type Int16Matrix struct {
 	steps  int       // pairs along k, padded
 	panels []int16   // 64-byte aligned
 	scales []float32 // one per padded column
+
+	doubleFrom int // see doublePays
 }
 
 // Int16Stride returns the words from one quantised row of k activations to the next. What lies between k and the stride is

@@ -39,7 +39,7 @@ func (c *mulInt16Call) chunk(first, rows int) {
 		limit = mulInt8RowsAVX2
 	}
 	p := 0
-	if c.level == cpu.AVX512VNNI && doublePays(rows, c.w.bytes()) {
+	if c.level == cpu.AVX512VNNI && doublePays(rows, c.w.bytes(), c.w.doubleFrom) {
 		p = c.doubles(first, rows)
 	}
 	b := cutBlocks(rows, limit)

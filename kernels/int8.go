@@ -35,6 +35,8 @@ type Int8Matrix struct {
 	pairs       *int8Pairs // if not nil, the weights are here, not in panels
 	corrections []int32    // -128·(sum of the column), one per padded column: undoes the zero point of the activations
 	scales      []float32  // one per padded column
+
+	doubleFrom int // see doublePays
 }
 
 // Int8Stride returns the bytes from one quantised row of k activations to the next. What lies between k and the stride

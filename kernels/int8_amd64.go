@@ -53,7 +53,7 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulInt8Call) chunk(first, rows int) {
 	p := 0
-	if c.level == cpu.AVX512VNNI && doublePays(rows, len(c.w.panels)) {
+	if c.level == cpu.AVX512VNNI && doublePays(rows, len(c.w.panels), c.w.doubleFrom) {
 		p = c.doubles(first, rows)
 	}
 	b := cutBlocks(rows, c.blockLimit(rows))
@@ -68,12 +68,9 @@ func (c *mulInt8Call) chunk(first, rows int) {
 	}
 }
 
-// doublePays reports whether panels should be multiplied two at a time, in blocks half as high. It pays for more than one block of
-// full height, but weights that do not stay in the second-level cache want four of the lower blocks, which fetch the next pair.
-func doublePays(rows, bytes int) bool {
-	const nearBytes = 1 << 20
-	return rows > 3*mulInt8RowsDouble || rows > mulInt8Rows && bytes <= nearBytes
-}
+// hasDoubleIntegers and hasDoubleFloats report whether panels can be multiplied two at a time.
+func hasDoubleIntegers() bool { return cpu.Integer() == cpu.AVX512VNNI }
+func hasDoubleFloats() bool   { return cpu.Active() == cpu.AVX512 }
 
 // doubles multiplies rows with the panels that are whole, two at a time, and returns with how many.
 func (c *mulInt8Call) doubles(first, rows int) int {

@@ -11,6 +11,13 @@ type Matrix interface {
 	// bytes is what the weights take, move puts them into memory of that length.
 	bytes() int
 	move(memory []uint8)
+
+	// For a Tuning: what the matrix is, whether two panels at a time are possible, and from how many rows on that is done.
+	size() (k, n int)
+	shape() string
+	hasDouble() bool
+	from() *int
+	multiply(in tuningInput, rows int)
 }
 
 // Together moves the weights of matrices into one block of memory, side by side in the order given, where large pages hold them if

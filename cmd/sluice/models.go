@@ -33,6 +33,7 @@ type ensemble struct {
 	weights   []*cpumodel.Weights
 	suppress  []search.Token
 	int8      quantisation
+	tuner     *tuner // nil: products are as rules say
 	precision cpumodel.Precision
 	storage   gpukernels.Storage  // on GPUs
 	beam      int                 // hypotheses of a sentence
@@ -138,6 +139,7 @@ func (e *ensemble) pack(precision cpumodel.Precision) error {
 	for i, m := range e.models {
 		weights, err := cpumodel.Load(m, precision, cpumodel.Options{
 			Suppress: e.suppress, Saturation: e.int8.saturation, IgnoreAlphas: e.int8.ignoreAlphas, Beam: e.beam,
+			Tune: e.tuner.tune,
 		})
 		if err != nil {
 			return modelError{fmt.Errorf("%s: %w", e.files[i].Path, err)}
@@ -258,6 +260,9 @@ func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger
 		models.suppress = []search.Token{unk}
 	}
 	models.int8, models.beam = m.quantisation(), s.beamSize
+	if m.tuneKernels {
+		models.tuner = newTuner(logger)
+	}
 	if parts.config.Weights, err = m.modelWeights(); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type packer struct {
 	alphas     map[string]*marian.Tensor // nil if activations are not to use them
 	jobs       []func() error
 	linears    []*linear // that the jobs pack
+	tune       func([]kernels.Matrix)
 	err        error
 }
 

@@ -2,7 +2,7 @@ package cpumodel
 
 import "github.com/sluice-mt/sluice/kernels"
 
-// place moves the weights of all matrices together, in the order in which they were packed, which is that of their use.
+// place moves the weights of all matrices together, in the order in which they were packed, which is that of their use, and tunes them.
 func (p *packer) place() {
 	var matrices []kernels.Matrix
 	for _, l := range p.linears {
@@ -11,6 +11,9 @@ func (p *packer) place() {
 		}
 	}
 	kernels.Together(matrices...)
+	if p.tune != nil {
+		p.tune(matrices)
+	}
 }
 
 func (p *part) matrix() kernels.Matrix {

@@ -59,6 +59,9 @@ type Options struct {
 
 	// KnownPieces is how many pieces of each vocabulary KnownEmbeddings is for. 0 means DefaultKnownPieces, a negative number none.
 	KnownPieces int
+
+	// Tune, if not nil, is given the matrices before anybody uses them, to choose how they are multiplied: see kernels.Tuning.
+	Tune func(matrices []kernels.Matrix)
 }
 
 // ErrPrecision is wrapped by the error of Load for a precision that it does not know.
@@ -110,7 +113,7 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if err := w.suppress(options.Suppress); err != nil {
 		return nil, err
 	}
-	p := &packer{precision: precision, saturation: saturation(options.Saturation), plain: !w.uses(VectorGates), beam: options.Beam, scoring: options.ForScoring}
+	p := &packer{precision: precision, saturation: saturation(options.Saturation), plain: !w.uses(VectorGates), beam: options.Beam, scoring: options.ForScoring, tune: options.Tune}
 	if !options.IgnoreAlphas {
 		p.alphas = m.Alphas
 	}

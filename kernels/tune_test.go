@@ -1,0 +1,126 @@
+package kernels
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-mt/sluice/internal/cpu/cputest"
+)
+
+// A Tuning knows all shapes after it has measured them, once, and says nothing that a measurement cannot give.
+func TestTune(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(1)
+		eight := PackInt8(64, 96, int8s(r, 64*96), normals(r, 96))
+		sixteen := PackInt16(64, 96, int16s(r, 64*96, 1000), normals(r, 96))
+		float := PackFloat32(64, 96, normals(r, 64*96))
+		matrices := []Matrix{eight, sixteen, float, PackInt8(0, 0, nil, nil), PackFloat32(64, 96, normals(r, 64*96))}
+		var could []string
+		for _, m := range matrices {
+			if m.hasDouble() {
+				could = append(could, m.shape())
+			}
+		}
+		tuning := Tuning{}
+		if tuning.Knows(matrices...) != (len(could) == 0) {
+			t.Errorf("an empty tuning knows all of %q", could)
+		}
+		tuning.Tune(time.Millisecond, matrices...)
+		slices.Sort(could)
+		if known := slices.Sorted(maps.Keys(tuning)); !slices.Equal(known, slices.Compact(could)) {
+			t.Errorf("knows %q, want %q", known, could)
+		}
+		for shape, from := range tuning {
+			if !slices.Contains([]int{0, 13, 19, 37, 73, never}, from) {
+				t.Errorf("%s: two panels at a time from %d rows on", shape, from)
+			}
+		}
+		kept, err := json.Marshal(tuning)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again Tuning
+		if err := json.Unmarshal(kept, &again); err != nil {
+			t.Fatal(err)
+		}
+		if !again.Knows(matrices...) {
+			t.Errorf("%s does not know what was measured", kept)
+		}
+		again.Tune(0, matrices...)
+		if *eight.from() != tuning[eight.shape()] || *float.from() != tuning[float.shape()] {
+			t.Error("the matrices do not have what the tuning says")
+		}
+	})
+}
+
+// The better variant counts only from the rows on where it stays the better one, and only if the difference is more than noise.
+func TestTuningDecides(t *testing.T) {
+	small, large := PackInt8(64, 64, make([]int8, 64*64), make([]float32, 64)), PackInt8(1024, 2048, make([]int8, 2<<20), make([]float32, 2048))
+	for _, c := range []struct {
+		name   string
+		m      Matrix
+		double [4]float64 // times, where one panel at a time takes 1
+		want   int
+	}{
+		{"as the rule says", small, [4]float64{.9, .9, .9, .9}, 0},
+		{"noise", small, [4]float64{1.02, .99, 1.01, 1}, 0},
+		{"noise for a matrix for which the rule differs", large, [4]float64{.98, 1.02, 1, 1}, 0},
+		{"slower at few rows", small, [4]float64{1.1, .9, .9, .9}, 19},
+		{"slower in between", small, [4]float64{.9, .9, 1.1, .9}, 73},
+		{"always slower", small, [4]float64{1.1, 1.1, 1.1, 1.1}, never},
+		{"faster at few rows already", large, [4]float64{.9, .9, .9, .9}, 13},
+	} {
+		var took [len(tunedRows)][2][]float64
+		for i := range took {
+			took[i] = [2][]float64{{1, 1, 5}, {c.double[i], 7, c.double[i]}}
+		}
+		if got := decide(&took, c.m); got != c.want {
+			t.Errorf("%s: from %d rows on, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// Whatever a tuning says, results have the same bits.
+func TestTuningChangesNoBits(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(2)
+		const k, n, most = 70, 150, 40
+		a, aScales, x := uint8s(r, most*Int8Stride(k)), normals(r, most), normals(r, most*k)
+		words := int16s(r, most*Int16Stride(k), 100)
+		eight, sixteen := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackInt16(k, n, int16s(r, k*n, 1000), normals(r, n))
+		float := PackFloat32(k, n, normals(r, k*n))
+		for _, rows := range []int{1, 2, 5, 6, 7, 13, most} {
+			var want [3][]float32
+			for i, from := range []int{never, 1, 0, 7, -3} {
+				*eight.from(), *sixteen.from(), *float.from() = from, from, from
+				var got [3][]float32
+				for j := range got {
+					got[j] = make([]float32, rows*n)
+				}
+				MulInt8(got[0], n, a, aScales, rows, eight, nil, None)
+				MulInt16(got[1], n, words, aScales, rows, sixteen, nil, Rectified)
+				MulFloat32(got[2], n, x, k, rows, float, nil, None)
+				if i == 0 {
+					want = got
+				}
+				for j := range got {
+					if !slices.Equal(float32Bits(got[j]), float32Bits(want[j])) {
+						t.Errorf("product %d of %d rows differs with two panels at a time from %d rows on", j, rows, from)
+					}
+				}
+			}
+		}
+	})
+}
+
+func float32Bits(x []float32) []uint32 {
+	bits := make([]uint32, len(x))
+	for i, v := range x {
+		bits[i] = math.Float32bits(v)
+	}
+	return bits
+}
