@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 
 // TestScript runs the command lines in testdata/script. $MODEL is the folder of the demo model.
 func TestScript(t *testing.T) {
+	cache := t.TempDir() // for all scripts, as a user has one: what is measured there once is not measured again
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
 		Cmds: scriptCommands(),
@@ -36,6 +37,7 @@ func TestScript(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("MODEL", filepath.Join(sharedtest.Root(), "models", "ende-tiny"))
+			env.Setenv("XDG_CACHE_HOME", cache)
 			return nil
 		},
 	})
