@@ -64,7 +64,8 @@ func compareFamily(t *testing.T, family string) {
 		t.Fatal(err)
 	}
 	got := lastLoss(t, c.Model+".metrics.jsonl", updates)
-	t.Logf("| %s | %d | %.3f | %.3f | %.0f words/s", family, updates, want, got, float64(result.Words)/time.Since(start).Seconds())
+	t.Logf("| %s | %d | %.3f | %.3f | epoch %d, %.0f target pieces an update, %.0f words/s", family, updates, want, got,
+		result.Epochs, float64(result.Words)/float64(updates), float64(result.Words)/time.Since(start).Seconds())
 	if !(got < want+familyNoise) {
 		t.Errorf("the loss is %.4f, Marian's was %.4f", got, want)
 	}
