@@ -100,7 +100,8 @@ func TestReplayOfRecordsWithoutKeys(t *testing.T) {
 		elsewhere[lane%(lanes-1)] = append(elsewhere[lane%(lanes-1)], want)
 	}
 	for id, want := range elsewhere {
-		if got := kafkatest.Values(cluster.Committed(t, "elsewhere", id)); !slices.Equal(got, want) {
+		got := kafkatest.Values(cluster.Committed(t, "elsewhere", id))
+		if slices.Sort(got); !slices.Equal(got, want) { // letters of different lanes have no order
 			t.Errorf("elsewhere, partition %d: %q, want %q", id, got, want)
 		}
 	}
