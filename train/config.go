@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -131,7 +132,7 @@ func DefaultConfig() Config {
 
 // ReadConfig reads a YAML file over the defaults. A key that does not exist is an error.
 func ReadConfig(path string) (Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := readSettings(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the training settings: %w", err)
 	}
@@ -142,6 +143,21 @@ func ReadConfig(path string) (Config, error) {
 	return c, nil
 }
 
+// maxSettings is the largest file of settings that is read, in bytes.
+const maxSettings = 1 << 20
+
+func readSettings(path string) (data []byte, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if data, err = io.ReadAll(io.LimitReader(file, maxSettings+1)); err == nil && len(data) > maxSettings {
+		err = fmt.Errorf("%w: %s holds more than %d bytes", ErrConfig, path, maxSettings)
+	}
+	return data, err
+}
+
 func parseConfig(data []byte) (Config, error) {
 	c := DefaultConfig()
 	if err := yaml.Unmarshal(data, &struct{ Type *string }{&c.Type}); err == nil && c.Recurrent() {
@@ -150,10 +166,21 @@ func parseConfig(data []byte) (Config, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&c); err != nil && err != io.EOF {
-		return c, fmt.Errorf("%w: %s", ErrConfig, strings.TrimPrefix(err.Error(), "yaml: "))
+		return c, fmt.Errorf("%w: %s", ErrConfig, yamlProblem(err))
 	}
 	return c, c.Validate()
 }
+
+// yamlProblem says in a user's words what is wrong with the file.
+func yamlProblem(err error) string {
+	var mistakes *yaml.TypeError
+	if !errors.As(err, &mistakes) {
+		return strings.TrimPrefix(err.Error(), "yaml: ")
+	}
+	return unknownField.ReplaceAllString(strings.Join(mistakes.Errors, "; "), "there is no setting $1")
+}
+
+var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 // languageModel says whether there is a target side only.
 func (c *Config) languageModel() bool { return c.Sources() == 0 }

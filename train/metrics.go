@@ -5,8 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
+
+// ErrOutput is wrapped by the errors about files that cannot be written. What was saved before is whole, and the same command goes on
+// from there.
+var ErrOutput = errors.New("the training cannot write")
+
+// ErrBusy is wrapped by the error of a run whose model another process is training.
+var ErrBusy = errors.New("another process is training this model")
 
 // A Measurement is a line of the metrics file.
 type Measurement struct {
@@ -32,23 +40,31 @@ type Measurement struct {
 // A metricsFile is a log of measurements, one JSON object a line.
 type metricsFile struct{ file *os.File }
 
-// openMetrics opens the file for what follows an update, and validations after the update validated, the last one that counts. What an
-// interrupted run wrote about later ones is cut off: the run will write it again.
-func openMetrics(path string, update, validated int) (*metricsFile, error) {
+// openMetrics opens the file, or makes it, and keeps other runs from writing to it.
+func openMetrics(path string) (*metricsFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("opening the metrics: %w", err)
+		return nil, fmt.Errorf("%w: opening the metrics: %w", ErrOutput, err)
 	}
-	data, err := os.ReadFile(path)
-	if err == nil {
-		keep := int64(valid(data, update, validated))
-		_, seek := f.Seek(keep, 0)
-		err = errors.Join(f.Truncate(keep), seek)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the metrics: %w", err), f.Close())
+	if err := lock(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
 	return &metricsFile{f}, nil
+}
+
+// cut readies the file for what follows an update, and validations after the update validated, the last one that counts. What an
+// interrupted run wrote about later ones is cut off: the run will write it again.
+func (m *metricsFile) cut(update, validated int) error {
+	data, err := io.ReadAll(m.file)
+	if err == nil {
+		keep := int64(valid(data, update, validated))
+		_, seek := m.file.Seek(keep, 0)
+		err = errors.Join(m.file.Truncate(keep), seek)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: opening the metrics: %w", ErrOutput, err)
+	}
+	return nil
 }
 
 const kindValid = "valid" // of a Measurement
@@ -72,7 +88,7 @@ func (m *metricsFile) add(measurement Measurement) error {
 		_, err = m.file.Write(append(line, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("writing the metrics: %w", err)
+		return fmt.Errorf("%w: writing the metrics: %w", ErrOutput, err)
 	}
 	return nil
 }

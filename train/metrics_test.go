@@ -17,13 +17,22 @@ func unmarshal(t testing.TB, line []byte) Measurement {
 	return m
 }
 
-// TestMetricsAreCut: what an interrupted run wrote about updates after its checkpoint goes.
-func TestMetricsAreCut(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m.jsonl")
-	m, err := openMetrics(path, 0, 0)
+func openAndCut(t *testing.T, path string, update, validated int) *metricsFile {
+	t.Helper()
+	m, err := openMetrics(path)
+	if err == nil {
+		err = m.cut(update, validated)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m
+}
+
+// TestMetricsAreCut: what an interrupted run wrote about updates after its checkpoint goes.
+func TestMetricsAreCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.jsonl")
+	m := openAndCut(t, path, 0, 0)
 	for update := range 5 {
 		if err := m.add(Measurement{Kind: "train", Update: update}); err != nil {
 			t.Fatal(err)
@@ -40,9 +49,7 @@ func TestMetricsAreCut(t *testing.T) {
 	if err := m.file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = openMetrics(path, 2, 1); err != nil {
-		t.Fatal(err)
-	}
+	m = openAndCut(t, path, 2, 1)
 	defer m.file.Close()
 	if err := m.add(Measurement{Kind: "valid", Update: 3}); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,8 @@ func TestNoiseThatDoesNotFit(t *testing.T) {
 		"data-weighting-type": func(c *Config) { c.DataWeighting, c.DataWeightingType = "weights", "word" },
 		"mse":                 func(c *Config) { c.GuidedAlignment, c.GuidedAlignmentCost = "points", "mse" },
 		"one source":          func(c *Config) { c.Type, c.TrainSets = "lm-transformer", c.TrainSets[:1] },
-		"between 0 and 1":     func(c *Config) { c.NoiseLower = 0.95 },
+		"between 0 and 1":     func(c *Config) { c.NoiseLower = 1.5 },
+		"1.05 together":       func(c *Config) { c.NoiseLower = 0.95 },
 	} {
 		c := toyConfig(t.TempDir())
 		c.NoiseUpper = 0.1

@@ -107,13 +107,18 @@ func (r *run) result() Result {
 
 // prepare opens and makes everything.
 func (r *run) prepare() error {
-	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.resume, r.makeReplicas, r.openDevice, r.readCorpus, r.calibrate, r.openValidation} {
+	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.openMetrics, r.resume, r.makeReplicas, r.openDevice, r.openValidation, r.readCorpus, r.calibrate} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	metrics, err := openMetrics(r.config.Model+".metrics.jsonl", r.state.Steps, r.state.Validated)
-	r.metrics = metrics
+	return r.metrics.cut(r.state.Steps, r.state.Validated)
+}
+
+// openMetrics opens the metrics, before anything that takes long: whether the model's folder can be written to, and by this run alone, is
+// found there.
+func (r *run) openMetrics() (err error) {
+	r.metrics, err = openMetrics(r.config.Model + ".metrics.jsonl")
 	return err
 }
 
@@ -248,6 +253,11 @@ func (r *run) readCorpus() error {
 	s := r.corpus.Stats
 	r.logger.Info("corpus read", "pairs", s.Pairs, "source_pieces", s.SourceTokens, "target_pieces", s.TargetTokens,
 		"empty", s.Empty, "too_long", s.TooLong, "unbalanced", s.Unbalanced)
+	if before := r.state.Corpus; before != (data.Stats{}) && before != s {
+		r.logger.Warn("the corpus is another than before the checkpoint: the training goes on with this one, where it was in the other",
+			"pairs_before", before.Pairs, "update", r.state.Steps)
+	}
+	r.state.Corpus = s
 	batching, err := r.batching()
 	if err != nil {
 		return err

@@ -29,6 +29,8 @@ type state struct {
 	Optimiser optimiser.Counts `json:"optimiser"`
 	Window    window           `json:"window"`
 
+	Corpus data.Stats `json:"corpus"` // of the run before; none in older checkpoints
+
 	Best      map[string]best `json:"best"`      // by metric
 	Validated int             `json:"validated"` // update after which the last validation was
 	Early     bool            `json:"early"`     // it did not improve any more
@@ -160,7 +162,10 @@ func (r *run) checkpoint() error {
 	if r.optimiser.Average != nil {
 		c.Vectors = append(c.Vectors, checkpoint.Vector{Name: vectorAverage, Values: r.optimiser.Average})
 	}
-	return checkpoint.Write(r.folder(), r.state.Steps, c, r.config.KeepSaved)
+	if err := checkpoint.Write(r.folder(), r.state.Steps, c, r.config.KeepSaved); err != nil {
+		return fmt.Errorf("%w: %w", ErrOutput, err)
+	}
+	return nil
 }
 
 // save writes the model and a checkpoint.
@@ -181,7 +186,10 @@ func (r *run) save() error {
 // writeModel writes the parameters to translate with.
 func (r *run) writeModel(path string) error {
 	r.refreshBest()
-	return marian.WriteNPZ(path, r.network.File(r.best, bytes.Clone(r.description)))
+	if err := marian.WriteNPZ(path, r.network.File(r.best, bytes.Clone(r.description))); err != nil {
+		return fmt.Errorf("%w: %w", ErrOutput, err)
+	}
+	return nil
 }
 
 // decoderConfig is what a translating program needs beside the model, in Marian's form.
@@ -209,10 +217,23 @@ func (r *run) writeDecoderConfig() error {
 	}
 	text, err := yaml.Marshal(d)
 	if err == nil {
-		err = os.WriteFile(c.Model+".decoder.yml", text, 0o666)
+		err = replaceFile(c.Model+".decoder.yml", text)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the decoder's configuration: %w", err)
+		return fmt.Errorf("%w: the decoder's configuration: %w", ErrOutput, err)
+	}
+	return nil
+}
+
+// replaceFile writes a small file so that it is never there in part.
+func replaceFile(path string, text []byte) error {
+	temporary := path + ".tmp" // nobody else writes it: the run has the lock
+	err := os.WriteFile(temporary, text, 0o666)
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(temporary))
 	}
 	return nil
 }

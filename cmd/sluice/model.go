@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -59,7 +58,7 @@ func resolveModel(path string) (bundle.Bundle, error) {
 
 // fromDecoderConfig fills in the files that a folder's decoder.yml names.
 func fromDecoderConfig(found *bundle.Bundle) error {
-	content, err := os.ReadFile(found.Config)
+	content, err := readSettings(found.Config)
 	if err != nil {
 		return err
 	}

@@ -308,7 +308,7 @@ func (f *modelFlags) description() []byte {
 	if !f.ignoreModelConfig || len(f.configs) == 0 {
 		return nil
 	}
-	content, err := os.ReadFile(f.configs[len(f.configs)-1])
+	content, err := readSettings(f.configs[len(f.configs)-1])
 	if err != nil {
 		return nil // applyConfigFile has read it already
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -75,7 +74,7 @@ func readRecipes(paths []string) (recipe, error) {
 
 func readRecipe(path string) (recipe, error) {
 	var r recipe
-	content, err := os.ReadFile(path)
+	content, err := readSettings(path)
 	if err != nil {
 		return r, inputError{fmt.Errorf("configuration: %w", err)}
 	}

@@ -85,7 +85,7 @@ SIGTERM ends a job: what is in flight is finished and committed within the grace
 
 // readJob reads and checks a job file. What is wrong with it is a usageError with one line for each problem.
 func readJob(path string) (*jobfile.Job, *jobOptions, error) {
-	content, err := os.ReadFile(path)
+	content, err := readSettings(path)
 	if err != nil {
 		return nil, nil, usageError{err}
 	}

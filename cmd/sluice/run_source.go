@@ -191,7 +191,7 @@ func secret(text, path string) (string, error) {
 	if path == "" {
 		return text, nil
 	}
-	content, err := os.ReadFile(path)
+	content, err := readSettings(path)
 	if err != nil {
 		return "", usageErrorf("secret: %v", err)
 	}

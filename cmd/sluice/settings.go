@@ -3,13 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-mt/sluice/internal/binread"
+	"github.com/sluice-mt/sluice/internal/jobfile"
 )
 
 // Settings come from four places. The command line wins over the environment, the environment over the configuration
@@ -53,6 +55,9 @@ type files struct {
 	warnings []string
 }
 
+// readSettings reads a file of settings, which may be a pipe, but none that is far larger than people write them.
+func readSettings(path string) ([]byte, error) { return binread.ReadFile(path, jobfile.MaxSize) }
+
 // apply sets the flags that are still open from a file.
 func (f *files) apply(path string) error {
 	if interpolated, _ := f.flags.GetBool("interpolate-env-vars"); interpolated {
@@ -61,7 +66,7 @@ func (f *files) apply(path string) error {
 			return err
 		}
 	}
-	content, err := os.ReadFile(path)
+	content, err := readSettings(path)
 	if err != nil {
 		return inputError{fmt.Errorf("configuration: %w", err)}
 	}

@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -111,13 +113,15 @@ func sortTrainingError(err error) error {
 		return err
 	case errors.Is(err, train.ErrInterrupted):
 		return fmt.Errorf("%w: %w", errInterrupted, err)
-	case errors.Is(err, train.ErrConfig), errors.Is(err, train.ErrOtherRun):
+	case errors.Is(err, train.ErrConfig), errors.Is(err, train.ErrOtherRun), errors.Is(err, train.ErrBusy):
 		return usageError{err}
+	case errors.Is(err, train.ErrOutput), errors.Is(err, syscall.ENOSPC):
+		return outputError{err}
 	case errors.Is(err, data.ErrEmpty), errors.Is(err, data.ErrFormat):
 		return inputError{err}
 	case errors.As(err, &vocabulary), errors.As(err, &parameter), errors.As(err, &file), errors.Is(err, model.ErrUnsupported):
 		return modelError{err}
-	case errors.Is(err, os.ErrNotExist):
+	case errors.As(err, new(*fs.PathError)):
 		return inputError{err}
 	}
 	return err

@@ -5,10 +5,12 @@ package binread
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/bits"
+	"os"
 )
 
 // An Error tells that a read ran past the end of the data, or met something that cannot be.
@@ -173,6 +175,21 @@ func ReadAll(r io.Reader, limit int64) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// ReadFile reads a file, which may be a pipe or a device, as ReadAll reads a stream.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := ReadAll(file, limit)
+	var tooMuch *LimitError
+	if errors.As(err, &tooMuch) {
+		return nil, fmt.Errorf("%s %w", path, err)
+	}
+	return data, err
 }
 
 // expectEnd returns a *LimitError if r has anything left.
