@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -120,11 +119,12 @@ func (t *tuner) write(file *os.File, tuning kernels.Tuning) error {
 // processorName tells processors apart: what the system says about the first one, and the kernels that it can run.
 func processorName() string {
 	name := []string{runtime.GOARCH, strings.Join(kernels.Implementations(), "; ")}
-	about, err := os.ReadFile("/proc/cpuinfo")
+	about, err := os.Open("/proc/cpuinfo") // of which only the beginning is read: the system writes it anew, and at length, for many processors
 	if err != nil {
 		return strings.Join(name, "; ")
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(about)); lines.Scan() && lines.Text() != ""; {
+	defer about.Close()
+	for lines := bufio.NewScanner(about); lines.Scan() && lines.Text() != ""; {
 		key, value, _ := strings.Cut(lines.Text(), ":")
 		switch strings.TrimSpace(key) {
 		case "model name", "cpu family", "model", "stepping", "cache size", "CPU implementer", "CPU part":
