@@ -29,7 +29,7 @@ func nextPanels(panel, limit, columns int) (n int, mask uint32) {
 	return nextParts(panel, limit, columns, panelColumns)
 }
 
-// nextParts is nextPanels for parts of any width up to 32.
+// nextParts is nextPanels for parts of any width up to 32, and for wider ones if all of their columns exist.
 func nextParts(part, limit, columns, width int) (n int, mask uint32) {
 	whole, rest := columns/width, columns%width
 	if part < whole {

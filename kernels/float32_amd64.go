@@ -38,65 +38,45 @@ func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Flo
 	}
 }
 
-// chunk multiplies rows with all panels, in blocks of nearly equal height.
+// chunk multiplies rows with all panels, two at a time where that pays.
 func (c *mulFloat32Call) chunk(first, rows int) {
-	limit := mulFloat32Rows
+	limit, column := mulFloat32Rows, 0
 	if c.level == cpu.AVX2 {
 		limit = mulFloat32RowsAVX2
+	} else if doublePays(rows, c.w.bytes(), c.w.doubleFrom) {
+		column = wholePairs(c.w.N)
+		c.columns(first, rows, 0, column, 2*float32Panel, mulFloat32RowsDouble)
 	}
-	p := 0
-	if c.level != cpu.AVX2 && doublePays(rows, c.w.bytes(), c.w.doubleFrom) {
-		p = c.doubles(first, rows)
-	}
+	c.columns(first, rows, column, c.w.N, float32Panel, limit)
+}
+
+// columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
+func (c *mulFloat32Call) columns(first, rows, column, end, width, limit int) {
 	b := cutBlocks(rows, limit)
-	perCall := max(1, floatCallWork/(rows*c.w.K*float32Panel))
-	for p*float32Panel < c.w.N {
-		n, mask := nextPanels(p, perCall, c.w.N)
+	perCall := max(1, floatCallWork/(rows*c.w.K*width))
+	for part := column / width; part*width < end; {
+		n, mask := nextParts(part, perCall, end, width)
 		if b.higher > 0 {
-			c.call(b.height+1, b.higher, first, p, n, mask)
+			c.call(b.height+1, b.higher, first, part*width, n, width, mask)
 		}
-		c.call(b.height, b.lower, first+b.split, p, n, mask)
-		p += n
+		c.call(b.height, b.lower, first+b.split, part*width, n, width, mask)
+		part += n
 	}
 }
 
-// doubles multiplies rows with the panels that are whole, two at a time, and returns with how many.
-func (c *mulFloat32Call) doubles(first, rows int) int {
-	b := cutBlocks(rows, mulFloat32RowsDouble)
-	perCall := max(1, floatCallWork/(rows*c.w.K*2*float32Panel))
-	all := c.w.N / (2 * float32Panel)
-	for p := 0; p < all; {
-		n := min(perCall, all-p)
-		if b.higher > 0 {
-			c.callDouble(b.height+1, b.higher, first, p, n)
-		}
-		c.callDouble(b.height, b.lower, first+b.split, p, n)
-		p += n
-	}
-	return 2 * all
-}
-
-// callDouble is call for pairs of panels.
+// call multiplies blocks of one height, from a row and a column on, with some parts of the given width. It is not inlined, so that its
+// prologue lets the garbage collector in between two calls of assembly.
 //
 //go:noinline
-func (c *mulFloat32Call) callDouble(height, blocks, row, pair, pairs int) {
-	column := pair * 2 * float32Panel
+func (c *mulFloat32Call) call(height, blocks, row, column, parts, width int, mask uint32) {
 	x, w, y := &c.x[row*c.xStride], &c.w.panels[column*c.w.K], &c.y[row*c.yStride+column]
-	bias, biasStep := partBias(c.bias, column, 2*float32Panel)
-	mulFloat32AVX512Double(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, pairs, c.floor)
-}
-
-// call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the
-// garbage collector in between two calls of assembly.
-//
-//go:noinline
-func (c *mulFloat32Call) call(height, blocks, row, panel, panels int, mask uint32) {
-	column := panel * float32Panel
-	x, w, y := &c.x[row*c.xStride], &c.w.panels[column*c.w.K], &c.y[row*c.yStride+column]
-	bias, biasStep := panelBias(c.bias, column)
-	if c.level == cpu.AVX2 {
-		mulFloat32AVX2(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
-		return
+	bias, biasStep := partBias(c.bias, column, width)
+	switch {
+	case width > float32Panel:
+		mulFloat32AVX512Double(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, parts, c.floor)
+	case c.level == cpu.AVX2:
+		mulFloat32AVX2(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, parts, c.floor, mask)
+	default:
+		mulFloat32AVX512(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, parts, c.floor, mask)
 	}
-	mulFloat32AVX512(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
 }

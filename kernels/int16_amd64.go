@@ -32,73 +32,55 @@ func mulInt16(y []float32, yStride int, a []int16, aScales []float32, rows int, 
 	}
 }
 
-// chunk multiplies rows with all panels, in blocks of nearly equal height.
+// chunk multiplies rows with all panels, two at a time where that pays.
 func (c *mulInt16Call) chunk(first, rows int) {
 	limit := mulInt8Rows
 	if c.level.Family() == cpu.AVX2 {
 		limit = mulInt8RowsAVX2
 	}
-	p := 0
+	column := 0
 	if c.level == cpu.AVX512VNNI && doublePays(rows, c.w.bytes(), c.w.doubleFrom) {
-		p = c.doubles(first, rows)
+		column = wholePairs(c.w.N)
+		c.columns(first, rows, 0, column, 2*int16Panel, mulInt8RowsDouble)
 	}
+	c.columns(first, rows, column, c.w.N, int16Panel, limit)
+}
+
+// columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
+func (c *mulInt16Call) columns(first, rows, column, end, width, limit int) {
 	b := cutBlocks(rows, limit)
-	perCall := max(1, callWork/2/(rows*c.w.K*int16Panel))
-	for p*int16Panel < c.w.N {
-		n, mask := nextPanels(p, perCall, c.w.N)
+	perCall := max(1, callWork/2/(rows*c.w.K*width))
+	for part := column / width; part*width < end; {
+		n, mask := nextParts(part, perCall, end, width)
 		if b.higher > 0 {
-			c.call(b.height+1, b.higher, first, p, n, mask)
+			c.call(b.height+1, b.higher, first, part*width, n, width, mask)
 		}
-		c.call(b.height, b.lower, first+b.split, p, n, mask)
-		p += n
+		c.call(b.height, b.lower, first+b.split, part*width, n, width, mask)
+		part += n
 	}
 }
 
-// doubles multiplies rows with the panels that are whole, two at a time, and returns with how many.
-func (c *mulInt16Call) doubles(first, rows int) int {
-	b := cutBlocks(rows, mulInt8RowsDouble)
-	perCall := max(1, callWork/2/(rows*c.w.K*2*int16Panel))
-	all := c.w.N / (2 * int16Panel)
-	for p := 0; p < all; {
-		n := min(perCall, all-p)
-		if b.higher > 0 {
-			c.callDouble(b.height+1, b.higher, first, p, n)
-		}
-		c.callDouble(b.height, b.lower, first+b.split, p, n)
-		p += n
-	}
-	return 2 * all
-}
-
-// callDouble is call for pairs of panels.
+// call multiplies blocks of one height, from a row and a column on, with some parts of the given width. It is not inlined, so that its
+// prologue lets the garbage collector in between two calls of assembly.
 //
 //go:noinline
-func (c *mulInt16Call) callDouble(height, blocks, row, pair, pairs int) {
-	column := pair * 2 * int16Panel
+func (c *mulInt16Call) call(height, blocks, row, column, parts, width int, mask uint32) {
 	a, s, w, scales := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*2], &c.w.scales[column]
-	bias, biasStep := partBias(c.bias, column, 2*int16Panel)
-	y := &c.y[row*c.yStride+column]
-	mulInt16AVX512VNNIDouble(height, a, 2*c.aStride, s, blocks, w, c.w.steps, scales, bias, biasStep, y, 4*c.yStride, pairs, c.floor)
-}
-
-// call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the
-// garbage collector in between two calls of assembly.
-//
-//go:noinline
-func (c *mulInt16Call) call(height, blocks, row, panel, panels int, mask uint32) {
-	column := panel * int16Panel
-	a, s, w, scales := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*2], &c.w.scales[column]
-	bias, biasStep := panelBias(c.bias, column)
+	bias, biasStep := partBias(c.bias, column, width)
 	y, steps, aStride, yStride := &c.y[row*c.yStride+column], c.w.steps, 2*c.aStride, 4*c.yStride
+	if width > int16Panel {
+		mulInt16AVX512VNNIDouble(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor)
+		return
+	}
 	switch c.level {
 	case cpu.AVX2:
-		mulInt16AVX2(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+		mulInt16AVX2(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	case cpu.AVXVNNI:
-		mulInt16AVXVNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+		mulInt16AVXVNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	case cpu.AVX512:
-		mulInt16AVX512(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+		mulInt16AVX512(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	default:
-		mulInt16AVX512VNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+		mulInt16AVX512VNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	}
 }
 

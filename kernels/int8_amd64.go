@@ -50,21 +50,27 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 	}
 }
 
-// chunk multiplies rows with all panels, in blocks of nearly equal height.
+// chunk multiplies rows with all panels, two at a time where that pays.
 func (c *mulInt8Call) chunk(first, rows int) {
-	p := 0
+	column := 0
 	if c.level == cpu.AVX512VNNI && doublePays(rows, len(c.w.panels), c.w.doubleFrom) {
-		p = c.doubles(first, rows)
+		column = wholePairs(c.w.N)
+		c.columns(first, rows, 0, column, 2*int8Panel, mulInt8RowsDouble)
 	}
-	b := cutBlocks(rows, c.blockLimit(rows))
-	perCall := max(1, callWork/(rows*c.w.K*int8Panel))
-	for p*int8Panel < c.w.N {
-		n, mask := nextPanels(p, perCall, c.w.N)
+	c.columns(first, rows, column, c.w.N, int8Panel, c.blockLimit(rows))
+}
+
+// columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
+func (c *mulInt8Call) columns(first, rows, column, end, width, limit int) {
+	b := cutBlocks(rows, limit)
+	perCall := max(1, callWork/(rows*c.w.K*width))
+	for part := column / width; part*width < end; {
+		n, mask := nextParts(part, perCall, end, width)
 		if b.higher > 0 {
-			c.call(b.height+1, b.higher, first, p, n, mask)
+			c.call(b.height+1, b.higher, first, part*width, n, width, mask)
 		}
-		c.call(b.height, b.lower, first+b.split, p, n, mask)
-		p += n
+		c.call(b.height, b.lower, first+b.split, part*width, n, width, mask)
+		part += n
 	}
 }
 
@@ -72,33 +78,8 @@ func (c *mulInt8Call) chunk(first, rows int) {
 func hasDoubleIntegers() bool { return cpu.Integer() == cpu.AVX512VNNI }
 func hasDoubleFloats() bool   { return cpu.Active() == cpu.AVX512 }
 
-// doubles multiplies rows with the panels that are whole, two at a time, and returns with how many.
-func (c *mulInt8Call) doubles(first, rows int) int {
-	b := cutBlocks(rows, mulInt8RowsDouble)
-	perCall := max(1, callWork/(rows*c.w.K*2*int8Panel))
-	all := c.w.N / (2 * int8Panel)
-	for p := 0; p < all; {
-		n := min(perCall, all-p)
-		if b.higher > 0 {
-			c.callDouble(b.height+1, b.higher, first, p, n)
-		}
-		c.callDouble(b.height, b.lower, first+b.split, p, n)
-		p += n
-	}
-	return 2 * all
-}
-
-// callDouble is call for pairs of panels.
-//
-//go:noinline
-func (c *mulInt8Call) callDouble(height, blocks, row, pair, pairs int) {
-	column := pair * 2 * int8Panel
-	a, s, w := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4]
-	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
-	bias, biasStep := partBias(c.bias, column, 2*int8Panel)
-	y := &c.y[row*c.yStride+column]
-	mulInt8AVX512Double(height, a, c.aStride, s, blocks, w, c.w.steps, corrections, scales, bias, biasStep, y, 4*c.yStride, pairs, c.floor)
-}
+// wholePairs returns how many columns are in pairs of panels that are whole, from the first column on.
+func wholePairs(columns int) int { return columns / (2 * panelColumns) * (2 * panelColumns) }
 
 // blockLimit returns the most rows of a block.
 func (c *mulInt8Call) blockLimit(rows int) int {
@@ -111,23 +92,26 @@ func (c *mulInt8Call) blockLimit(rows int) int {
 	return mulInt8RowsAVX2
 }
 
-// call multiplies blocks of one height, from a row on, with some panels. It is not inlined, so that its prologue lets the
-// garbage collector in between two calls of assembly.
+// call multiplies blocks of one height, from a row and a column on, with some parts of the given width. It is not inlined, so that its
+// prologue lets the garbage collector in between two calls of assembly.
 //
 //go:noinline
-func (c *mulInt8Call) call(height, blocks, row, panel, panels int, mask uint32) {
-	column := panel * int8Panel
+func (c *mulInt8Call) call(height, blocks, row, column, parts, width int, mask uint32) {
 	a, s, w := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4]
 	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
-	bias, biasStep := panelBias(c.bias, column)
+	bias, biasStep := partBias(c.bias, column, width)
 	y := &c.y[row*c.yStride+column]
 	steps, aStride, yStride := c.w.steps, c.aStride, 4*c.yStride
+	if width > int8Panel {
+		mulInt8AVX512Double(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor)
+		return
+	}
 	switch c.level {
 	case cpu.AVX2, cpu.AVX512: // rows that are too long to be taken apart
-		mulInt8AVX2(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+		mulInt8AVX2(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	case cpu.AVXVNNI:
-		mulInt8AVXVNNI(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+		mulInt8AVXVNNI(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	default:
-		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
+		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	}
 }

@@ -315,6 +315,18 @@ func (a ISA) Sigmoid(x V) V {
 	return a.Div(a.Register(F(1)), a.Add(a.Exp(a.Negate(x)), F(1)))
 }
 
+// Tanh is tanh32: x + x·z·P(z) with z = x² where |x| < 0.625, else 1 - 2/(e^2|x| + 1) with the sign of x.
+func (a ISA) Tanh(x V) V {
+	absolute := a.Abs(x)
+	large := a.Add(a.Exp(a.Add(absolute, absolute)), F(1))
+	large = a.Sub(a.Register(F(1)), a.Div(a.Register(F(2)), large))
+	large = a.Or(large, a.And(x, Bits(0x80000000)))
+	z := a.Mul(x, x)
+	small := a.Polynomial(z, -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+	small = a.Add(a.Mul(a.Mul(small, z), x), x)
+	return a.SelectLess(a.Abs(x), F(0.625), small, large)
+}
+
 // Blend is g·x + (1-g)·y.
 func (a ISA) Blend(g, x, y V) V {
 	return a.Add(a.Mul(g, x), a.Mul(a.Sub(a.Register(F(1)), g), y))

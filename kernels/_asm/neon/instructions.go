@@ -125,6 +125,16 @@ func (f *Func) AddPair(d, n V) {
 	f.word(0x7e30d800|uint32(n)<<5|uint32(d), "faddp s%d, v%d.2s", d, n)
 }
 
+// SumStripes adds the 16 lanes of registers 0 to 3 into lane 0 of register 0, in the tree 16 → 8 → 4 → 2 → 1.
+func (f *Func) SumStripes() {
+	f.Op("fadd", 0, 0, 2)
+	f.Op("fadd", 1, 1, 3)
+	f.Op("fadd", 0, 0, 1)
+	f.ZipHalves(1, 0, 0, true)
+	f.Op("fadd", 0, 0, 1)
+	f.AddPair(0, 0)
+}
+
 // across are the instructions that reduce all lanes to lane 0.
 var across = map[string]uint32{"fmaxnmv": 0x6e30c800, "fmaxv": 0x6e30f800, "umaxv": 0x6eb0a800, "addv": 0x4eb1b800}
 

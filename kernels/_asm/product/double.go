@@ -25,12 +25,9 @@ const (
 func (k Kernel) GenerateDouble512() {
 	k.startDouble(maxRowsDouble)
 	dispatch(maxRowsDouble, func(rows int) {
-		p := double512{Kernel: k, rows: rows, sets: 1, row: make([]reg.GPVirtual, rows)}
-		switch rows {
-		case 1:
-			p.sets = 4
-		case 2:
-			p.sets = 2
+		p := double512{Kernel: k, sums: sums512{1, rows, doubleVectors, k.Corrections}, row: make([]reg.GPVirtual, rows)}
+		if rows <= 2 && !k.Float {
+			p.sums.sets = 4 / rows
 		}
 		p.generate()
 	})
@@ -38,64 +35,58 @@ func (k Kernel) GenerateDouble512() {
 
 type double512 struct {
 	Kernel
-	rows, sets int
-	row        []reg.GPVirtual // the ends of the rows of a block
+	sums               sums512
+	row                []reg.GPVirtual // the ends of the rows of a block
+	w, panelBytes      reg.GPVirtual
+	at, next           reg.GPVirtual // bytes of a row from its end, below zero; what to fetch
+	y, aScales, blocks reg.GPVirtual
 }
 
-func (p double512) label(name string) string { return block{rows: p.rows}.label(name) }
-
-func (p double512) sum(set, row, j int) reg.VecPhysical {
-	return asm.Z[(set*p.rows+row)*doubleVectors+j]
-}
+func (p double512) label(name string) string { return block{rows: len(p.row)}.label(name) }
 
 func (p double512) generate() {
 	for r := range p.row {
 		p.row[r] = GP64()
 	}
-	y, aScales, blocks, w, panelBytes, at, next := GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
-	MOVQ(asm.Addr("steps"), panelBytes)
-	IMUL3Q(U32(stepBytes), panelBytes, panelBytes)
+	p.w, p.panelBytes, p.at, p.next, p.y, p.aScales, p.blocks = GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
+	MOVQ(asm.Addr("steps"), p.panelBytes)
+	IMUL3Q(U32(stepBytes), p.panelBytes, p.panelBytes)
 
 	Label(p.label("panel"))
 	MOVQ(asm.Addr("steps"), p.row[0])
 	SHLQ(Imm(2), p.row[0])
 	ADDQ(asm.Addr("a"), p.row[0])
-	MOVQ(asm.Addr("y"), y)
-	MOVQ(asm.Addr("aScales"), aScales)
-	MOVQ(asm.Addr("blocks"), blocks)
-	MOVQ(asm.Addr("w"), next)
-	LEAQ(Mem{Base: next, Index: panelBytes, Scale: 2}, next)
+	MOVQ(asm.Addr("y"), p.y)
+	if !p.Float {
+		MOVQ(asm.Addr("aScales"), p.aScales)
+	}
+	MOVQ(asm.Addr("blocks"), p.blocks)
+	MOVQ(asm.Addr("w"), p.next)
+	LEAQ(Mem{Base: p.next, Index: p.panelBytes, Scale: 2}, p.next)
 
 	Label(p.label("block"))
-	for r := 1; r < p.rows; r++ {
+	for r := 1; r < len(p.row); r++ {
 		MOVQ(asm.Addr("aStride"), p.row[r])
 		ADDQ(p.row[r-1], p.row[r])
 	}
-	p.startSums()
-	MOVQ(asm.Addr("w"), w)
-	MOVQ(asm.Addr("steps"), at)
-	SHLQ(Imm(2), at)
-	NEGQ(at)
-	Label(p.label("steps"))
-	for i := range unroll {
-		p.step(w, panelBytes, at, next, i)
-	}
-	ADDQ(U32(unroll*stepBytes), w)
-	ADDQ(U32(unroll*lineBytes), next)
-	ADDQ(Imm(4*unroll), at)
-	JNZ(LabelRef(p.label("steps")))
-	p.finish(y, aScales)
-	last := p.row[p.rows-1]
+	p.sums.start()
+	p.steps()
+	p.finish()
+	last := p.row[len(p.row)-1]
 	ADDQ(asm.Addr("aStride"), last)
-	if p.rows > 1 {
+	if len(p.row) > 1 {
 		MOVQ(last, p.row[0])
 	}
-	DECQ(blocks)
+	DECQ(p.blocks)
 	JNZ(LabelRef(p.label("block")))
 
-	ADDQ(panelBytes, w) // which has come to the end of the first panel
-	MOVQ(w, asm.Addr("w"))
-	block{Kernel: p.Kernel}.advance(2*panel, "scales", "y")
+	ADDQ(p.panelBytes, p.w) // which has come to the end of the first panel
+	MOVQ(p.w, asm.Addr("w"))
+	parameters := []string{"scales", "y"}
+	if p.Float {
+		parameters = parameters[1:]
+	}
+	block{Kernel: p.Kernel}.advance(2*panel, parameters...)
 	biasStep := GP64()
 	MOVQ(asm.Addr("biasStep"), biasStep)
 	ADDQ(biasStep, asm.Addr("bias"))
@@ -105,74 +96,96 @@ func (p double512) generate() {
 	RET()
 }
 
-// startSums sets the first set of sums to the corrections, the others to zero.
-func (p double512) startSums() {
-	corrections := GP64()
-	if p.Corrections {
-		MOVQ(asm.Addr("corrections"), corrections)
+// steps runs through k, four steps at a time, and where there may be others, through the last ones one by one.
+func (p double512) steps() {
+	MOVQ(asm.Addr("w"), p.w)
+	MOVQ(asm.Addr("steps"), p.at)
+	SHLQ(Imm(2), p.at)
+	NEGQ(p.at)
+	if !p.Float {
+		Label(p.label("steps"))
+		p.turn(0)
+		JNZ(LabelRef(p.label("steps")))
+		return
 	}
-	for set := range p.sets {
-		for r := range p.rows {
-			for j := range doubleVectors {
-				if s := p.sum(set, r, j); p.Corrections && set == 0 {
-					VMOVDQU32(Mem{Base: corrections, Disp: 64 * j}, s)
-				} else {
-					VPXORD(s, s, s)
-				}
-			}
-		}
+	ADDQ(Imm(4*unroll), p.at) // the end of a turn, as long as it is not beyond that of the row
+	JG(LabelRef(p.label("rest")))
+	Label(p.label("steps"))
+	p.turn(-4 * unroll)
+	JLE(LabelRef(p.label("steps")))
+	Label(p.label("rest"))
+	SUBQ(Imm(4*unroll), p.at)
+	JZ(LabelRef(p.label("finish")))
+	Label(p.label("single"))
+	p.step(0, 0)
+	ADDQ(U32(stepBytes), p.w)
+	ADDQ(Imm(4), p.at)
+	JNZ(LabelRef(p.label("single")))
+	Label(p.label("finish"))
+}
+
+// turn makes four steps, whose first bytes are at a distance from at. The flags say where at has come to.
+func (p double512) turn(distance int) {
+	for step := range unroll {
+		p.step(step, distance+4*step)
+		PREFETCHT1(Mem{Base: p.next, Disp: lineBytes * step})
 	}
+	ADDQ(U32(unroll*stepBytes), p.w)
+	ADDQ(U32(unroll*lineBytes), p.next)
+	ADDQ(Imm(4*unroll), p.at)
 }
 
 // step adds the products of a step: each row's four bytes, repeated, times four bytes of each column.
-func (p double512) step(w, panelBytes, at, next reg.GPVirtual, step int) {
+func (p double512) step(step, distance int) {
 	weights, repeated, products := free[:4], free[4:6], free[6:8]
 	for j := range weights {
-		from := Mem{Base: w, Disp: step*stepBytes + 64*(j%vectors)}
+		from := Mem{Base: p.w, Disp: step*stepBytes + 64*(j%vectors)}
 		if j >= vectors {
-			from.Index, from.Scale = panelBytes, 1
+			from.Index, from.Scale = p.panelBytes, 1
 		}
 		VMOVDQU32(from, weights[j])
 	}
-	PREFETCHT1(Mem{Base: next, Disp: lineBytes * step})
-	for r := range p.rows {
+	for r, row := range p.row {
 		a := repeated[r%len(repeated)]
-		VPBROADCASTD(Mem{Base: p.row[r], Index: at, Scale: 1, Disp: 4 * step}, a)
+		VPBROADCASTD(Mem{Base: row, Index: p.at, Scale: 1, Disp: distance}, a)
 		for j := range weights {
-			p.MultiplyAdd(weights[j], a, p.sum(step%p.sets, r, j), products[j%2])
+			p.MultiplyAdd(weights[j], a, p.sums.at(step%p.sums.sets, r, j), products[j%2])
 		}
 	}
 }
 
-// finish is that of product512, for columns that all exist.
-func (p double512) finish(y, aScales reg.GPVirtual) {
-	for set := 1; set < p.sets; set++ {
-		for r := range p.rows {
-			for j := range doubleVectors {
-				VPADDD(p.sum(set, r, j), p.sum(0, r, j), p.sum(0, r, j))
-			}
-		}
-	}
+// finish is that of product512, for columns that all exist; float32 is not scaled.
+func (p double512) finish() {
+	p.sums.join()
 	scales, floor, aScale, scale := free[0:4], free[4], free[5], free[6]
-	scalesAt, biasAt := GP64(), GP64()
-	MOVQ(asm.Addr("scales"), scalesAt)
+	biasAt := GP64()
 	MOVQ(asm.Addr("bias"), biasAt)
 	VBROADCASTSS(asm.Addr("floor"), floor)
-	for j := range scales {
-		VMOVUPS(Mem{Base: scalesAt, Disp: 64 * j}, scales[j])
-	}
-	for r := range p.rows {
-		VBROADCASTSS(Mem{Base: aScales, Disp: 4 * r}, aScale)
+	if !p.Float {
+		scalesAt := GP64()
+		MOVQ(asm.Addr("scales"), scalesAt)
 		for j := range scales {
-			v := p.sum(0, r, j)
-			VCVTDQ2PS(v, v)
-			VMULPS(scales[j], aScale, scale)
-			VMULPS(scale, v, v)
+			VMOVUPS(Mem{Base: scalesAt, Disp: 64 * j}, scales[j])
+		}
+	}
+	for r := range p.row {
+		if !p.Float {
+			VBROADCASTSS(Mem{Base: p.aScales, Disp: 4 * r}, aScale)
+		}
+		for j := range scales {
+			v := p.sums.at(0, r, j)
+			if !p.Float {
+				VCVTDQ2PS(v, v)
+				VMULPS(scales[j], aScale, scale)
+				VMULPS(scale, v, v)
+			}
 			VADDPS(Mem{Base: biasAt, Disp: 64 * j}, v, v)
 			VMAXPS(v, floor, v)
-			VMOVUPS(v, Mem{Base: y, Disp: 64 * j})
+			VMOVUPS(v, Mem{Base: p.y, Disp: 64 * j})
 		}
-		ADDQ(asm.Addr("yStride"), y)
+		ADDQ(asm.Addr("yStride"), p.y)
 	}
-	ADDQ(U32(4*p.rows), aScales)
+	if !p.Float {
+		ADDQ(U32(4*len(p.row)), p.aScales)
+	}
 }

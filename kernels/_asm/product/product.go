@@ -34,6 +34,9 @@ type Kernel struct {
 	StepBytes int
 	// Corrections is set if sums start at those of a parameter, not at zero.
 	Corrections bool
+	// Float is set for float32: sums are results, which nothing scales, and are one chain each; there may be any number of steps.
+	// GenerateDouble512 alone knows it.
+	Float bool
 	// MultiplyAdd is what the loops are for.
 	MultiplyAdd MultiplyAdd
 	// Step, if set, replaces the MultiplyAdds of a step.
@@ -52,19 +55,27 @@ func (k Kernel) start(rows int) {
 }
 
 func (k Kernel) startDouble(rows int) {
+	steps := "steps counts groups of 4 bytes of weights along k, a multiple of 4"
+	if k.Float {
+		steps = "steps is k, at least 1"
+	}
 	asm.Kernel(k.Name, k.signature("pairs int, floor float32"),
 		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for pairs of panels of 32 columns, which all exist.", k.Name, rows, k.Doc),
-		"steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep, from a pair to the next, are in bytes.",
+		steps+"; strides and biasStep, from a pair to the next, are in bytes.",
 		"floor is what results are at least.")
 }
 
 // signature is that of a kernel with some last parameters.
 func (k Kernel) signature(last string) string {
-	signature := fmt.Sprintf("func(height int, a *%s, aStride int, aScales *float32, blocks int, w *%s, steps int, ", k.Activation, k.Weight)
-	if k.Corrections {
-		signature += "corrections *int32, "
+	aScales, scales := "aScales *float32, ", "scales *float32, "
+	if k.Float {
+		aScales, scales = "", ""
 	}
-	return signature + "scales *float32, bias *float32, biasStep int, y *float32, yStride int, " + last + ")"
+	if k.Corrections {
+		scales = "corrections *int32, " + scales
+	}
+	return fmt.Sprintf("func(height int, a *%s, aStride int, %sblocks int, w *%s, steps int, %sbias *float32, biasStep int, y *float32, yStride int, %s)",
+		k.Activation, aScales, k.Weight, scales, last)
 }
 
 // dispatch jumps to the code of a height, and writes that code for each of them.

@@ -34,7 +34,9 @@ type product512 struct {
 	sets int
 }
 
-func (p product512) sum(set, row, j int) reg.VecPhysical { return asm.Z[(set*p.rows+row)*vectors+j] }
+func (p product512) sums512() sums512 { return sums512{p.sets, p.rows, vectors, p.Corrections} }
+
+func (p product512) sum(set, row, j int) reg.VecPhysical { return p.sums512().at(set, row, j) }
 
 // free are the registers that are no sums.
 var free = asm.Z[24:]
@@ -55,7 +57,7 @@ func (p product512) generate() {
 
 	Label(p.label("block"))
 	p.address()
-	p.startSums()
+	p.sums512().start()
 	p.multiply(w, k, func(step int) { p.step(w, step) })
 	p.finish(y, aScales)
 	p.next()
@@ -71,25 +73,6 @@ func (p product512) generate() {
 	JNZ(LabelRef(p.label("panel")))
 	VZEROUPPER()
 	RET()
-}
-
-// startSums sets the first set of sums to the corrections, the others to zero.
-func (p product512) startSums() {
-	corrections := GP64()
-	if p.Corrections {
-		MOVQ(asm.Addr("corrections"), corrections)
-	}
-	for r := range p.rows {
-		for j := range vectors {
-			for set := range p.sets {
-				if s := p.sum(set, r, j); p.Corrections && set == 0 {
-					VMOVDQU32(Mem{Base: corrections, Disp: 64 * j}, s)
-				} else {
-					VPXORD(s, s, s)
-				}
-			}
-		}
-	}
 }
 
 // step adds the products of a step: each row's four bytes, repeated, times four bytes of each column.
@@ -120,13 +103,7 @@ func (p product512) step(w reg.GPVirtual, step int) {
 // finish writes y = max(floor, float(sum)·(aScale·scale) + bias) for the rows of the block and steps on to the next.
 // (max in this order of operands keeps NaN.)
 func (p product512) finish(y, aScales reg.GPVirtual) {
-	for set := 1; set < p.sets; set++ {
-		for r := range p.rows {
-			for j := range vectors {
-				VPADDD(p.sum(set, r, j), p.sum(0, r, j), p.sum(0, r, j))
-			}
-		}
-	}
+	p.sums512().join()
 	scales, bias, floor, aScale, scale := free[0:2], free[2:4], free[4], free[5], free[6]
 	scalesAt, biasAt, yStride := GP64(), GP64(), GP64()
 	MOVQ(asm.Addr("scales"), scalesAt)
@@ -152,4 +129,42 @@ func (p product512) finish(y, aScales reg.GPVirtual) {
 		ADDQ(yStride, y)
 	}
 	ADDQ(U32(4*p.rows), aScales)
+}
+
+// sums512 are the registers of sums: sets of rows of vectors.
+type sums512 struct {
+	sets, rows, vectors int
+	corrections         bool
+}
+
+func (s sums512) at(set, row, j int) reg.VecPhysical { return asm.Z[(set*s.rows+row)*s.vectors+j] }
+
+// start sets the first set of sums to the corrections, the others to zero.
+func (s sums512) start() {
+	corrections := GP64()
+	if s.corrections {
+		MOVQ(asm.Addr("corrections"), corrections)
+	}
+	for r := range s.rows {
+		for j := range s.vectors {
+			for set := range s.sets {
+				if sum := s.at(set, r, j); s.corrections && set == 0 {
+					VMOVDQU32(Mem{Base: corrections, Disp: 64 * j}, sum)
+				} else {
+					VPXORD(sum, sum, sum)
+				}
+			}
+		}
+	}
+}
+
+// join adds the other sets to the first.
+func (s sums512) join() {
+	for set := 1; set < s.sets; set++ {
+		for r := range s.rows {
+			for j := range s.vectors {
+				VPADDD(s.at(set, r, j), s.at(0, r, j), s.at(0, r, j))
+			}
+		}
+	}
 }

@@ -35,7 +35,7 @@ func gru(isa asm.ISA) {
 		if input {
 			h = isa.Add(h, b.Load(x[2]))
 		}
-		h = tanh(isa, h)
+		h = isa.Tanh(h)
 		b.Store(isa.Blend(isa.Sigmoid(gate(1)), b.Load(s), h), s)
 	})
 }
@@ -48,11 +48,11 @@ func lstm(isa asm.ISA) {
 	x, u := newGates(asm.Int("x"), n, 4), newGates(asm.Int("u"), n, 4)
 	withInput(isa, n, x[0], func(b asm.Block, input bool) {
 		gate := func(i int) asm.V { return loadGate(isa, b, u[i], x[i], input) }
-		in := isa.Mul(isa.Sigmoid(gate(1)), tanh(isa, gate(2)))
+		in := isa.Mul(isa.Sigmoid(gate(1)), isa.Tanh(gate(2)))
 		memory := isa.Add(in, isa.Mul(isa.Sigmoid(gate(0)), b.Load(m)))
 		b.Store(memory, m)
 		out := isa.Sigmoid(gate(3))
-		b.Store(isa.Add(isa.Mul(out, tanh(isa, memory)), isa.Zero()), s)
+		b.Store(isa.Add(isa.Mul(out, isa.Tanh(memory)), isa.Zero()), s)
 	})
 }
 
@@ -76,16 +76,4 @@ func withInput(isa asm.ISA, n, x reg.GPVirtual, body func(b asm.Block, input boo
 	row.Each(func(b asm.Block) { body(b, false) })
 	VZEROUPPER()
 	RET()
-}
-
-// tanh is tanh32, as in the command rows.
-func tanh(isa asm.ISA, x asm.V) asm.V {
-	a := isa.Abs(x)
-	large := isa.Add(isa.Exp(isa.Add(a, a)), asm.F(1))
-	large = isa.Sub(isa.Register(asm.F(1)), isa.Div(isa.Register(asm.F(2)), large))
-	large = isa.Or(large, isa.And(x, asm.Bits(0x80000000)))
-	z := isa.Mul(x, x)
-	small := isa.Polynomial(z, -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
-	small = isa.Add(isa.Mul(isa.Mul(small, z), x), x)
-	return isa.SelectLess(isa.Abs(x), asm.F(0.625), small, large)
 }

@@ -94,12 +94,7 @@ func scores(file *neon.File, pairs bool) {
 	f.Step(256, q, v)
 	f.G("SUBS $64, %v", left)
 	f.G("BNE block")
-	f.Op("fadd", 0, 0, 2) // the tree: 16 → 8 → 4 → 2 → 1
-	f.Op("fadd", 1, 1, 3)
-	f.Op("fadd", 0, 0, 1)
-	f.ZipHalves(1, 0, 0, true)
-	f.Op("fadd", 0, 0, 1)
-	f.AddPair(0, 0)
+	f.SumStripes()
 	f.StoreLane(0, to)
 	f.Step(4, to)
 	f.G("SUBS $1, %v", count)

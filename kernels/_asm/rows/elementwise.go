@@ -63,7 +63,7 @@ func elementwise(isa asm.ISA) {
 func activations(isa asm.ISA) {
 	kernel(isa, "relu", "x", "", func(e *env) { e.store(e.Floor0(e.load("x")), "x") })
 	kernel(isa, "sigmoid", "x", "", func(e *env) { e.store(e.sigmoid("x"), "x") })
-	kernel(isa, "tanh", "x", "", func(e *env) { e.store(tanh(e.ISA, e.load("x")), "x") })
+	kernel(isa, "tanh", "x", "", func(e *env) { e.store(e.Tanh(e.load("x")), "x") })
 	kernel(isa, "swish", "x", "slope", func(e *env) {
 		x := e.load("x")
 		e.store(e.Mul(x, e.Sigmoid(e.Mul(x, e.scalar("slope")))), "x")
@@ -83,7 +83,7 @@ func recurrent(isa asm.ISA) {
 	kernel(isa, "sru", "c h f r wx x", "", func(e *env) {
 		c := e.Blend(e.sigmoid("f"), e.load("c"), e.load("wx"))
 		e.store(c, "c")
-		t := tanh(e.ISA, c)
+		t := e.Tanh(c)
 		e.store(e.Blend(e.sigmoid("r"), t, e.load("x")), "h")
 	})
 	kernel(isa, "gatedSum", "dst gi x gf y", "", func(e *env) {
@@ -93,18 +93,6 @@ func recurrent(isa asm.ISA) {
 	kernel(isa, "highway", "dst gate x y", "", func(e *env) {
 		e.store(e.Blend(e.sigmoid("gate"), e.load("x"), e.load("y")), "dst")
 	})
-}
-
-// tanh is tanh32: x + x·z·P(z) with z = x² where |x| < 0.625, else 1 - 2/(e^2|x| + 1) with the sign of x.
-func tanh(isa asm.ISA, x asm.V) asm.V {
-	a := isa.Abs(x)
-	large := isa.Add(isa.Exp(isa.Add(a, a)), asm.F(1))
-	large = isa.Sub(isa.Register(asm.F(1)), isa.Div(isa.Register(asm.F(2)), large))
-	large = isa.Or(large, isa.And(x, asm.Bits(0x80000000)))
-	z := isa.Mul(x, x)
-	small := isa.Polynomial(z, -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
-	small = isa.Add(isa.Mul(isa.Mul(small, z), x), x)
-	return isa.SelectLess(isa.Abs(x), asm.F(0.625), small, large)
 }
 
 // phi is phi32: with t = 1/(1 + 0.3275911·|x|/√2), t·P(t)·e^(-x²/2)/2 below zero, one minus that above.

@@ -41,12 +41,7 @@ func attention(file *neon.File) {
 	}
 	f.G("SUBS $16, %v", left)
 	f.G("BNE turn")
-	f.Op("fadd", 0, 0, 2) // the tree: 16 → 8 → 4 → 2 → 1
-	f.Op("fadd", 1, 1, 3)
-	f.Op("fadd", 0, 0, 1)
-	f.ZipHalves(1, 0, 0, true)
-	f.Op("fadd", 0, 0, 1)
-	f.AddPair(0, 0)
+	f.SumStripes()
 	f.StoreLane(0, first)
 	f.Step(4, first)
 	f.G("SUBS $1, %v", n)
