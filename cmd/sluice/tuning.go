@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-mt/sluice/internal/binread"
 	"github.com/sluice-mt/sluice/kernels"
 )
 
@@ -48,8 +49,8 @@ func newTuner(logger *slog.Logger) *tuner {
 		return nil
 	}
 	processor := processorName()
-	name := fmt.Sprintf("kernels-%x.json", sha256.Sum256([]byte(processor)))
-	return &tuner{filepath.Join(folder, "sluice", name[:len("kernels-")+12]+".json"), processor, logger}
+	sum := sha256.Sum256([]byte(processor))
+	return &tuner{filepath.Join(folder, "sluice", fmt.Sprintf("kernels-%x.json", sum[:6])), processor, logger}
 }
 
 // tune chooses how matrices are multiplied, and measures it if the file does not say. A nil tuner leaves them as they are.
@@ -62,58 +63,39 @@ func (t *tuner) tune(matrices []kernels.Matrix) {
 		tuning.Tune(0, matrices...)
 		return
 	}
-	file, err := t.create()
-	if err != nil {
-		t.logger.Debug("products are not tuned", "error", err)
-		return
-	}
-	begin := time.Now()
-	tuning.Tune(tuningTime, matrices...)
-	t.logger.Debug("products tuned", "took", time.Since(begin).Round(time.Millisecond), "file", t.path)
-	if err := t.write(file, tuning); err != nil {
-		t.logger.Debug("what was tuned is not remembered", "error", err)
+	if err := t.measure(tuning, matrices); err != nil {
+		t.logger.Debug("how products are fastest is not remembered", "error", err)
 	}
 }
 
 // read returns what is known, nothing if the file cannot be understood: it is written anew then.
 func (t *tuner) read() kernels.Tuning {
-	file, err := os.Open(t.path)
+	content, err := binread.ReadFile(t.path, maxTuningBytes)
 	if err != nil {
 		return kernels.Tuning{}
 	}
-	defer file.Close()
 	var known tuned
-	err = json.NewDecoder(io.LimitReader(file, maxTuningBytes)).Decode(&known)
+	err = json.Unmarshal(content, &known)
 	if err != nil || known.Version != tuningVersion || known.Processor != t.processor || known.From == nil {
 		return kernels.Tuning{}
 	}
 	return known.From
 }
 
-// create opens a new file beside that of the tuner.
-func (t *tuner) create() (*os.File, error) {
-	folder, name := filepath.Split(t.path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, err
+// measure adds to a tuning what it lacks, and writes it. That happens with the new file open: where there can be none, nothing is measured.
+// Of two that measure at a time, the last one stays.
+func (t *tuner) measure(tuning kernels.Tuning, matrices []kernels.Matrix) error {
+	if err := os.MkdirAll(filepath.Dir(t.path), 0o755); err != nil {
+		return err
 	}
-	return os.CreateTemp(folder, name+".*.tmp")
-}
-
-// write puts the file in its place at once, so that no other process reads half of it. Of two that measure at a time, the last one stays.
-func (t *tuner) write(file *os.File, tuning kernels.Tuning) error {
-	encoder := json.NewEncoder(file)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(tuned{tuningVersion, t.processor, tuning})
-	if closing := file.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), t.path)
-	}
-	if err != nil {
-		os.Remove(file.Name())
-	}
-	return err
+	return writeFile(t.path, func(w io.Writer) error {
+		begin := time.Now()
+		tuning.Tune(tuningTime, matrices...)
+		t.logger.Debug("products tuned", "took", time.Since(begin).Round(time.Millisecond), "file", t.path)
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(tuned{tuningVersion, t.processor, tuning})
+	})
 }
 
 // processorName tells processors apart: what the system says about the first one, and the kernels that it can run.
