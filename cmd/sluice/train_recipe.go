@@ -142,7 +142,7 @@ func newRecipeSchemaCommand() *cobra.Command {
 
 // readTrainRecipe reads and checks a recipe. What is wrong with it is a usageError with one line for each problem.
 func readTrainRecipe(path string) (*trainrecipe.Recipe, error) {
-	content, err := os.ReadFile(path)
+	content, err := readSettings(path)
 	if err != nil {
 		return nil, usageError{err}
 	}
