@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -120,11 +119,10 @@ func checkTempdir(path string) error {
 	if path == "" {
 		return nil
 	}
-	probe, err := os.CreateTemp(path, ".sluice-probe-*")
-	if err != nil {
+	if err := probeFolder(path); err != nil {
 		return usageErrorf("--tempdir %s: %w", path, err)
 	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return nil
 }
 
 // sortTemporaryError sorts what goes wrong with temporary files, which is what remains of the errors of files when inputs and outputs

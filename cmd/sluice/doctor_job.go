@@ -345,11 +345,8 @@ func (e *examination) outputFolder(name, folder string) {
 		}
 		at, err = filepath.Dir(at), nil
 	}
-	var file *os.File
 	if err == nil {
-		if file, err = os.CreateTemp(at, ".sluice-probe-*"); err == nil {
-			err = errors.Join(file.Close(), os.Remove(file.Name()))
-		}
+		err = probeFolder(at)
 	}
 	if err != nil {
 		e.fail(exitOutput, name, reasonOf(err), "see that the folder may be written")

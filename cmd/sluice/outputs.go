@@ -103,6 +103,15 @@ func checkFree(path string, overwrite bool) error {
 	return nil
 }
 
+// probeFolder finds out whether files can be made in a folder: it makes one, and removes it.
+func probeFolder(path string) error {
+	file, err := os.CreateTemp(path, ".sluice-probe-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
 // checkOutputs refuses outputs of a command that are not free, that two of its outputs would be written to, or that it reads. Empty names
 // stand for what is not written or read, and "-" for standard output and input.
 func checkOutputs(overwrite bool, outputs, inputs []string) error {
