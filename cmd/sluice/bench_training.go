@@ -107,7 +107,7 @@ func randomPairs(s student, pieces int) *network.Batch {
 // trainingRoofline is the most target pieces a second that a card can train a student with, on mini-batches of so many pieces of each side:
 // if every product reached the bound of memory or tensor cores, and besides products only the logits and the update took time.
 func (c card) trainingRoofline(s student, pieces int) float64 {
-	encoder, decoder := s.encoderProducts(pieces), append(s.stepProducts(pieces), productShape{"", pieces, 2 * s.Dim, s.Dim})
+	encoder, decoder := s.encoderProducts(pieces), append(s.stepProducts(pieces), s.contextProduct(pieces))
 	seconds := 0.0
 	for _, stack := range []struct {
 		layers   int
@@ -134,7 +134,7 @@ func (s student) parameters() float64 {
 	for _, p := range s.encoderProducts(1) {
 		sum += float64(s.Encoder) * float64(p.n) * float64(p.k)
 	}
-	for _, p := range append(s.stepProducts(1), productShape{"", 1, 2 * s.Dim, s.Dim}) {
+	for _, p := range append(s.stepProducts(1), s.contextProduct(1)) {
 		sum += float64(p.n) * float64(p.k)
 	}
 	return sum

@@ -52,8 +52,8 @@ func (f *modelFlags) chooseDevices(threads int) (deviceChoice, error) {
 	}
 	choice := deviceChoice{demanded: outside["devices"]}
 	for _, word := range said {
-		number, err := strconv.Atoi(strings.TrimPrefix(word, "gpu:"))
-		if err != nil || number < 0 {
+		number, ok := numberOfGPU(word)
+		if !ok {
 			return choice, usageErrorf("--devices %s: %s", strings.Join(said, " "), devicesHelp)
 		}
 		if slices.Contains(choice.numbers, number) {
@@ -62,6 +62,12 @@ func (f *modelFlags) chooseDevices(threads int) (deviceChoice, error) {
 		choice.numbers = append(choice.numbers, number)
 	}
 	return choice, nil
+}
+
+// numberOfGPU reads the number of a GPU, with which gpu: may stand.
+func numberOfGPU(word string) (number int, ok bool) {
+	number, err := strconv.Atoi(strings.TrimPrefix(word, "gpu:"))
+	return number, err == nil && number >= 0
 }
 
 // isDevice says whether a word on the command line belongs to --devices.

@@ -101,6 +101,11 @@ func (s student) stepProducts(rows int) []productShape {
 	}
 }
 
+// contextProduct makes the keys and values that a decoder layer sees of so many source tokens.
+func (s student) contextProduct(tokens int) productShape {
+	return productShape{"decoder: keys and values of the source", tokens, 2 * s.Dim, s.Dim}
+}
+
 func (s student) outputProduct(rows int) productShape {
 	return productShape{"output layer", rows, s.Vocabulary, s.Dim}
 }
@@ -122,7 +127,7 @@ func (c card) roofline(s student, rows, beam int) float64 {
 		}
 		return seconds
 	}
-	encoder := float64(s.Encoder)*sum(s.encoderProducts(modelTokens)) + sum([]productShape{{"", modelTokens, 2 * s.Dim, s.Dim}})
+	encoder := float64(s.Encoder)*sum(s.encoderProducts(modelTokens)) + sum([]productShape{s.contextProduct(modelTokens)})
 	output := s.outputProduct(rows)
 	scores := 2 * float64(output.m) * float64(output.n) // which are never stored
 	outputTime := max(output.operations()/c.tensor, (output.bytes()-scores)/c.bandwidth)

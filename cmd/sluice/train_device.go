@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train"
@@ -20,8 +19,8 @@ func (t *training) openDevice(logger *slog.Logger) (train.OpenDevice, error) {
 	if t.devices == "cpu" {
 		return nil, nil
 	}
-	number, err := strconv.Atoi(strings.TrimPrefix(t.devices, "gpu:"))
-	if err != nil || number < 0 {
+	number, ok := numberOfGPU(t.devices)
+	if !ok {
 		return nil, usageErrorf("--devices %s: expected cpu, or the number of one GPU, beginning with 0", t.devices)
 	}
 	return func(n *network.Network, state optimiser.State) (train.Device, error) {
