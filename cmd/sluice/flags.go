@@ -29,7 +29,10 @@ func addGroups(command *cobra.Command, groups ...flagGroup) {
 	for _, group := range groups {
 		command.Flags().AddFlagSet(group.flags)
 	}
-	command.SetUsageFunc(func(command *cobra.Command) error {
+	command.SetUsageFunc(func(asked *cobra.Command) error {
+		if asked != command { // a command below, without groups of its own
+			return command.Root().UsageFunc()(asked)
+		}
 		return writeUsage(command.OutOrStderr(), command, groups)
 	})
 }
