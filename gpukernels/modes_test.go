@@ -27,7 +27,7 @@ func TestModes(t *testing.T) {
 	for _, mode := range emulated.Modes() {
 		t.Run(mode.Name, func(t *testing.T) {
 			t.Parallel()
-			at := emulated.Library(t, mode.Sanitizer, kernelSources(t)...)
+			at := emulated.Library(t, mode.Sanitizer, emulated.Sources(t)...)
 			output, err := emulated.Rerun(t, mode, at, kernelTests)
 			if err != nil {
 				t.Errorf("%v\n%s", err, output)
@@ -44,14 +44,14 @@ func TestPTXIsCurrent(t *testing.T) {
 	python := filepath.Join("..", ".cache", "cuda", "bin", "python")
 	for stored, option := range map[Storage]string{Float16: "-DSLUICE_FLOAT16", BFloat16: "-DSLUICE_BFLOAT16"} {
 		compiled := t.TempDir()
-		command := exec.Command(python, append([]string{filepath.Join("tools", "ptx.py"), compiled, option}, kernelSources(t)...)...)
+		command := exec.Command(python, append([]string{filepath.Join("tools", "ptx.py"), compiled, option}, emulated.Sources(t)...)...)
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, output)
 		}
 		committed, err := fs.Glob(programs, stored.folder()+"*.ptx")
 		must(t, err)
-		if len(committed) != len(kernelSources(t)) {
-			t.Errorf("%d files of PTX for %d sources", len(committed), len(kernelSources(t)))
+		if len(committed) != len(emulated.Sources(t)) {
+			t.Errorf("%d files of PTX for %d sources", len(committed), len(emulated.Sources(t)))
 		}
 		for _, file := range committed {
 			have, err := programs.ReadFile(file)

@@ -141,7 +141,7 @@ func (b *plantedBug) plant(t *testing.T) []string {
 		t.Fatalf("%q stands %d times in %s, not once", b.from, n, b.file)
 	}
 	must(t, os.WriteFile(at, []byte(strings.Replace(string(text), b.from, b.to, 1)), 0o666))
-	sources := kernelSources(t)
+	sources := emulated.Sources(t)
 	for i, source := range sources {
 		if filepath.Base(source) == b.source {
 			sources[i] = filepath.Join(folder, b.source)

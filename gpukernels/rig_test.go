@@ -6,22 +6,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
-
-// kernelSources returns all files with kernels.
-func kernelSources(t testing.TB) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no kernels: %v", err)
-	}
-	return files
-}
 
 // library returns the driver that tests run on: what the environment names, a real one perhaps, or an emulated device.
 func library(t testing.TB) string {
@@ -29,7 +18,7 @@ func library(t testing.TB) string {
 	if named := os.Getenv(emulated.LibraryVariable); named != "" {
 		return named
 	}
-	return emulated.Library(t, emulated.Unwatched, kernelSources(t)...)
+	return emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...)
 }
 
 // A rig is what a test works with: kernels and a stream, and memory that is freed at the end of the test.

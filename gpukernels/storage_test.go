@@ -56,7 +56,7 @@ func (r *rig) bfloat16(n, most int, unit float32) (stored []uint16, values []flo
 func TestBFloat16(t *testing.T) {
 	at := os.Getenv(emulated.LibraryVariable)
 	if at == "" {
-		at = emulated.LibraryOfBFloat16(t, kernelSources(t)...)
+		at = emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
 	}
 	r := openRig(t, at, BFloat16)
 	const m, n, k = 35, 70, 72

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,11 +13,7 @@ import (
 
 // The benchmark trains a small student on an emulated device, whose speed says nothing.
 func TestBenchTraining(t *testing.T) {
-	kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	driver, err := cuda.Open(emulated.LibraryOfBFloat16(t, kernels...))
+	driver, err := cuda.Open(emulated.LibraryOfBFloat16(t, emulated.Sources(t)...))
 	if err != nil {
 		t.Fatal(err)
 	}

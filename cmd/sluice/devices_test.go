@@ -20,10 +20,7 @@ func TestDevicesScript(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a whole model on an emulated device")
 	}
-	kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kernels := emulated.Sources(t)
 	library := emulated.Library(t, emulated.Unwatched, kernels...)
 	overflows := t.TempDir()
 	overflowModel(t, filepath.Join(sharedtest.Root(), "models", "ende-tiny"), overflows)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -13,11 +12,7 @@ import (
 
 // TestTrainDevicesScript trains on an emulated device.
 func TestTrainDevicesScript(t *testing.T) {
-	kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	library := emulated.LibraryOfBFloat16(t, kernels...)
+	library := emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/gpu/train",
 		Cmds: scriptCommands(),

@@ -81,6 +81,16 @@ func Cache() string { return filepath.Join(sharedtest.Root(), ".cache", "emulate
 // SourceFolder holds the sources of the project's kernels, and the headers that every kernel uses.
 func SourceFolder() string { return filepath.Join(sharedtest.Root(), "gpukernels", "src") }
 
+// Sources are the files of all the project's kernels.
+func Sources(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(SourceFolder(), "*.cu"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no kernels: %v", err)
+	}
+	return files
+}
+
 func newBuilder(t testing.TB, s Sanitizer) *builder {
 	t.Helper()
 	b := &builder{t: t, compiler: sharedtest.Program(t, "g++"), cache: Cache()}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -57,8 +56,7 @@ func openDriver(t testing.TB, stored gpukernels.Storage) *cuda.Driver {
 	t.Helper()
 	at := os.Getenv(emulated.LibraryVariable)
 	if at == "" {
-		kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-		must(t, err)
+		kernels := emulated.Sources(t)
 		if stored == gpukernels.BFloat16 {
 			at = emulated.LibraryOfBFloat16(t, kernels...)
 		} else {

@@ -27,9 +27,7 @@ func library(t testing.TB, sanitizer emulated.Sanitizer) string {
 	if named := os.Getenv(emulated.LibraryVariable); named != "" {
 		return named
 	}
-	kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-	must(t, err)
-	return emulated.Library(t, sanitizer, kernels...)
+	return emulated.Library(t, sanitizer, emulated.Sources(t)...)
 }
 
 func openDevice(t testing.TB) *Device {
@@ -42,9 +40,7 @@ func openBFloat16(t testing.TB) *Device {
 	t.Helper()
 	at := os.Getenv(emulated.LibraryVariable)
 	if at == "" {
-		kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-		must(t, err)
-		at = emulated.LibraryOfBFloat16(t, kernels...)
+		at = emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
 	}
 	return openStored(t, at, gpukernels.BFloat16)
 }

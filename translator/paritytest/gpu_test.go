@@ -5,7 +5,6 @@ package paritytest
 import (
 	"errors"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -87,11 +86,7 @@ func TestRecordingsOnGPU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated device is slow")
 	}
-	kernels, err := filepath.Glob(filepath.Join(emulated.SourceFolder(), "*.cu"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, kernels...))
+	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
 	if err != nil {
 		t.Fatal(err)
 	}
