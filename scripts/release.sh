@@ -71,7 +71,10 @@ same() {
 goreleaser() {
 	local goreleaser=$PWD/.cache/bin/goreleaser version target
 	version=$(sed -n 's|^\tgithub.com/goreleaser/goreleaser/v2 ||p' infra/validate/go.mod)
-	[ -x "$goreleaser" ] || GOBIN=$PWD/.cache/bin GOFLAGS='' go install "github.com/goreleaser/goreleaser/v2@$version"
+	if [ "$(cat "$goreleaser.version" 2>/dev/null)" != "$version" ]; then
+		GOBIN=$PWD/.cache/bin GOFLAGS='' go install "github.com/goreleaser/goreleaser/v2@$version"
+		echo "$version" >"$goreleaser.version"
+	fi
 	work=$(mktemp -d)
 	clone "$work/source"
 	git -C "$work/source" remote add origin https://github.com/sluice-mt/sluice # it wants one, and does not ask it for anything here
