@@ -95,7 +95,7 @@ func (j *streamingJob) readLetterJob(purpose string) (*jobfile.Job, error) {
 	switch source, sink := &j.job.Source, &job.Sink; {
 	case sink.Kafka != nil:
 		source.Kafka = &jobfile.KafkaSource{
-			Topics: []string{job.DeadLetters}, Group: j.job.Name, Begin: "first", StopAtEnd: true, KafkaCluster: sink.Kafka.KafkaCluster,
+			Topics: []string{job.DeadLetters}, Begin: "first", StopAtEnd: true, KafkaCluster: sink.Kafka.KafkaCluster,
 		}
 		j.job.Lanes = 1 << 20
 	case sink.S3 != nil:
@@ -111,6 +111,9 @@ func (j *streamingJob) letterSource() (*jobSource, error) {
 	records, err := j.records()
 	if err != nil {
 		return nil, err
+	}
+	if topic := j.job.Source.Kafka; topic != nil {
+		topic.Group = j.job.Name
 	}
 	return j.source(records, letterCodec{})
 }
@@ -266,7 +269,6 @@ func (j *streamingJob) replay(ctx context.Context, to string) error {
 		}
 		if len(s.Kafka.Topics) > 1 || to != s.Kafka.Topics[0] { // how far it has come is remembered for each place
 			j.job.Name += "." + to
-			j.job.Source.Kafka.Group = j.job.Name
 		}
 		j.job.Sink.Kafka = &jobfile.KafkaSink{Topic: to, Partition: "key", Guarantee: "exactly-once", KafkaCluster: s.Kafka.KafkaCluster}
 	case to == "":

@@ -107,6 +107,26 @@ func TestReplayOfRecordsWithoutKeys(t *testing.T) {
 	}
 }
 
+// Records of a topic whose letters are objects go to the topic that is named.
+func TestReplayOfObjectsToATopic(t *testing.T) {
+	cluster, store := kafkatest.StartFake(t), s3test.Fake(t)
+	in, out := &topic{cluster, "in"}, &bucket{store, store.Bucket(t), false}
+	in.create(t, 2)
+	cluster.CreateTopic(t, "elsewhere", 2)
+	in.fill(t, 2, 100)
+	path := writeJob(t, fmt.Sprintf("name: objects\nsource: %s\nsink: %s\ndead-letters: %s\n", in.settings(t, true), out.settings(t, false), out.deadLetters()))
+	command(t, exitOK, "run", path)
+	for range 2 {
+		command(t, exitOK, "dlq", "replay", "--to", "elsewhere", path)
+	}
+	for lane := range 2 {
+		want := []string{recordText(lane, 57)}
+		if got := kafkatest.Values(cluster.Committed(t, "elsewhere", lane)); !slices.Equal(got, want) {
+			t.Errorf("partition %d: %q, want %q", lane, got, want)
+		}
+	}
+}
+
 func TestLettersOfObjects(t *testing.T) {
 	store := s3test.Fake(t)
 	p := &bucket{store, store.Bucket(t), false}
