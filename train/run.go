@@ -289,9 +289,6 @@ func (r *run) train(ctx context.Context) error {
 			return r.finish(ctx)
 		}
 		if ctx.Err() != nil {
-			if err := r.fetch(); err != nil {
-				return errors.Join(ErrInterrupted, err)
-			}
 			return errors.Join(ErrInterrupted, r.checkpoint())
 		}
 		if err := r.update(); err != nil {
@@ -316,9 +313,6 @@ func (r *run) afterUpdate(ctx context.Context) error {
 		return err
 	}
 	if c.SaveFreq > 0 && r.state.Steps%c.SaveFreq == 0 {
-		if err := r.fetch(); err != nil {
-			return err
-		}
 		return r.save()
 	}
 	return nil
@@ -361,9 +355,6 @@ func (r *run) finish(ctx context.Context) error {
 		} else if err != nil {
 			return err
 		}
-	}
-	if err := r.fetch(); err != nil {
-		return err
 	}
 	r.state.Finished = true
 	return r.save()

@@ -151,6 +151,9 @@ func sameArchitecture(a, b string) bool {
 
 // checkpoint writes what is needed to continue.
 func (r *run) checkpoint() error {
+	if err := r.fetch(); err != nil {
+		return err
+	}
 	text, err := json.Marshal(&r.state)
 	if err != nil {
 		return fmt.Errorf("saving the state: %w", err)
@@ -185,6 +188,9 @@ func (r *run) save() error {
 
 // writeModel writes the parameters to translate with.
 func (r *run) writeModel(path string) error {
+	if err := r.fetch(); err != nil {
+		return err
+	}
 	r.refreshBest()
 	if err := marian.WriteNPZ(path, r.network.File(r.best, bytes.Clone(r.description))); err != nil {
 		return fmt.Errorf("%w: %w", ErrOutput, err)
