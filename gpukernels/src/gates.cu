@@ -3,8 +3,6 @@
 
 namespace {
 
-__device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + __expf(-x)); }
-
 // The numbers of model.Activation.
 enum Activation { RELU = 1, SWISH, GELU, GELU_SIGMOID, SIGMOID };
 

@@ -38,36 +38,59 @@ template <class T, int COUNT, class Row> __device__ void load_slice(Element* to,
   }
 }
 
-// Multiplies a slice in shared memory: a has TILE_M rows, b TILE_N.
-template <class T> __device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const Element* a, const Element* b) {
+// A layout says how an operand is stored.
+enum Layout {
+  BY_ROWS,    // k, over which the sum runs, is the inner dimension
+  BY_COLUMNS  // k is the outer dimension
+};
+
+// Where rows of a stage of BY_COLUMNS begin: eight of them lie in eight different places of the banks, for tiles of 64 and 128.
+template <int COUNT> constexpr int COLUMN_STRIDE = COUNT + 8;
+
+// The operands of one tensor instruction in row i, or of two in columns j and j + 1, from a slice in shared memory.
+template <class T, Layout LAYOUT> __device__ void load_a(unsigned (&of_a)[4], const Element* a, int i, int k, int lane) {
+  int m = T::first_row() + i * 16;
+  if constexpr (LAYOUT == BY_ROWS)
+    load_matrices<false>(of_a, a + (m + lane % 16) * T::STRIDE + k + lane / 16 * 8);
+  else
+    load_matrices<true>(of_a, a + (k + lane / 16 * 8 + lane % 8) * COLUMN_STRIDE<T::TILE_M> + m + lane / 8 % 2 * 8);
+}
+template <class T, Layout LAYOUT> __device__ void load_b(unsigned (&two)[4], const Element* b, int j, int k, int lane) {
+  int n = T::first_column() + j * 8 + lane / 16 * 8;
+  if constexpr (LAYOUT == BY_ROWS)
+    load_matrices<false>(two, b + (n + lane % 8) * T::STRIDE + k + lane / 8 % 2 * 8);
+  else
+    load_matrices<true>(two, b + (k + lane / 8 % 2 * 8 + lane % 8) * COLUMN_STRIDE<T::TILE_N> + n);
+}
+
+// Multiplies a slice in shared memory: a has TILE_M rows or columns, b TILE_N.
+template <class T, Layout A, Layout B>
+__device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const Element* a, const Element* b) {
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < T::SLICE; k += 16) {
     unsigned of_a[T::ROWS][4], of_b[T::COLUMNS][2];
 #pragma unroll
-    for (int i = 0; i < T::ROWS; i++)
-      load_matrices<false>(of_a[i], a + (T::first_row() + i * 16 + lane % 16) * T::STRIDE + k + lane / 16 * 8);
+    for (int i = 0; i < T::ROWS; i++) load_a<T, A>(of_a[i], a, i, k, lane);
 #pragma unroll
     for (int j = 0; j < T::COLUMNS; j += 2) {
       unsigned two[4];
-      int n = T::first_column() + j * 8 + lane / 16 * 8 + lane % 8;
-      load_matrices<false>(two, b + n * T::STRIDE + k + lane / 8 % 2 * 8);
+      load_b<T, B>(two, b, j, k, lane);
       of_b[j][0] = two[0], of_b[j][1] = two[1], of_b[j + 1][0] = two[2], of_b[j + 1][1] = two[3];
     }
     mma_tiles(sums, of_a, of_b);
   }
 }
 
-// sums += rows of a, TILE_M of them, times rows of b, TILE_N. length is that of a row, a multiple of 8; readable any address that can be
-// read. shared has STAGES stages; the copies into it are done at the end, but other warps may still read.
-template <class T, class RowA, class RowB>
-__device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, RowA row_a, RowB row_b, const Element* readable, int length) {
+// sums += the product of two operands over a length. copy(a, b, k) begins to copy the slices from k on of both of them to shared memory.
+// shared has STAGES stages; the copies into it are done at the end, but other warps may still read.
+template <class T, Layout A, Layout B, class Copy>
+__device__ void multiply_slices(float (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, int length, Copy copy) {
   int slices = (length + T::SLICE - 1) / T::SLICE;
   auto load = [&](int slice) {
     if (slice < slices) {
       Element* stage = shared + slice % T::STAGES * T::STAGE;
-      load_slice<T, T::TILE_M>(stage, row_a, readable, slice * T::SLICE, length);
-      load_slice<T, T::TILE_N>(stage + T::TILE_M * T::STRIDE, row_b, readable, slice * T::SLICE, length);
+      copy(stage, stage + T::TILE_M * T::STRIDE, slice * T::SLICE);
     }
     copy_async_commit();  // of nothing, perhaps: the wait below counts groups
   };
@@ -77,6 +100,16 @@ __device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], Element* shared,
     __syncthreads();  // the slice is there for all, and all have read the stage that is loaded next
     load(slice + T::STAGES - 1);
     const Element* stage = shared + slice % T::STAGES * T::STAGE;
-    multiply_slice<T>(sums, stage, stage + T::TILE_M * T::STRIDE);
+    multiply_slice<T, A, B>(sums, stage, stage + T::TILE_M * T::STRIDE);
   }
+}
+
+// sums += rows of a, TILE_M of them, times rows of b, TILE_N. length is that of a row, a multiple of 8; readable any address that can be
+// read. shared: see multiply_slices.
+template <class T, class RowA, class RowB>
+__device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, RowA row_a, RowB row_b, const Element* readable, int length) {
+  multiply_slices<T, BY_ROWS, BY_ROWS>(sums, shared, length, [&](Element* a, Element* b, int k) {
+    load_slice<T, T::TILE_M>(a, row_a, readable, k, length);
+    load_slice<T, T::TILE_N>(b, row_b, readable, k, length);
+  });
 }

@@ -26,8 +26,10 @@ __device__ __forceinline__ void write_eight(Element* to, const float (&x)[8]) {
   *reinterpret_cast<Eight*>(to) = e;
 }
 
+__device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + __expf(-x)); }
+
 // The sum, the largest of what the lanes of a warp have, for all of them. The order is that of a tree, the same every time.
-__device__ __forceinline__ float warp_sum(float x) {
+template <class T> __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
   for (int d = 16; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
   return x;

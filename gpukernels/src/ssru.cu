@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     read_eight(f, gates + size_t(row) * 2 * n + n + i);
 #pragma unroll
     for (int e = 0; e < 8; e++) {
-      float keep = 1 / (1 + __expf(-f[e])), c = begins ? 0.f : before[i + e];
+      float keep = sigmoid(f[e]), c = begins ? 0.f : before[i + e];
       c = keep * c + (1 - keep) * x[e];
       cell[i + e] = c;
       x[e] = rectify(c);

@@ -3,15 +3,6 @@
 
 namespace {
 
-// A layout says how an operand is stored.
-enum Layout {
-  BY_ROWS,    // k, over which the sum runs, is the inner dimension
-  BY_COLUMNS  // k is the outer dimension
-};
-
-// Where rows of a stage of BY_COLUMNS begin: eight of them lie in eight different places of the banks, for tiles of 64 and 128.
-template <int COUNT> constexpr int COLUMN_STRIDE = COUNT + 8;
-
 // Begins to copy a slice of an operand, of which COUNT rows (BY_ROWS) or columns are in the tile, `first` being the first one. most is how
 // many there are; of columns, as many as make it a multiple of 8 can be read.
 template <class T, int COUNT, Layout LAYOUT>
@@ -25,39 +16,6 @@ __device__ void load_operand(Element* to, const Element* from, int stride, int f
       bool valid = k + row < length && first + column < most;
       copy_async(to + row * COLUMN_STRIDE<COUNT> + column, valid ? from + size_t(k + row) * stride + first + column : from, valid);
     }
-  }
-}
-
-// The operands of one tensor instruction in row i, or of two in columns j and j + 1, from a slice in shared memory.
-template <class T, Layout LAYOUT> __device__ void load_a(unsigned (&of_a)[4], const Element* a, int i, int k) {
-  int lane = threadIdx.x % 32, m = T::first_row() + i * 16;
-  if constexpr (LAYOUT == BY_ROWS)
-    load_matrices<false>(of_a, a + (m + lane % 16) * T::STRIDE + k + lane / 16 * 8);
-  else
-    load_matrices<true>(of_a, a + (k + lane / 16 * 8 + lane % 8) * COLUMN_STRIDE<T::TILE_M> + m + lane / 8 % 2 * 8);
-}
-template <class T, Layout LAYOUT> __device__ void load_b(unsigned (&two)[4], const Element* b, int j, int k) {
-  int lane = threadIdx.x % 32, n = T::first_column() + j * 8 + lane / 16 * 8;
-  if constexpr (LAYOUT == BY_ROWS)
-    load_matrices<false>(two, b + (n + lane % 8) * T::STRIDE + k + lane / 8 % 2 * 8);
-  else
-    load_matrices<true>(two, b + (k + lane / 8 % 2 * 8 + lane % 8) * COLUMN_STRIDE<T::TILE_N> + n);
-}
-
-template <class T, Layout A, Layout B>
-__device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const Element* a, const Element* b) {
-#pragma unroll
-  for (int k = 0; k < T::SLICE; k += 16) {
-    unsigned of_a[T::ROWS][4], of_b[T::COLUMNS][2];
-#pragma unroll
-    for (int i = 0; i < T::ROWS; i++) load_a<T, A>(of_a[i], a, i, k);
-#pragma unroll
-    for (int j = 0; j < T::COLUMNS; j += 2) {
-      unsigned two[4];
-      load_b<T, B>(two, b, j, k);
-      of_b[j][0] = two[0], of_b[j][1] = two[1], of_b[j + 1][0] = two[2], of_b[j + 1][1] = two[3];
-    }
-    mma_tiles(sums, of_a, of_b);
   }
 }
 
@@ -90,24 +48,12 @@ __device__ __forceinline__ void finish(const Epilogue& e, size_t at, int column,
 template <class T, Layout A, Layout B>
 __device__ void product(const Element* a, const Element* b, int m, int n, int k, int a_stride, int b_stride, const Epilogue& e) {
   DYNAMIC_SHARED(Element, shared);
-  int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N, slices = (k + T::SLICE - 1) / T::SLICE;
+  int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N;
   float sums[T::ROWS][T::COLUMNS][4] = {};
-  auto load = [&](int slice) {
-    if (slice < slices) {
-      Element* stage = shared + slice % T::STAGES * T::STAGE;
-      load_operand<T, T::TILE_M, A>(stage, a, a_stride, m0, m, slice * T::SLICE, k);
-      load_operand<T, T::TILE_N, B>(stage + T::TILE_M * T::STRIDE, b, b_stride, n0, n, slice * T::SLICE, k);
-    }
-    copy_async_commit();  // of nothing, perhaps: the wait below counts groups
-  };
-  for (int slice = 0; slice < T::STAGES - 1; slice++) load(slice);
-  for (int slice = 0; slice < slices; slice++) {
-    copy_async_wait<T::STAGES - 2>();
-    __syncthreads();  // the slice is there for all, and all have read the stage that is loaded next
-    load(slice + T::STAGES - 1);
-    const Element* stage = shared + slice % T::STAGES * T::STAGE;
-    multiply_slice<T, A, B>(sums, stage, stage + T::TILE_M * T::STRIDE);
-  }
+  multiply_slices<T, A, B>(sums, shared, k, [&](Element* to_a, Element* to_b, int from) {
+    load_operand<T, T::TILE_M, A>(to_a, a, a_stride, m0, m, from, k);
+    load_operand<T, T::TILE_N, B>(to_b, b, b_stride, n0, n, from, k);
+  });
 #pragma unroll
   for (int i = 0; i < T::ROWS; i++)
 #pragma unroll

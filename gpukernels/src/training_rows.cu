@@ -14,8 +14,6 @@ __device__ __forceinline__ size_t first_element() { return (size_t(blockIdx.x) *
 // The column of this thread.
 __device__ __forceinline__ int own_column() { return blockIdx.x * THREADS + threadIdx.x; }
 
-__device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + __expf(-x)); }
-
 }  // namespace
 
 // y = a + b, for n elements, a multiple of 8. y may be either.

@@ -1,16 +1,10 @@
 // The update of the parameters: Adam, clipping and the moving average in one pass over them (train/optimiser).
-#include "language.cuh"
+#include "rows.cuh"
 
 namespace {
 
 constexpr int THREADS = 256;
 constexpr int CHUNK = 16384;  // numbers whose squares a block adds up
-
-__device__ __forceinline__ double warp_sum(double x) {
-#pragma unroll
-  for (int d = 16; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
-  return x;
-}
 
 }  // namespace
 
