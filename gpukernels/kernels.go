@@ -41,6 +41,17 @@ type Kernels struct {
 	multiprocessors int
 }
 
+// leastMajor is the compute capability that the kernels need: for tensor cores and asynchronous copies.
+const leastMajor = 8
+
+// Check refuses a device on which the kernels do not run.
+func Check(p cuda.Properties) error {
+	if p.Major < leastMajor {
+		return fmt.Errorf("%w: %v is too old: compute capability %d.0 (Ampere, of 2020) or later is needed", cuda.ErrUnavailable, p, leastMajor)
+	}
+	return nil
+}
+
 // Load compiles the kernels for the device of a context, which must be bound, and for numbers that are stored as one type: what other
 // comments call fp16. The driver keeps the result, so that only the first time takes long.
 func Load(d *cuda.Driver, device int, c *cuda.Context, stored Storage) (*Kernels, error) {
@@ -110,3 +121,11 @@ const warpRows = 4
 func rowGrid(rows int) cuda.Shape { return cuda.Shape{X: blocks(rows, warpRows)} }
 
 var rowBlock = cuda.Shape{X: 32 * warpRows}
+
+// flag is an argument for a parameter of type int that says yes or no.
+func flag(b bool) cuda.Argument {
+	if b {
+		return cuda.Int(1)
+	}
+	return cuda.Int(0)
+}

@@ -88,12 +88,8 @@ func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error 
 		cuda.Int(rows), cuda.Int(o.Columns), cuda.Int(length), cuda.Int(o.Words), cuda.Int(o.Count)); err != nil {
 		return err
 	}
-	normalised := 0
-	if o.Normalised {
-		normalised = 1
-	}
 	return k.byName["output_merge"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(o.Scratch), cuda.Address(sums),
-		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), cuda.Int(normalised))
+		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), flag(o.Normalised))
 }
 
 // TakeTokens writes, for each row, the token of the choice at its place, which is an index of choices; rows whose place is -1 keep what

@@ -68,14 +68,10 @@ func (k *Kernels) product(s *cuda.Stream, p Product, t tiling) error {
 	if err := checkProduct(p); err != nil {
 		return err
 	}
-	rectified := 0
-	if p.Rectified {
-		rectified = 1
-	}
 	return k.byName[t.name].Launch(s, cuda.Shape{X: blocks(n, t.n), Y: blocks(m, t.m)}, cuda.Shape{X: t.threads}, t.shared(),
 		cuda.Address(p.X.At), cuda.Address(p.Weights.At), cuda.Address(p.Bias), cuda.Address(p.Residual.At), cuda.Address(p.Result.At),
 		cuda.Int(m), cuda.Int(n), cuda.Int(length), cuda.Int(p.X.stride()), cuda.Int(p.Residual.stride()), cuda.Int(p.Result.stride()),
-		cuda.Int(rectified))
+		flag(p.Rectified))
 }
 
 func checkProduct(p Product) error {

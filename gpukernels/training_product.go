@@ -59,13 +59,6 @@ func (t *Training) product(s *cuda.Stream, p TrainingProduct, tile tiling) error
 		flag(p.Rectified), flag(p.Add))
 }
 
-func flag(b bool) cuda.Argument {
-	if b {
-		return cuda.Int(1)
-	}
-	return cuda.Int(0)
-}
-
 // check returns the length of the sums.
 func (p *TrainingProduct) check() (int, error) {
 	rows, inner, inner2, columns := p.A.Rows, p.A.Columns, p.B.Rows, p.B.Columns

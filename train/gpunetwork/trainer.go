@@ -10,9 +10,6 @@ import (
 	"github.com/sluice-mt/sluice/train/optimiser"
 )
 
-// leastMajor is the compute capability that the kernels need.
-const leastMajor = 8
-
 // A Trainer trains a network on a GPU. It belongs to one goroutine at a time.
 type Trainer struct {
 	context *cuda.Context
@@ -48,9 +45,8 @@ func open(driver *cuda.Driver, number int, n *network.Network, state optimiser.S
 	if err != nil {
 		return nil, err
 	}
-	if properties.Major < leastMajor {
-		return nil, fmt.Errorf("%w: %v is too old: compute capability %d.0 (Ampere, of 2020) or later is needed", cuda.ErrUnavailable,
-			properties, leastMajor)
+	if err := gpukernels.Check(properties); err != nil {
+		return nil, err
 	}
 	t := &Trainer{network: n, n: n.Size()}
 	if t.context, err = driver.Context(number); err != nil {

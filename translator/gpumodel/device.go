@@ -15,9 +15,6 @@ type Device struct {
 	stored     gpukernels.Storage // weights and activations
 }
 
-// leastMajor is the compute capability that the kernels need: for tensor cores and asynchronous copies.
-const leastMajor = 8
-
 // Open takes a device of a driver, numbered from 0, and loads the kernels that store numbers as float16.
 func Open(driver *cuda.Driver, number int) (*Device, error) {
 	return OpenStored(driver, number, gpukernels.Float16)
@@ -29,9 +26,8 @@ func OpenStored(driver *cuda.Driver, number int, stored gpukernels.Storage) (*De
 	if err != nil {
 		return nil, err
 	}
-	if properties.Major < leastMajor {
-		return nil, fmt.Errorf("%w: %v is too old: compute capability %d.0 (Ampere, of 2020) or later is needed", cuda.ErrUnavailable,
-			properties, leastMajor)
+	if err := gpukernels.Check(properties); err != nil {
+		return nil, err
 	}
 	context, err := driver.Context(number)
 	if err != nil {
