@@ -14,6 +14,9 @@ import (
 	"github.com/sluice-mt/sluice/train/recipe"
 )
 
+// maxLine is the longest line of an output, in bytes.
+const maxLine = 1 << 20
+
 // collect puts the outputs together. Each must have a translation, or a list of them, for every line of its part.
 func (h *handed) collect(ctx context.Context) error {
 	temporary, err := os.Create(h.task.Output + ".tmp")

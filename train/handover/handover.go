@@ -15,7 +15,6 @@
 package handover
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,7 +30,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/s3client"
 	"github.com/sluice-mt/sluice/train/recipe"
 )
@@ -45,9 +43,6 @@ type Store struct {
 	Poll           time.Duration // between two looks at what is done
 	Logger         *slog.Logger
 }
-
-// maxLine is the longest line of a text, in bytes.
-const maxLine = 1 << 20
 
 // A handed is a translation in the hands of others.
 type handed struct {
@@ -123,21 +118,13 @@ func add(digest hash.Hash, path string) error {
 }
 
 // eachLine reads the text, or its side of a corpus.
-func (h *handed) eachLine(visit func(line string) error) (err error) {
-	f, err := os.Open(h.task.Input)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	plain, err := compress.NewReader(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", h.task.Input, err)
-	}
-	defer plain.Close()
-	scanner := bufio.NewScanner(plain)
-	scanner.Buffer(nil, maxLine)
-	for number := 1; scanner.Scan(); number++ {
-		line := scanner.Text()
+func (h *handed) eachLine(visit func(line string) error) error {
+	number := 0
+	for line, err := range recipe.Lines(h.task.Input) {
+		if err != nil {
+			return err
+		}
+		number++
 		if h.task.Column > 0 {
 			fields := strings.Split(line, "\t")
 			if len(fields) < h.task.Column {
@@ -148,9 +135,6 @@ func (h *handed) eachLine(visit func(line string) error) (err error) {
 		if err := visit(line); err != nil {
 			return err
 		}
-	}
-	if err := scanner.Err(); err != nil {
-		return fmt.Errorf("reading %s: %w", h.task.Input, err)
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ func (k *cleaning) learnLanguages(w *work) (*corpus.Identifier, error) {
 	learner := corpus.NewLanguageLearner(len(samples))
 	for language, name := range samples {
 		size := 0
-		for line, err := range lines(w.input(name)) {
+		for line, err := range Lines(w.input(name)) {
 			if err != nil {
 				return nil, err
 			}

@@ -141,7 +141,7 @@ steps:
 		}
 	}
 	count := 0
-	for line, err := range lines(filepath.Join(folder, "x", "a.gz")) {
+	for line, err := range Lines(filepath.Join(folder, "x", "a.gz")) {
 		if err != nil || !strings.HasPrefix(line, "0-0") {
 			t.Fatalf("line %d: %q, %v", count, line, err)
 		}

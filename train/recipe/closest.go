@@ -101,7 +101,7 @@ func closest(candidates []string, reference string) (string, error) {
 // choices reads pairs together with the entries of an n-best list that belong to them.
 func choices(originals iter.Seq2[pair, error], nBest string) iter.Seq2[choice, error] {
 	return func(yield func(choice, error) bool) {
-		next, stop := iter.Pull2(lines(nBest))
+		next, stop := iter.Pull2(Lines(nBest))
 		defer stop()
 		id, candidate, err := parseEntry(next())
 		number := 0

@@ -54,7 +54,7 @@ steps:
 		t.Errorf("the corrected text scores %+v, %v", s, err)
 	}
 	weighted := 0
-	for line, err := range lines(filepath.Join(folder, "x", "w.gz")) {
+	for line, err := range Lines(filepath.Join(folder, "x", "w.gz")) {
 		if err != nil {
 			t.Fatal(err)
 		}

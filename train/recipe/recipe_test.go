@@ -44,7 +44,7 @@ func (s *shouter) Rescore(_ context.Context, r Rescoring) error {
 	}
 	return write(r.Output, func(out *bufio.Writer) error {
 		last := ""
-		for line, err := range lines(r.List) {
+		for line, err := range Lines(r.List) {
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func (s *shouter) Translate(_ context.Context, t Translation) (Throughput, error
 	}
 	number := 0
 	err := write(t.Output, func(out *bufio.Writer) error {
-		for line, err := range lines(t.Input) {
+		for line, err := range Lines(t.Input) {
 			if err != nil {
 				return err
 			}

@@ -78,7 +78,7 @@ func (s *Shortlist) table(w *work) (*shortlist.Table, error) {
 	}
 	counter := shortlist.NewLinkCounter(source.Size(), target.Size())
 	path := w.input(s.Alignments)
-	next, stop := iter.Pull2(lines(path))
+	next, stop := iter.Pull2(Lines(path))
 	defer stop()
 	number := 0
 	err = eachInPieces(w, s.Corpora, s.Inverse, func(source, target []int32) error {

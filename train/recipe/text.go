@@ -18,8 +18,8 @@ var ErrFormat = errors.New("the text cannot be used")
 // maxLine is the longest line of a text, in bytes.
 const maxLine = 1 << 20
 
-// lines reads a text line by line, compressed or not. After an error there are no further lines.
-func lines(path string) iter.Seq2[string, error] {
+// Lines reads a text line by line, compressed or not. After an error there are no further lines.
+func Lines(path string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		f, err := os.Open(path)
 		if err != nil {
@@ -55,7 +55,7 @@ type pair struct{ source, target string }
 func pairs(path string) iter.Seq2[pair, error] {
 	return func(yield func(pair, error) bool) {
 		number := 0
-		for line, err := range lines(path) {
+		for line, err := range Lines(path) {
 			if number++; err == nil && !strings.Contains(line, "\t") {
 				err = fmt.Errorf("%w: %s, line %d has no tab between source and target", ErrFormat, path, number)
 			}
@@ -78,7 +78,7 @@ type text struct {
 }
 
 // plain is the text of a file.
-func plain(path string) text { return text{path, lines(path)} }
+func plain(path string) text { return text{path, Lines(path)} }
 
 // side is one side of a corpus.
 func side(path string, target bool) text {
