@@ -100,7 +100,7 @@ const table = `
 	train/report: train train/chart
 	train/recipe: internal/compress internal/jobfile internal/m2 internal/score train train/align train/corpus train/corpus/extsort train/pieces train/report translator/marian translator/model translator/shortlist translator/vocab
 
-	train/handover: internal/compress internal/s3client train/recipe
+	train/handover: internal/s3client train/recipe
 
 	pipeline: consumer producer internal/job
 	pipeline/monitor: pipeline translator internal/job

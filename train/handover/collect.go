@@ -3,13 +3,10 @@ package handover
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
-	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/s3client"
 	"github.com/sluice-mt/sluice/train/recipe"
 )
@@ -19,11 +16,7 @@ const maxLine = 1 << 20
 
 // collect puts the outputs together. Each must have a translation, or a list of them, for every line of its part.
 func (h *handed) collect(ctx context.Context) error {
-	temporary, err := os.Create(h.task.Output + ".tmp")
-	if err != nil {
-		return err
-	}
-	err = compress.WriteWhole(temporary, compress.BySuffix(h.task.Output), func(out *bufio.Writer) error {
+	return recipe.WriteText(h.task.Output, func(out *bufio.Writer) error {
 		for part := range h.parts() {
 			if err := h.collectPart(ctx, out, part); err != nil {
 				return err
@@ -31,13 +24,6 @@ func (h *handed) collect(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), h.task.Output)
-	}
-	return err
 }
 
 func (h *handed) collectPart(ctx context.Context, out *bufio.Writer, part int) error {

@@ -80,7 +80,7 @@ func (a *Align) writeLinks(w *work, corpus *align.Corpus, directions []*align.Li
 	if err != nil {
 		return err
 	}
-	return write(output, func(out *bufio.Writer) error {
+	return WriteText(output, func(out *bufio.Writer) error {
 		var line []byte
 		return align.Each(w.ctx, corpus, directions[0], directions[1], method, func(_, _ []int32, links []align.Link) error {
 			line = append(align.AppendPharaoh(line[:0], links), '\n')

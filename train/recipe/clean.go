@@ -236,7 +236,7 @@ func (k *cleaning) distribute(w *work, sorter *extsort.Sorter) error {
 	if err != nil {
 		return err
 	}
-	err = write(output, func(out *bufio.Writer) error {
+	err = WriteText(output, func(out *bufio.Writer) error {
 		var last string
 		return sorter.Each(func(record []byte) error {
 			text := string(record[8:])
@@ -253,7 +253,7 @@ func (k *cleaning) distribute(w *work, sorter *extsort.Sorter) error {
 			err = fmt.Errorf("%w: there are too few pairs to hold back as many as the recipe says", ErrFormat)
 		}
 		if err == nil {
-			err = write(f.path, func(out *bufio.Writer) error {
+			err = WriteText(f.path, func(out *bufio.Writer) error {
 				_, err := out.WriteString(f.content.String())
 				return err
 			})

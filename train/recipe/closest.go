@@ -30,7 +30,7 @@ const choicesAtOnce = 4096
 // are left out.
 func writeClosest(path string, originals iter.Seq2[pair, error], nBest string, inverse bool) (choiceCounts, error) {
 	var counts choiceCounts
-	return counts, write(path, func(out *bufio.Writer) error {
+	return counts, WriteText(path, func(out *bufio.Writer) error {
 		var waiting []choice
 		decide := func() error {
 			if err := chooseAll(waiting, inverse); err != nil {

@@ -32,7 +32,7 @@ func TestWriteClosestKeepsOrder(t *testing.T) {
 	corpus, list := filepath.Join(folder, "c.tsv"), filepath.Join(folder, "list.zst")
 	const count = choicesAtOnce*2 + 17
 	fill := func(path string, line func(i int) string) {
-		err := write(path, func(out *bufio.Writer) error {
+		err := WriteText(path, func(out *bufio.Writer) error {
 			for i := range count {
 				if _, err := out.WriteString(line(i)); err != nil {
 					return err

@@ -76,7 +76,7 @@ func (p *PlantErrors) run(w *work) error {
 		return err
 	}
 	var changes corpus.Changes
-	err = write(output, func(out *bufio.Writer) error {
+	err = WriteText(output, func(out *bufio.Writer) error {
 		for copied := range max(p.Copies, 1) {
 			noise.Seed = uint64(p.Seed) + uint64(copied)<<32
 			var line uint64
@@ -169,7 +169,7 @@ func (e *Edits) run(w *work) error {
 	if weight == 0 {
 		weight = defaultEditWeight
 	}
-	return write(output, func(out *bufio.Writer) error {
+	return WriteText(output, func(out *bufio.Writer) error {
 		return eachInPieces(w, e.Corpora, false, func(source, target []int32) error {
 			words := make([]string, len(target))
 			for i, changed := range m2.Changed(source, target) {
@@ -189,7 +189,7 @@ func (e *Edits) writeGold(w *work) error {
 	if err != nil {
 		return err
 	}
-	return write(output, func(out *bufio.Writer) error {
+	return WriteText(output, func(out *bufio.Writer) error {
 		for _, path := range w.paths(e.Corpora) {
 			line := 0
 			for p, err := range pairs(path) {

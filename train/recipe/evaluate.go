@@ -218,7 +218,7 @@ func (e *Evaluate) translations(w *work, t trial, sources []string) ([]string, T
 		return nil, Throughput{}, err
 	}
 	input, output := filepath.Join(folder, "source"), filepath.Join(folder, "translation")
-	err := write(input, func(out *bufio.Writer) error {
+	err := WriteText(input, func(out *bufio.Writer) error {
 		for range max(e.Repeat, 1) {
 			for _, line := range sources {
 				if _, err := out.WriteString(line + "\n"); err != nil {

@@ -31,7 +31,7 @@ func (n *Noise) run(w *work) error {
 	noise := corpus.DefaultNoise()
 	noise.Seed = uint64(n.Seed)
 	var changes corpus.Changes
-	err = write(output, func(out *bufio.Writer) error {
+	err = WriteText(output, func(out *bufio.Writer) error {
 		var line uint64
 		for p, err := range pairs(w.input(n.Corpus)) {
 			if err != nil {

@@ -42,7 +42,7 @@ func (s *shouter) Rescore(_ context.Context, r Rescoring) error {
 			return err
 		}
 	}
-	return write(r.Output, func(out *bufio.Writer) error {
+	return WriteText(r.Output, func(out *bufio.Writer) error {
 		last := ""
 		for line, err := range Lines(r.List) {
 			if err != nil {
@@ -69,7 +69,7 @@ func (s *shouter) Translate(_ context.Context, t Translation) (Throughput, error
 		}
 	}
 	number := 0
-	err := write(t.Output, func(out *bufio.Writer) error {
+	err := WriteText(t.Output, func(out *bufio.Writer) error {
 		for line, err := range Lines(t.Input) {
 			if err != nil {
 				return err

@@ -132,15 +132,15 @@ func writePair(out *bufio.Writer, p pair) error {
 
 var fieldBreaks = strings.NewReplacer("\t", " ", "\n", " ", "\r", " ")
 
-// write makes a text, compressed as its name says, that appears under its name when it is complete.
-func write(path string, text func(*bufio.Writer) error) error {
+// WriteText makes a text, compressed as its name says, that appears under its name when it is complete.
+func WriteText(path string, text func(*bufio.Writer) error) error {
 	return replace(path, func(f io.Writer) error { return compress.WriteWhole(f, compress.BySuffix(path), text) })
 }
 
 // writeSides divides corpora, one after another, into two texts; inverse puts their targets into the first.
 func writeSides(corpora, paths []string, inverse bool) error {
-	return write(paths[0], func(first *bufio.Writer) error {
-		return write(paths[1], func(second *bufio.Writer) error {
+	return WriteText(paths[0], func(first *bufio.Writer) error {
+		return WriteText(paths[1], func(second *bufio.Writer) error {
 			if inverse {
 				first, second = second, first
 			}

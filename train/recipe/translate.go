@@ -271,7 +271,7 @@ func (d *Dual) run(w *work) error {
 		return err
 	}
 	corpus := w.input(d.Corpus)
-	return write(output, func(out *bufio.Writer) error {
+	return WriteText(output, func(out *bufio.Writer) error {
 		parts := []iter.Seq2[pair, error]{
 			pairs(corpus), sideBySide(side(corpus, false), plain(forward)), sideBySide(plain(backward), side(corpus, true)),
 		}
