@@ -23,9 +23,13 @@ const (
 	// cache holds, as when a model runs.
 	tunedMatrices = 4
 	// tunedRounds is how often each is measured at most, after a first time that does not count.
-	tunedRounds = 9
-	// tunedGain is how much faster than what the rule says a variant must be.
-	tunedGain = 1.03
+	tunedRounds = 21
+	// tunedGain is how much faster than what the rule says a variant must be in the median of rounds, and tunedShare in how many of
+	// them it must be faster at all, of tunedFewest rounds in all: other programs and guests disturb a measurement for longer than a
+	// round, and their moment must not be what is remembered.
+	tunedGain   = 1.06
+	tunedShare  = 0.8
+	tunedFewest = 5
 )
 
 // Knows reports whether nothing about the matrices would have to be measured.
@@ -57,47 +61,55 @@ func (t Tuning) Tune(d time.Duration, matrices ...Matrix) {
 	}
 }
 
-// measure compares the variants of some matrices. They run one after another, so that weights come from where they do in a model.
+// tunedTimes are the seconds that the measured matrices of a shape took together, in each round, one panel and two at a time.
+type tunedTimes [len(tunedRows)][2][]float64
+
+// measure compares the variants of some matrices. They run one after another, so that weights come from where they do in a model, and
+// the variants in turns, so that what disturbs one disturbs the other.
 func (t Tuning) measure(d time.Duration, matrices []Matrix) {
 	input, start := newTuningInput(matrices), time.Now()
-	took := make(map[string]*[len(tunedRows)][2][]float64)
+	took := make(map[string]*tunedTimes)
 	for _, m := range matrices {
-		took[m.shape()] = new([len(tunedRows)][2][]float64)
+		took[m.shape()] = new(tunedTimes)
 	}
-	for round := 0; round <= tunedRounds; round++ {
+	for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
 		for i, at := range tunedRows {
-			for variant, from := range [2]int{never, 1} {
+			for turn := range 2 {
+				variant := (round + turn) % 2
+				if round > 0 {
+					for _, times := range took {
+						times[i][variant] = append(times[i][variant], 0)
+					}
+				}
 				for _, m := range matrices {
-					*m.from() = from
+					*m.from() = [2]int{never, 1}[variant]
 					begin := time.Now()
 					m.multiply(input, at.rows)
 					if round > 0 {
-						times := &took[m.shape()][i][variant]
-						*times = append(*times, time.Since(begin).Seconds())
+						took[m.shape()][i][variant][round-1] += time.Since(begin).Seconds()
 					}
 				}
-			}
-			if time.Since(start) > d && round > 0 {
-				round = tunedRounds
 			}
 		}
 	}
 	for _, m := range matrices {
 		*m.from() = 0
-		t[m.shape()] = decide(took[m.shape()], m)
+		t[m.shape()] = took[m.shape()].decide(m)
 	}
 }
 
 // decide returns from how many rows on two panels at a time are faster at all numbers.
-func decide(took *[len(tunedRows)][2][]float64, m Matrix) int {
+func (took *tunedTimes) decide(m Matrix) int {
 	from, asRule := never, true
 	for i, at := range slices.Backward(tunedRows[:]) {
-		single, double := median(took[i][0]), median(took[i][1])
-		better, rule := double < single, doublePays(at.rows, m.bytes(), 0)
-		if max(single, double) < tunedGain*min(single, double) {
-			better = rule
+		better := doublePays(at.rows, m.bytes(), 0)
+		rule, other := took[i][0], took[i][1]
+		if better {
+			rule, other = other, rule
 		}
-		asRule = asRule && better == rule
+		if surelyFaster(other, rule) {
+			better, asRule = !better, false
+		}
 		if !better {
 			break
 		}
@@ -107,6 +119,20 @@ func decide(took *[len(tunedRows)][2][]float64, m Matrix) int {
 		return 0
 	}
 	return from
+}
+
+// surelyFaster reports whether one variant was faster than another by more than chance, given the times of both in the same rounds: in
+// nearly all of them, and at its best.
+func surelyFaster(one, other []float64) bool {
+	ratios, wins := make([]float64, len(one)), 0
+	for round := range ratios {
+		ratios[round] = other[round] / one[round]
+		if ratios[round] > 1 {
+			wins++
+		}
+	}
+	enough := max(tunedFewest, int(math.Ceil(tunedShare*float64(len(ratios)))))
+	return wins >= enough && median(ratios) > tunedGain && slices.Min(one) < slices.Min(other)
 }
 
 // median returns the median, 0 of nothing.

@@ -57,7 +57,7 @@ func TestTune(t *testing.T) {
 	})
 }
 
-// The better variant counts only from the rows on where it stays the better one, and only if the difference is more than noise.
+// The better variant counts only from the rows on where it stays the better one, and only if it is better in nearly every round.
 func TestTuningDecides(t *testing.T) {
 	small, large := PackInt8(64, 64, make([]int8, 64*64), make([]float32, 64)), PackInt8(1024, 2048, make([]int8, 2<<20), make([]float32, 2048))
 	for _, c := range []struct {
@@ -74,12 +74,28 @@ func TestTuningDecides(t *testing.T) {
 		{"always slower", small, [4]float64{1.1, 1.1, 1.1, 1.1}, never},
 		{"faster at few rows already", large, [4]float64{.9, .9, .9, .9}, 13},
 	} {
-		var took [len(tunedRows)][2][]float64
+		var took, disturbed, few tunedTimes
 		for i := range took {
-			took[i] = [2][]float64{{1, 1, 5}, {c.double[i], 7, c.double[i]}}
+			// Rounds of different speed: what counts is the difference within each.
+			for round, slow := range []float64{1, 2, 1, 1, 3, 1, 1, 1} {
+				one, two := slow, slow*c.double[i]
+				took[i][0], took[i][1] = append(took[i][0], one), append(took[i][1], two)
+				if round%3 == 0 { // a third of the rounds say the contrary
+					one, two = two, one
+				}
+				disturbed[i][0], disturbed[i][1] = append(disturbed[i][0], one), append(disturbed[i][1], two)
+			}
+			few[i] = [2][]float64{took[i][0][:tunedFewest-1], took[i][1][:tunedFewest-1]}
 		}
-		if got := decide(&took, c.m); got != c.want {
+		took[0][0][3], took[2][1][5] = 9, 9 // each once interrupted
+		if got := took.decide(c.m); got != c.want {
 			t.Errorf("%s: from %d rows on, want %d", c.name, got, c.want)
+		}
+		if got := disturbed.decide(c.m); got != 0 {
+			t.Errorf("%s, and the contrary: from %d rows on, want what the rule says", c.name, got)
+		}
+		if got := few.decide(c.m); got != 0 {
+			t.Errorf("%s, in few rounds: from %d rows on, want what the rule says", c.name, got)
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 const (
 	// tuningTime is about how long a model is measured on a machine that has not seen its like.
 	tuningTime = 200 * time.Millisecond
-	// tuningVersion changes with the variants there are, of which old measurements say nothing.
-	tuningVersion = 1
+	// tuningVersion changes with the variants there are, of which old measurements say nothing, and with how they are compared.
+	tuningVersion = 2
 	// maxTuningBytes bounds the file that is read: a shape takes some 30 bytes.
 	maxTuningBytes = 1 << 20
 )
