@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 
 	"github.com/sluice-mt/sluice/internal/compress"
+	"github.com/sluice-mt/sluice/internal/wholefile"
 )
 
 // writeFile writes a file, compressed as its name says, so that it appears under its name when it is complete. A symbolic link stays
@@ -24,20 +24,18 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return outputError{err}
 	}
-	temporary, err := os.OpenFile(fmt.Sprintf("%s.%08x.tmp", target, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	file, err := wholefile.Create(target)
 	if err != nil {
 		return outputError{err}
 	}
-	err = compress.WriteWhole(temporary, compress.BySuffix(path), func(w *bufio.Writer) error { return write(w) })
-	if err == nil {
-		err = temporary.Sync()
-	}
-	err = errors.Join(err, temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), target)
+	err = compress.WriteWhole(file, compress.BySuffix(path), func(w *bufio.Writer) error { return write(w) })
+	if err != nil {
+		err = errors.Join(err, file.Discard())
+	} else {
+		err = file.Publish()
 	}
 	if err != nil {
-		return outputError{errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(temporary.Name()))}
+		return outputError{fmt.Errorf("write %s: %w", path, err)}
 	}
 	return nil
 }
@@ -169,6 +167,16 @@ func placeOf(path string) string {
 		path = absolute
 	}
 	return path
+}
+
+// below says whether a file, which need not exist, lies in a folder or in one of those in it.
+func below(path, folder string) bool {
+	info, err := os.Stat(folder)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	relative, err := filepath.Rel(placeOf(filepath.Join(folder, ".")), placeOf(path))
+	return err == nil && filepath.IsLocal(relative)
 }
 
 func outputName(path string) string {

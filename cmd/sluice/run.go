@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-mt/sluice/pipeline/page"
 	"github.com/sluice-mt/sluice/pipeline/tracing"
 	"github.com/sluice-mt/sluice/producer"
+	filesink "github.com/sluice-mt/sluice/producer/file"
 	"github.com/sluice-mt/sluice/translator"
 )
 
@@ -293,6 +294,8 @@ func (j *streamingJob) explain(err error, endless bool) error {
 		return fmt.Errorf("%w: run the same command again to continue", errInterrupted)
 	case errors.As(err, &changed):
 		return usageError{fmt.Errorf("%w (%s)", err, j.waysOn())}
+	case errors.Is(err, filesink.ErrIsRead):
+		return usageError{err}
 	case errors.Is(err, producer.ErrNoPlace):
 		return usageError{fmt.Errorf("%w (dead-letters in the job sets such records aside)", err)}
 	case errors.As(err, &stage) && stage.Stage == "read":

@@ -119,7 +119,7 @@ func (j *streamingJob) fileSink(s *jobfile.FileSink, source *jobSource, records 
 			relative, err := source.relative(lane)
 			return filepath.Join(s.Folder, filepath.FromSlash(withSuffix(relative, s.Suffix))), err
 		},
-		Encoder: lines, Input: source.identity, MadeWith: madeWith, Overwrite: s.Overwrite, Folder: s.Folder,
+		Encoder: lines, Input: source.identity, Reads: source.reads, MadeWith: madeWith, Overwrite: s.Overwrite, Folder: s.Folder,
 	}
 	if letters := j.job.DeadLetters; letters != "" {
 		config.DeadLetters = func(lane string) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"reflect"
 	"strings"
@@ -29,6 +30,7 @@ type jobSource struct {
 
 	identity identifier                        // nil for topics
 	relative func(lane string) (string, error) // where a lane's output lies, below a folder or prefix
+	reads    func(fs.FileInfo) string          // names the input that a file is; nil where no files are read
 	look     func(context.Context) error       // sees whether it is there without taking part; nil to connect
 	lag      func() map[string]int64           // nil where nothing is known
 
@@ -61,11 +63,11 @@ func (j *streamingJob) fileSource(s *jobfile.FileSource, records recordio.Option
 	}
 	config := filesource.Config{Paths: s.Paths, Records: records}
 	if folder := j.job.Sink.Files; folder != nil {
-		config.Exclude = []string{folder.Folder}
+		config.Exclude = []string{folder.Folder, j.job.DeadLetters}
 	}
 	files := filesource.New(config)
 	return &jobSource{
-		Source: &shardedFiles{files, part}, description: strings.Join(s.Paths, " "), identity: files, relative: files.Relative,
+		Source: &shardedFiles{files, part}, description: strings.Join(s.Paths, " "), identity: files, relative: files.Relative, reads: files.Reads,
 	}, nil
 }
 

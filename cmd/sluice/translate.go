@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -122,6 +123,9 @@ func (t *translation) settle(command *cobra.Command) (closeLog func(), err error
 	if err := t.output.check(); err != nil {
 		return nil, err
 	}
+	if err := t.checkPlaces(); err != nil {
+		return nil, err
+	}
 	level, err := t.log.threshold()
 	if err != nil {
 		return nil, err
@@ -178,9 +182,7 @@ func (t *translation) ends(parts *engineParts) (*filesource.Source, *filesink.Si
 		return nil, nil, err
 	}
 	config := filesource.Config{Paths: t.input.inputs, Join: t.output.outputDir == "", Beside: beside, Records: records}
-	if t.output.outputDir != "" {
-		config.Exclude = []string{t.output.outputDir}
-	}
+	config.Exclude = t.unfinished()
 	source := filesource.New(config)
 	madeWith, err := t.madeWith(parts, records)
 	if err != nil {
@@ -188,7 +190,7 @@ func (t *translation) ends(parts *engineParts) (*filesource.Source, *filesink.Si
 	}
 	sinkConfig := filesink.Config{
 		Path:    func(string) (string, error) { return t.output.output, nil },
-		Encoder: encoder, Input: source, MadeWith: madeWith, Overwrite: t.output.overwrite, Folder: t.output.outputDir,
+		Encoder: encoder, Input: source, Reads: source.Reads, MadeWith: madeWith, Overwrite: t.output.overwrite, Folder: t.output.outputDir,
 	}
 	if t.output.outputDir != "" {
 		sinkConfig.Path = func(lane string) (string, error) { return t.output.pathFor(source, lane) }
@@ -200,6 +202,19 @@ func (t *translation) ends(parts *engineParts) (*filesource.Source, *filesink.Si
 		sinkConfig.Assemble = recordio.AssembleParquet(records, func(lane string) string { return lane })
 	}
 	return source, filesink.New(sinkConfig), nil
+}
+
+// unfinished are the places of what the run makes before it is complete, which are not among the inputs where these are a folder or a
+// pattern: they would be there only when it is continued.
+func (t *translation) unfinished() []string {
+	if t.output.outputDir != "" {
+		return []string{t.output.outputDir}
+	}
+	paths := filesink.Files(t.output.output)
+	if _, err := os.Stat(t.output.output + filesink.CheckpointSuffix); err != nil {
+		paths = paths[1:] // the output itself is there, but the run has not put it there: it is an input
+	}
+	return paths
 }
 
 // plainOutput says whether the output has a format of its own, whatever the input's is.
@@ -266,6 +281,8 @@ func (t *translation) explain(err error) error {
 	var changed *filesink.ChangedError
 	var stage *pipeline.StageError
 	switch {
+	case errors.Is(err, filesink.ErrIsRead):
+		return usageError{err}
 	case errors.Is(err, filesink.ErrExists), errors.As(err, &changed):
 		return usageError{fmt.Errorf("%w (--overwrite does that)", err)}
 	case errors.Is(err, filesink.ErrNotContinued):
@@ -415,12 +432,44 @@ func (f *outputFlags) check() error {
 	case f.commit <= 0:
 		return usageErrorf("--commit-every %v: must be more than 0", f.commit)
 	}
-	return f.checkReport()
+	return nil
+}
+
+// checkPlaces refuses outputs of which one would take the place of another, or of something that is read. What the inputs hold that are
+// folders or patterns, and an output in the place of another run's, is seen to when they are opened.
+func (t *translation) checkPlaces() error {
+	if t.log.file == filesink.Stdout {
+		return usageErrorf("--log -: messages go to standard error anyway; name a file that gets them as well")
+	}
+	outputs := []string{t.output.report, t.log.file}
+	if t.output.outputDir == "" {
+		outputs = append(outputs, t.output.output)
+	}
+	inputs := slices.Concat(t.input.inputs, t.model.models, t.model.vocabs, t.model.shortlist[:min(len(t.model.shortlist), 1)], t.model.configs)
+	if err := checkOutputs(true, outputs, inputs); err != nil {
+		return err
+	}
+	for _, path := range []string{t.output.report, t.log.file} {
+		if input := t.input.readFrom(path); path != "" && path != filesink.Stdout && input != "" && !below(path, t.output.outputDir) {
+			return usageErrorf("%s would be read with %s when the command is run again: put it elsewhere", path, input)
+		}
+	}
+	return t.output.checkReport()
+}
+
+// readFrom returns the folder or the pattern among the inputs by which a file that may not be there yet would be read, "" if there is none.
+func (f *inputFlags) readFrom(path string) string {
+	for _, input := range f.inputs {
+		if matched, err := filepath.Match(filepath.Clean(input), filepath.Clean(path)); below(path, input) || matched && err == nil {
+			return input
+		}
+	}
+	return ""
 }
 
 // checkReport finds out whether the report can be written before hours are spent on what it is to report.
 func (f *outputFlags) checkReport() error {
-	if f.report == "" {
+	if f.report == "" || f.report == filesink.Stdout {
 		return nil
 	}
 	file, err := os.OpenFile(f.report, os.O_CREATE|os.O_WRONLY, 0o666)
@@ -444,7 +493,11 @@ func (t *translation) writeReport(s summary, parts *engineParts, runErr error) e
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(t.output.report, append(content, '\n'), 0o666); err != nil {
+	err = writeTo(os.Stdout, t.output.report, func(w io.Writer) error {
+		_, err := w.Write(append(content, '\n'))
+		return err
+	})
+	if err != nil {
 		return outputError{fmt.Errorf("--report: %w", err)}
 	}
 	return nil

@@ -17,6 +17,7 @@ type input struct {
 	path     string // as a user knows it
 	relative string // in an output folder, with slashes
 	size     int64  // before decompression, of a file
+	info     fs.FileInfo
 	stdin    *os.File
 	pipe     *pipe // nil for a regular file
 	known    atomic.Pointer[inputIdentity]
@@ -27,7 +28,7 @@ func stdinInput(stdin *os.File) (*input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
-	in := &input{path: Stdin, relative: "stdin", stdin: stdin}
+	in := &input{path: Stdin, relative: "stdin", stdin: stdin, info: info}
 	at, err := stdin.Seek(0, io.SeekCurrent)
 	if info.Mode().IsRegular() && err == nil && at == 0 {
 		in.size = info.Size()

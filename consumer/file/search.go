@@ -7,13 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // search finds the inputs that paths stand for.
 type search struct {
 	stdin   *os.File
-	exclude []string
+	exclude []excluded
 	single  bool // there is one path only, so that a folder need not be repeated in the output folder
 	found   []*input
 }
@@ -62,6 +63,9 @@ func (s *search) addPattern(ctx context.Context, pattern string) error {
 		if err != nil {
 			return err
 		}
+		if s.excludes(path, info) {
+			continue
+		}
 		if err := s.addFound(ctx, path, relative, info); err != nil {
 			return err
 		}
@@ -94,11 +98,8 @@ func (s *search) addFound(ctx context.Context, path, relative string, info fs.Fi
 			return nil
 		}
 		hidden := strings.HasPrefix(entry.Name(), ".")
-		if entry.IsDir() {
-			if hidden || s.excluded(at) {
-				return fs.SkipDir
-			}
-			return nil
+		if hidden && entry.IsDir() {
+			return fs.SkipDir
 		}
 		if hidden {
 			return nil
@@ -107,7 +108,11 @@ func (s *search) addFound(ctx context.Context, path, relative string, info fs.Fi
 		if err != nil {
 			return err
 		}
-		if !info.Mode().IsRegular() {
+		excluded := s.excludes(at, info)
+		if excluded && entry.IsDir() {
+			return fs.SkipDir
+		}
+		if excluded || !info.Mode().IsRegular() {
 			return nil
 		}
 		below, err := filepath.Rel(path, at)
@@ -118,21 +123,41 @@ func (s *search) addFound(ctx context.Context, path, relative string, info fs.Fi
 	})
 }
 
-func (s *search) excluded(folder string) bool {
-	info, err := os.Stat(folder)
-	if err != nil {
-		return false
-	}
-	for _, path := range s.exclude {
-		if other, err := os.Stat(path); err == nil && os.SameFile(info, other) {
-			return true
+// excluded is what is passed over: a folder under any name, a file under its own. Another name of the file may be an input of its own right.
+type excluded struct {
+	info  fs.FileInfo
+	place string
+}
+
+func exclude(paths []string) (list []excluded) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			list = append(list, excluded{info, placeOf(path)})
 		}
 	}
-	return false
+	return list
+}
+
+func (s *search) excludes(path string, info fs.FileInfo) bool {
+	return slices.ContainsFunc(s.exclude, func(other excluded) bool {
+		return os.SameFile(info, other.info) && (info.IsDir() || placeOf(path) == other.place)
+	})
+}
+
+// placeOf is a name of a file that does not depend on how its folder is called.
+func placeOf(path string) string {
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err == nil {
+		folder, err = filepath.Abs(folder)
+	}
+	if err != nil {
+		return path
+	}
+	return filepath.Join(folder, filepath.Base(path))
 }
 
 func (s *search) addFile(path, relative string, info fs.FileInfo) error {
-	in := &input{path: path, relative: filepath.ToSlash(relative)}
+	in := &input{path: path, relative: filepath.ToSlash(relative), info: info}
 	if info.Mode().IsRegular() {
 		in.size = info.Size()
 	} else {

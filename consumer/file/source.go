@@ -8,6 +8,7 @@ package file
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -25,7 +26,8 @@ type Config struct {
 	// followed, links to folders are not. None at all stands for Stdin.
 	Paths []string
 
-	// Exclude are folders that are not entered, such as the one that the output is written to.
+	// Exclude are folders that are not entered, and files that are passed over, where a folder or a pattern would have them read,
+	// such as those that the output is written to.
 	Exclude []string
 
 	// Join makes one lane of all inputs, in the order in which they are given.
@@ -48,6 +50,7 @@ type Source struct {
 	inputs []*input
 	lanes  []*lane
 	byName map[string]*lane
+	bySize map[int64][]*input // regular files, by their size before anything was read
 	next   int
 }
 
@@ -70,13 +73,19 @@ func (s *Source) Connect(ctx context.Context) error {
 	if s.config.Beside && s.config.Records.Format != recordio.Text {
 		return errBeside
 	}
-	search := search{stdin: s.config.Stdin, exclude: s.config.Exclude, single: len(s.config.Paths) == 1}
+	search := search{stdin: s.config.Stdin, exclude: exclude(s.config.Exclude), single: len(s.config.Paths) == 1}
 	for _, path := range s.config.Paths {
 		if err := search.add(ctx, path); err != nil {
 			return err
 		}
 	}
 	s.inputs = search.found
+	s.bySize = map[int64][]*input{}
+	for _, in := range s.inputs {
+		if in.info.Mode().IsRegular() {
+			s.bySize[in.info.Size()] = append(s.bySize[in.info.Size()], in)
+		}
+	}
 	switch {
 	case s.config.Beside:
 		s.lanes = []*lane{newLane(joinedName(s.inputs), s.inputs, s.config.Records)}
@@ -156,6 +165,16 @@ func (s *Source) Relative(lane string) (string, error) {
 		return "", fmt.Errorf("there is no input %s", lane)
 	}
 	return filepath.FromSlash(l.inputs[0].relative), nil
+}
+
+// Reads returns the path of the input that a regular file is, under whatever name, and "" if it is none.
+func (s *Source) Reads(file fs.FileInfo) string {
+	for _, in := range s.bySize[file.Size()] {
+		if os.SameFile(file, in.info) {
+			return in.path
+		}
+	}
+	return ""
 }
 
 func totalSize(inputs []*input) int64 {

@@ -46,6 +46,7 @@ const table = `
 	internal/faultproxy:
 	internal/s3client:
 	internal/shard:
+	internal/wholefile:
 	internal/sharedtest:
 	internal/kafkatest: internal/kafkaclient internal/sharedtest
 	internal/s3test: internal/s3client internal/sharedtest
@@ -60,7 +61,7 @@ const table = `
 
 	translator/batch:
 	translator/bundle:
-	translator/marian: internal/binread
+	translator/marian: internal/binread internal/wholefile
 	translator/model: translator/marian
 	translator/paritytest:
 	translator/search:

@@ -48,10 +48,10 @@ func (w *writer) lock() (created bool, err error) {
 		file, err := os.OpenFile(w.names.partial, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		created = err == nil
 		if errors.Is(err, fs.ErrExist) {
-			file, err = os.OpenFile(w.names.partial, os.O_RDWR, 0)
-		}
-		if errors.Is(err, fs.ErrNotExist) && !created && exists(filepath.Dir(w.names.partial)) {
-			continue
+			file, err = openPartial(w.names.partial)
+			if errors.Is(err, fs.ErrNotExist) && exists(filepath.Dir(w.names.partial)) {
+				continue
+			}
 		}
 		if err != nil {
 			return false, err
@@ -73,6 +73,28 @@ func (w *writer) lock() (created bool, err error) {
 	}
 }
 
+// openPartial opens a partial file that was begun. Links, which lead to what is not ours, and whatever else has the name are refused.
+func openPartial(path string) (*os.File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file that was begun here, but %s: remove it", path, kindOf(info.Mode()))
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	}
+	return "a device or a pipe"
+}
+
 // resume decides, from what is there, whether the output is begun, continued, complete or refused.
 func (w *writer) resume() error {
 	if w.sink.config.Overwrite {
@@ -89,6 +111,9 @@ func (w *writer) resume() error {
 	final, err := os.Stat(w.names.final)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if _, linkErr := os.Lstat(w.names.final); err != nil && linkErr == nil {
+		return fmt.Errorf("%s: %w, as a symbolic link to a file that is not there: remove it, or overwrite it", w.names.final, ErrExists)
 	}
 	switch {
 	case saved != nil && final != nil && saved.Inode != 0 && inode(final) == saved.Inode && final.Size() >= saved.Length:

@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/sluice-mt/sluice/internal/compress"
@@ -63,6 +64,10 @@ type Config struct {
 
 	// Input recognises inputs; nil if that is not possible.
 	Input Input
+
+	// Reads names the input that a regular file is, "" if it is none. Nothing is written to what is read, Overwrite or not. nil if
+	// that cannot be told.
+	Reads func(fs.FileInfo) string
 
 	// MadeWith is what the bytes depend on beside the input: the fingerprint of the model, options, by name. An
 	// output that was begun with others is not continued.
@@ -114,12 +119,15 @@ func (s *Sink) Connect(context.Context) error {
 }
 
 // Open prepares the output of a lane and tells where it continues.
-func (s *Sink) Open(_ context.Context, lane string) (producer.Writer, job.Position, error) {
+func (s *Sink) Open(ctx context.Context, lane string) (producer.Writer, job.Position, error) {
 	path, err := s.config.Path(lane)
 	if err != nil {
 		return nil, job.Position{}, err
 	}
-	stream, err := s.openStream(path)
+	if err := s.checkUnread(lane, path); err != nil {
+		return nil, job.Position{}, err
+	}
+	stream, err := s.openStream(ctx, path)
 	if err != nil {
 		return nil, job.Position{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
 )
@@ -26,10 +27,22 @@ type streamWriter struct {
 }
 
 // openStream returns a writer if the path is not of a file, or of one that does not exist yet.
-func (s *Sink) openStream(path string) (*streamWriter, error) {
+func (s *Sink) openStream(ctx context.Context, path string) (*streamWriter, error) {
 	if path == Stdout {
 		return &streamWriter{name: "standard output", out: s.config.Stdout, encoder: s.config.Encoder, close: func() error { return nil }}, nil
 	}
+	file, err := openDescriptor(path)
+	if err == nil && file == nil {
+		file, err = openDevice(ctx, path)
+	}
+	if err != nil || file == nil {
+		return nil, err
+	}
+	return &streamWriter{name: path, out: file, encoder: s.config.Encoder, close: file.Close}, nil
+}
+
+// openDevice opens what is there already and is no file. It returns nil for files.
+func openDevice(ctx context.Context, path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().IsRegular() {
 		return nil, nil
@@ -37,11 +50,33 @@ func (s *Sink) openStream(path string) (*streamWriter, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder: name a file in it, or give it as the output folder", path)
 	}
+	opened := make(chan struct{})
+	defer close(opened)
+	go unblockAfter(ctx, path, opened)
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return nil, err
+	if err == nil && ctx.Err() != nil {
+		_ = file.Close() // nothing was written to it
+		return nil, ctx.Err()
 	}
-	return &streamWriter{name: path, out: file, encoder: s.config.Encoder, close: file.Close}, nil
+	return file, err
+}
+
+// unblockAfter waits for the end of ctx, and then makes an attempt to open a named pipe succeed. Otherwise it would wait for somebody
+// who reads, which may be for ever.
+func unblockAfter(ctx context.Context, path string, opened <-chan struct{}) {
+	select {
+	case <-opened:
+		return
+	case <-ctx.Done():
+	}
+	for {
+		unblock(path)
+		select {
+		case <-opened:
+			return
+		case <-time.After(10 * time.Millisecond): // the attempt may have begun only now
+		}
+	}
 }
 
 // Write writes the run at once, so that whoever reads does not wait.

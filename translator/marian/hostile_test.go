@@ -591,3 +591,32 @@ func FuzzNPY(f *testing.F) {
 		use(t, &File{Tensors: []*Tensor{tensor}})
 	})
 }
+
+// endless is a stream that counts what is taken of it.
+type endless struct {
+	head string
+	read int
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.head)
+	e.head = e.head[n:]
+	clear(p[n:])
+	e.read += len(p)
+	return len(p), nil
+}
+
+// TestAnEndlessStreamIsRefusedByItsBeginning reads what is no model from a pipe or a device.
+func TestAnEndlessStreamIsRefusedByItsBeginning(t *testing.T) {
+	for _, head := range []string{"", "a text, and more of it", "\x93NUMPY", "BZh9"} {
+		stream := &endless{head: head}
+		data, err := readStream(stream)
+		if err == nil {
+			_, err = parse(data)
+		}
+		var problem *Error
+		if !errors.As(err, &problem) || stream.read > 4<<10 {
+			t.Errorf("%q: %v, after %d bytes", head, err, stream.read)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package marian
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -77,7 +78,7 @@ func load(path string) (data []byte, release func() error, err error) {
 			Remedy: "name the .npz or .bin file in it"}
 	}
 	if !info.Mode().IsRegular() {
-		data, err = binread.ReadAll(f, MaxDecompressed)
+		data, err = readStream(f)
 		return data, nil, wrapRead(err, path)
 	}
 	size := info.Size()
@@ -89,6 +90,19 @@ func load(path string) (data []byte, release func() error, err error) {
 	}
 	data, release, err = mapFile(f, int(size))
 	return data, release, wrapRead(err, path)
+}
+
+// readStream reads a model from what cannot be mapped, but no more than the beginning of what is none.
+func readStream(r io.Reader) ([]byte, error) {
+	buffered := bufio.NewReaderSize(r, headSize)
+	head, err := buffered.Peek(headSize)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if compressionOf(head) == "" && !isArchive(head) && !isBin(head) {
+		return head, nil
+	}
+	return binread.ReadAll(buffered, MaxDecompressed)
 }
 
 func wrapRead(err error, path string) error {
@@ -114,13 +128,33 @@ func parse(data []byte) (*File, error) {
 
 // parsePlain reads a model that is not compressed as a whole. limit bounds what its compressed members may unpack to.
 func parsePlain(data []byte, limit int64) (*File, error) {
-	if bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06")) {
+	switch {
+	case isArchive(data):
 		return parseNPZ(data, limit)
-	}
-	if len(data) >= 8 && binary.LittleEndian.Uint64(data) == binVersion {
+	case isBin(data):
 		return parseBin(data)
 	}
 	return nil, notModel(data)
+}
+
+// headSize is how many of a file's first bytes tell what it is.
+const headSize = 512
+
+func isArchive(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
+}
+
+func isBin(data []byte) bool { return len(data) >= 8 && binary.LittleEndian.Uint64(data) == binVersion }
+
+// compressionOf is what a file is compressed with as a whole, "" if it is not or with something else.
+func compressionOf(data []byte) string {
+	switch {
+	case bytes.HasPrefix(data, []byte{0x1f, 0x8b}):
+		return "gzip"
+	case bytes.HasPrefix(data, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return "zstd"
+	}
+	return ""
 }
 
 // decompressionLimit returns how many bytes a compressed file of that size may unpack to.
@@ -130,12 +164,10 @@ func decompressionLimit(compressed int) int64 {
 
 // decompress unpacks gzip and zstd, and returns other data as it is.
 func decompress(data []byte) (compression string, plain []byte, err error) {
-	switch {
-	case bytes.HasPrefix(data, []byte{0x1f, 0x8b}):
-		compression = "gzip"
+	switch compression = compressionOf(data); compression {
+	case "gzip":
 		plain, err = gunzip(data)
-	case bytes.HasPrefix(data, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		compression = "zstd"
+	case "zstd":
 		plain, err = unzstd(data)
 	default:
 		return "", data, nil
@@ -199,7 +231,7 @@ func notModel(data []byte) *Error {
 			return problemf("", nowhere, k.remedy, "%s", k.problem)
 		}
 	}
-	head := data[:min(len(data), 512)]
+	head := data[:min(len(data), headSize)]
 	switch {
 	case len(data) == 0:
 		return problemf("", nowhere, remedyDamaged, "is empty")

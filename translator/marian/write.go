@@ -5,13 +5,12 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/sluice-mt/sluice/internal/wholefile"
 )
 
 // sorted returns the tensors in the order in which Marian writes them, by name, after checking that each can be written.
@@ -71,10 +70,9 @@ func printedAgain(config []byte) []byte {
 func roundUp(n, block int) int { return (n + block - 1) / block * block }
 
 // writeFile writes a file so that under its name there is, at any moment, what was there before or all of the new content:
-// into a temporary file beside it, flushed to the disk and then renamed.
+// into a file without a name, flushed to the disk and then named.
 func writeFile(path string, write func(io.Writer) error) error {
-	temporary := fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32())
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := wholefile.Create(path)
 	if err != nil {
 		return err
 	}
@@ -83,15 +81,11 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err == nil {
 		err = buffered.Flush()
 	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
 	if err != nil {
-		return withPath(errors.Join(err, os.Remove(temporary)), path)
+		return withPath(errors.Join(err, f.Discard()), path)
+	}
+	if err := f.Publish(); err != nil {
+		return err
 	}
 	return syncFolder(filepath.Dir(path))
 }
