@@ -46,6 +46,7 @@ const table = `
 	internal/faultproxy:
 	internal/s3client:
 	internal/shard:
+	internal/scratch:
 	internal/wholefile:
 	internal/sharedtest:
 	internal/kafkatest: internal/kafkaclient internal/sharedtest
@@ -82,7 +83,7 @@ const table = `
 	internal/chain: internal/compress internal/deadletter internal/job producer
 	producer/contract: producer internal/job
 	producer/file: producer internal/chain internal/compress internal/deadletter internal/job
-	producer/s3: producer internal/chain internal/compress internal/deadletter internal/job internal/s3client
+	producer/s3: internal/chain internal/compress internal/deadletter internal/job internal/s3client internal/scratch producer
 	producer/kafka: producer internal/deadletter internal/job internal/kafkaclient
 
 	train/autodiff: internal/hugepage kernels
@@ -91,11 +92,11 @@ const table = `
 	train/gpunetwork: gpukernels gpukernels/cuda train/autodiff train/network train/optimiser translator/marian translator/model
 	train/checkpoint:
 	train/quantise: translator/marian
-	train/corpus/extsort:
-	train/corpus: train/corpus/extsort
-	train/align: train/corpus/extsort
+	train/corpus/extsort: internal/scratch
+	train/corpus: internal/scratch train/corpus/extsort
+	train/align: internal/scratch train/corpus/extsort
 	train/pieces: translator/vocab
-	train/data: train/network train/autodiff train/corpus internal/compress translator/vocab
+	train/data: internal/compress internal/scratch train/autodiff train/corpus train/network translator/vocab
 	train: train/autodiff train/network train/optimiser train/checkpoint train/corpus train/data train/quantise internal/compress internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
 	train/chart:
 	train/report: train train/chart

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/s3client"
+	"github.com/sluice-mt/sluice/internal/scratch"
 	"github.com/sluice-mt/sluice/producer"
 )
 
@@ -79,7 +79,7 @@ type objectWriter struct {
 	object  *upload
 	out     *uploadWriter
 	packed  *compress.Writer
-	spool   *os.File // what Assemble reads; nil without it
+	spool   *scratch.File // what Assemble reads; nil without it
 	record  []byte
 	records int64
 	done    bool
@@ -94,7 +94,7 @@ func (w *objectWriter) start() error {
 	var out io.Writer = w.out
 	format := compress.BySuffix(w.key)
 	if w.sink.config.Assemble != nil {
-		spool, err := os.CreateTemp("", "sluice-*.spool")
+		spool, err := scratch.Create("")
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (w *objectWriter) assemble(ctx context.Context) error {
 func (w *objectWriter) Close() error {
 	var err error
 	if w.spool != nil {
-		err = errors.Join(w.spool.Close(), os.Remove(w.spool.Name()))
+		err = w.spool.Close()
 	}
 	if w.done {
 		return err

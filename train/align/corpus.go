@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
+
+	"github.com/sluice-mt/sluice/internal/scratch"
 )
 
 const (
@@ -25,7 +26,7 @@ type Corpus struct {
 	SourceWords int64 // of sentences that are not skipped
 	TargetWords int64
 	maxLength   int
-	file        *os.File
+	file        *scratch.File
 	size        int64
 	blocks      []block
 	open        block
@@ -52,7 +53,7 @@ func NewCorpus(maxLength int, folder string) (*Corpus, error) {
 	if maxLength < 1 || maxLength > LongestSentence {
 		return nil, fmt.Errorf("%w: the longest sentence has %d words, but must have 1 to %d", ErrOptions, maxLength, LongestSentence)
 	}
-	file, err := os.CreateTemp(folder, "sluice-align-*")
+	file, err := scratch.Create(folder)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the corpus: %w", err)
 	}
@@ -61,7 +62,7 @@ func NewCorpus(maxLength int, folder string) (*Corpus, error) {
 
 // Close deletes what was written.
 func (c *Corpus) Close() error {
-	return errors.Join(c.file.Close(), os.Remove(c.file.Name()))
+	return c.file.Close()
 }
 
 // Add appends a pair of sentences. Words are numbers from 0, of vocabularies of which the tables below have a line for each.

@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
+
+	"github.com/sluice-mt/sluice/internal/scratch"
 )
 
 // A Link says that a target word comes from a source word: their positions, from 0.
@@ -29,11 +30,11 @@ func AppendPharaoh(dst []byte, links []Link) []byte {
 // a temporary file. Close them after use.
 type Links struct {
 	reverse bool
-	file    *os.File // two bytes for each word: a position from 1, or 0 for none
+	file    *scratch.File // two bytes for each word: a position from 1, or 0 for none
 }
 
 func newLinks(corpus *Corpus, reverse bool, folder string) (*Links, error) {
-	file, err := os.CreateTemp(folder, "sluice-align-*")
+	file, err := scratch.Create(folder)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the alignment: %w", err)
 	}
@@ -49,7 +50,7 @@ func newLinks(corpus *Corpus, reverse bool, folder string) (*Links, error) {
 }
 
 // Close deletes what was written.
-func (l *Links) Close() error { return errors.Join(l.file.Close(), os.Remove(l.file.Name())) }
+func (l *Links) Close() error { return l.file.Close() }
 
 // place returns where the links of a block are in the file, and their size.
 func (l *Links) place(b block) (at int64, size int) {

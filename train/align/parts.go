@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/sluice-mt/sluice/internal/scratch"
 )
 
 const leastTable = 4096
@@ -14,7 +15,7 @@ const leastTable = 4096
 // A part is a range of target words whose pairs are in the table together.
 type part struct {
 	from, to int32 // to is not part of it
-	file     *os.File
+	file     *scratch.File
 	pairs    int64 // in the file
 }
 
@@ -99,7 +100,7 @@ func (p *parts) write(k int, t *table) (err error) {
 	}()
 	into := &p.list[k]
 	if into.file == nil {
-		if into.file, err = os.CreateTemp(p.folder, "sluice-align-*"); err != nil {
+		if into.file, err = scratch.Create(p.folder); err != nil {
 			return err
 		}
 	}
@@ -149,7 +150,7 @@ func (p *parts) close() error {
 	var err error
 	for k := range p.list {
 		if file := p.list[k].file; file != nil {
-			err = errors.Join(err, file.Close(), os.Remove(file.Name()))
+			err = errors.Join(err, file.Close())
 		}
 	}
 	return err

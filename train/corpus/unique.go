@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"unicode"
 
+	"github.com/sluice-mt/sluice/internal/scratch"
 	"github.com/sluice-mt/sluice/train/corpus/extsort"
 )
 
@@ -50,7 +50,7 @@ type Unique struct {
 	hashes *extsort.Sorter // hash, number of the pair
 	count  uint64
 
-	file   *os.File
+	file   *scratch.File
 	out    *bufio.Writer
 	record []byte
 	hashed []byte
@@ -58,7 +58,7 @@ type Unique struct {
 
 // NewUnique returns an empty Unique. The folder is where temporary files go, "" being the system's.
 func NewUnique(key Key, folder string, memory int64) (*Unique, error) {
-	file, err := os.CreateTemp(folder, "sluice-corpus-*")
+	file, err := scratch.Create(folder)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the corpus: %w", err)
 	}
@@ -67,7 +67,7 @@ func NewUnique(key Key, folder string, memory int64) (*Unique, error) {
 
 // Close deletes what was written.
 func (u *Unique) Close() error {
-	return errors.Join(u.file.Close(), os.Remove(u.file.Name()), u.hashes.Close())
+	return errors.Join(u.file.Close(), u.hashes.Close())
 }
 
 // Add takes a pair.

@@ -13,9 +13,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
+	"github.com/sluice-mt/sluice/internal/scratch"
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/corpus"
 	"github.com/sluice-mt/sluice/translator/vocab"
@@ -57,9 +57,9 @@ type Config struct {
 type Corpus struct {
 	Stats Stats
 
-	records []byte   // all of them, if they fit into memory
-	file    *os.File // else
-	size    int64    // of all records
+	records []byte        // all of them, if they fit into memory
+	file    *scratch.File // else
+	size    int64         // of all records
 	memory  int64
 	config  Config
 }
@@ -92,7 +92,7 @@ func (c *Corpus) Close() error {
 	if c.file == nil {
 		return nil
 	}
-	err := errors.Join(c.file.Close(), os.Remove(c.file.Name()))
+	err := c.file.Close()
 	c.file = nil
 	return err
 }
@@ -142,7 +142,7 @@ func (k *recordKeeper) add(p *Pair) error {
 	c.size += int64(len(c.records) - before)
 	if k.out == nil && c.size > c.memory {
 		var err error
-		if c.file, err = os.CreateTemp(k.folder, "sluice-corpus-*"); err != nil {
+		if c.file, err = scratch.Create(k.folder); err != nil {
 			return err
 		}
 		k.out = bufio.NewWriterSize(c.file, 1<<20)

@@ -12,8 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
+
+	"github.com/sluice-mt/sluice/internal/scratch"
 )
 
 const (
@@ -41,7 +42,7 @@ type Sorter struct {
 	entries []entry
 	bytes   int64 // of all records in memory
 
-	file *os.File // of the runs; nil while everything is in memory
+	file *scratch.File // of the runs; nil while everything is in memory
 	size int64
 	runs []run
 }
@@ -110,7 +111,7 @@ func (s *Sorter) sort() {
 func (s *Sorter) spill() error {
 	if s.file == nil {
 		var err error
-		if s.file, err = os.CreateTemp(s.folder, "sluice-sort-*"); err != nil {
+		if s.file, err = scratch.Create(s.folder); err != nil {
 			return err
 		}
 	}
@@ -162,7 +163,7 @@ func (s *Sorter) Each(f func(record []byte) error) error {
 
 // mergeGroups makes one run out of every fanIn, in a new file.
 func (s *Sorter) mergeGroups() error {
-	next, err := os.CreateTemp(s.folder, "sluice-sort-*")
+	next, err := scratch.Create(s.folder)
 	if err != nil {
 		return err
 	}
@@ -176,11 +177,11 @@ func (s *Sorter) mergeGroups() error {
 			merged, err = out.finish()
 		}
 		if err != nil {
-			return errors.Join(err, discard(next))
+			return errors.Join(err, next.Close())
 		}
 		runs, size = append(runs, merged), merged.to
 	}
-	err = discard(s.file)
+	err = s.file.Close()
 	s.file, s.runs, s.size = next, runs, size
 	return err
 }
@@ -190,12 +191,10 @@ func (s *Sorter) Close() error {
 	if s.file == nil {
 		return nil
 	}
-	err := discard(s.file)
+	err := s.file.Close()
 	s.file = nil
 	return err
 }
-
-func discard(file *os.File) error { return errors.Join(file.Close(), os.Remove(file.Name())) }
 
 // A runWriter appends a run to a file.
 type runWriter struct {
@@ -204,7 +203,7 @@ type runWriter struct {
 	length [binary.MaxVarintLen64]byte
 }
 
-func newRunWriter(file *os.File, at int64) *runWriter {
+func newRunWriter(file *scratch.File, at int64) *runWriter {
 	return &runWriter{out: bufio.NewWriterSize(io.NewOffsetWriter(file, at), 1<<20), run: run{at, at}}
 }
 
@@ -252,7 +251,7 @@ func (r *runReader) before(other *runReader) bool {
 }
 
 // merge gives the records of several runs in order, through a heap of readers whose root stands at the smallest record.
-func merge(file *os.File, runs []run, f func(record []byte) error) error {
+func merge(file *scratch.File, runs []run, f func(record []byte) error) error {
 	var heap []*runReader
 	for _, part := range runs {
 		r := &runReader{in: bufio.NewReaderSize(io.NewSectionReader(file, part.from, part.to-part.from), runBuffer)}
