@@ -168,7 +168,28 @@ func parseConfig(data []byte) (Config, error) {
 	if err := decoder.Decode(&c); err != nil && err != io.EOF {
 		return c, fmt.Errorf("%w: %s", ErrConfig, yamlProblem(err))
 	}
-	return c, c.Validate()
+	if err := c.Validate(); err != nil {
+		return c, err
+	}
+	return c, c.checkValidated(data)
+}
+
+// checkValidated refuses settings that say what follows from validations if there are none. The default for early-stopping is no such
+// thing, so that it takes the file itself.
+func (c *Config) checkValidated(data []byte) error {
+	var said struct {
+		EarlyStopping int `yaml:"early-stopping"`
+	}
+	if err := yaml.Unmarshal(data, &said); err != nil || len(c.ValidSets) > 0 {
+		return err
+	}
+	switch {
+	case said.EarlyStopping > 0:
+		return fmt.Errorf("%w: early-stopping is %d, but there are no valid-sets, so that nothing is validated", ErrConfig, said.EarlyStopping)
+	case c.KeepBest:
+		return fmt.Errorf("%w: keep-best is set, but there are no valid-sets, so that nothing is validated", ErrConfig)
+	}
+	return nil
 }
 
 // yamlProblem says in a user's words what is wrong with the file.

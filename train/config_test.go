@@ -56,7 +56,9 @@ valid-metrics:
 		"guided-alignment-cost: mult":        "guided-alignment-cost",
 		"guided-alignment-weight: -1":        "guided-alignment-weight",
 		"type: lm-transformer\ntrain-sets: [a]\nvalid-metrics: [bleu]": "does not translate",
-		"tsv: true": "train-sets has 2 files, but must have 1",
+		"tsv: true":         "train-sets has 2 files, but must have 1",
+		"early-stopping: 5": "early-stopping is 5, but there are no valid-sets",
+		"keep-best: true":   "keep-best is set, but there are no valid-sets",
 	} {
 		changed := text
 		for line := range strings.SplitSeq(lines, "\n") {

@@ -195,7 +195,8 @@ func readVectors(from io.Reader, rows, columns int, into []float32) (int, error)
 	lines.Buffer(nil, maxVectorLine)
 	seen := make([]bool, rows)
 	found := 0
-	for number := 1; lines.Scan(); number++ {
+	number := 1
+	for ; lines.Scan(); number++ {
 		fields := strings.Fields(lines.Text())
 		if number == 1 {
 			if len(fields) != 2 || fields[1] != strconv.Itoa(columns) {
@@ -217,8 +218,10 @@ func readVectors(from io.Reader, rows, columns int, into []float32) (int, error)
 		}
 		copy(into[row*columns:], values)
 	}
-	if err := lines.Err(); err != nil {
-		return 0, fmt.Errorf("reading vectors: %w", err)
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return 0, fmt.Errorf("%w: line %d has more than %d bytes, but a line is the number of a piece and its vector", ErrConfig, number, maxVectorLine)
+	} else if err != nil {
+		return 0, fmt.Errorf("reading vectors: line %d: %w", number, err)
 	}
 	if found == 0 {
 		return 0, fmt.Errorf("%w: it has no vector for a piece of the vocabulary", ErrConfig)

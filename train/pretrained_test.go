@@ -155,7 +155,7 @@ func TestReadVectorsRefuses(t *testing.T) {
 		"2 2\n0 1 NaN\n":      "line 2 holds \"NaN\"",
 		"2 2\n0 1 1e99\n":     "line 2 holds \"1e99\"",
 		"2 2\n7 1 2\n":        "no vector",
-		"2 2\n" + strings.Repeat("1", maxVectorLine+1): "too long",
+		"2 2\n" + strings.Repeat("1", maxVectorLine+1): "line 2 has more than",
 	} {
 		_, err := readVectors(strings.NewReader(text), 4, 2, make([]float32, 8))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,12 +79,39 @@ func RunOn(ctx context.Context, config Config, open OpenDevice, logger *slog.Log
 	if err := config.Validate(); err != nil {
 		return Result{}, err
 	}
+	config.Open = openUntil(ctx, config.Open)
 	r := &run{config: config, open: open, logger: logger}
 	err := r.prepare()
 	if err == nil {
 		err = r.train(ctx)
 	}
 	return r.result(), errors.Join(err, r.close())
+}
+
+// openUntil returns open, or os.Open if that is nil, of texts whose reading ends with ctx.
+func openUntil(ctx context.Context, open func(string) (io.ReadCloser, error)) func(string) (io.ReadCloser, error) {
+	if open == nil {
+		open = func(path string) (io.ReadCloser, error) { return os.Open(path) }
+	}
+	return func(path string) (io.ReadCloser, error) {
+		text, err := open(path)
+		if err != nil {
+			return nil, err
+		}
+		return untilDone{text, ctx}, nil
+	}
+}
+
+type untilDone struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, ErrInterrupted
+	}
+	return u.ReadCloser.Read(p)
 }
 
 func (r *run) close() error {
@@ -159,8 +189,11 @@ func (r *run) vocabularySizes() []int {
 }
 
 func (r *run) makeNetwork() error {
-	var err error
-	if r.description, err = describe(r.config.Description, r.vocabularySizes()); err != nil {
+	sizes, err := r.vocabularySizes(), error(nil)
+	if given := r.config.DimVocabs; slices.ContainsFunc(given, func(n int) bool { return n != 0 }) && !slices.Equal(given, sizes) {
+		return fmt.Errorf("%w: dim-vocabs is %v, but the vocabularies have %v pieces: leave it out, or take other vocabularies", ErrConfig, given, sizes)
+	}
+	if r.description, err = describe(r.config.Description, sizes); err != nil {
 		return err
 	}
 	m, err := model.New(r.description)

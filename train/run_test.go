@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math"
@@ -322,6 +323,41 @@ func TestEpochs(t *testing.T) {
 	if result := mustRun(t, c); result.Epochs != 3 || result.Words != 3*words {
 		t.Errorf("another epoch: %+v", result)
 	}
+}
+
+// TestInterruptedWhileReading ends a training before it has begun: a corpus may take long to read.
+func TestInterruptedWhileReading(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 100)
+	c := toyConfig(folder)
+	ctx, cancel := context.WithCancel(testContext(t))
+	c.Open = func(string) (io.ReadCloser, error) {
+		cancel()
+		return io.NopCloser(endless{}), nil
+	}
+	if _, err := Run(ctx, c, silence()); !errors.Is(err, ErrInterrupted) {
+		t.Error(err)
+	}
+}
+
+// endless is a text that never ends.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return copy(p, "1 2 3\n"), nil }
+
+func TestSizesOfVocabularies(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 10)
+	c := toyConfig(folder)
+	c.AfterBatches = 1
+	for _, sizes := range [][]int{{7, 9999}, {9999}} {
+		c.DimVocabs = sizes
+		if _, err := Run(testContext(t), c, silence()); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "dim-vocabs is") {
+			t.Errorf("dim-vocabs %v: %v", sizes, err)
+		}
+	}
+	c.DimVocabs = []int{0, 0}
+	mustRun(t, c)
 }
 
 // TestDivergence trains with a rate that cannot go well.

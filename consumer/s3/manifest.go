@@ -47,7 +47,8 @@ func parseNames(in io.Reader) ([]string, error) {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, mostManifestLine)
 	var names []string
-	for number := 1; scanner.Scan(); number++ {
+	number := 1
+	for ; scanner.Scan(); number++ {
 		name := string(bytes.TrimSuffix(bytes.TrimPrefix(scanner.Bytes(), []byte("\xef\xbb\xbf")), []byte{'\r'}))
 		if name == "" {
 			continue
@@ -57,7 +58,12 @@ func parseNames(in io.Reader) ([]string, error) {
 		}
 		names = append(names, name)
 	}
-	return names, scanner.Err()
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("line %d has more than %d bytes, but a line is the name of one object", number, mostManifestLine)
+	} else if err != nil {
+		return nil, fmt.Errorf("line %d: %w", number, err)
+	}
+	return names, nil
 }
 
 func parseEntries(in io.Reader) ([]string, error) {

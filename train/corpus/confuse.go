@@ -2,6 +2,7 @@ package corpus
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -89,7 +90,8 @@ func ReadConfusions(from io.Reader) (Confusions, error) {
 	c := Confusions{}
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxConfusions)
-	for number := 1; lines.Scan(); number++ {
+	number := 1
+	for ; lines.Scan(); number++ {
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 || strings.HasPrefix(lines.Text(), "#") {
 			continue
@@ -98,8 +100,10 @@ func ReadConfusions(from io.Reader) (Confusions, error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading words that are confused: %w", err)
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("line %d: it has more than %d bytes, but a line is one set of words that are confused, divided by spaces", number, maxConfusions)
+	} else if err != nil {
+		return nil, fmt.Errorf("reading words that are confused: line %d: %w", number, err)
 	}
 	return c, nil
 }

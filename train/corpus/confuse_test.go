@@ -35,6 +35,16 @@ func TestConfusions(t *testing.T) {
 	}
 }
 
+func TestReadConfusionsRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"then than\none\n": "line 2: ", "then than\n" + strings.Repeat("a", maxConfusions+1): "line 2: it has more than 65536 bytes",
+	} {
+		if _, err := ReadConfusions(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}
+
 // TestConfusionRate: as many words are confused as was asked for, and all others of a set are as probable.
 func TestConfusionRate(t *testing.T) {
 	c := Confusions{}

@@ -223,7 +223,8 @@ func clearAll(gradients [][]float32) {
 }
 
 // outlier says whether a norm is too far above the mean of those before, of which it becomes a part in any case: norms that stay
-// large become the usual ones.
+// large become the usual ones. One that is not clipped does no harm: where all has been learnt, norms are next to nothing, and some are
+// many times as large.
 func (o *Optimiser) outlier(norm float64) bool {
 	if o.config.MaxGrowth == 0 || norm == 0 {
 		return false
@@ -232,7 +233,7 @@ func (o *Optimiser) outlier(norm float64) bool {
 	apart := log - o.LogNorm
 	o.Norms++
 	o.LogNorm += max(normWeight, 1/float64(o.Norms)) * apart
-	return o.Norms > normsAtLeast && apart > math.Log(o.config.MaxGrowth)
+	return o.Norms > normsAtLeast && apart > math.Log(o.config.MaxGrowth) && norm > o.config.ClipNorm
 }
 
 // share calls work for every chunk of the vector, from several goroutines.

@@ -155,6 +155,25 @@ func TestOutliers(t *testing.T) {
 	}
 }
 
+// TestWhatIsNotClippedIsNoOutlier follows gradients that are next to nothing by larger ones, as where a text is learnt by heart.
+func TestWhatIsNotClippedIsNoOutlier(t *testing.T) {
+	c := config()
+	c.MaxGrowth, c.ClipNorm = 10, 1
+	o := New(c, []float32{1, 2, 3})
+	for i := range 4 * normsAtLeast {
+		size := float32(1e-9)
+		if i > 2*normsAtLeast && i%20 == 0 {
+			size = 0.1
+		}
+		if _, err := o.Step([][]float32{{size, size, size}}, 1); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+	}
+	if _, err := o.Step([][]float32{{1, 1, 1}}, 1); !errors.Is(err, ErrOutlier) {
+		t.Errorf("one that is clipped: %v", err)
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for key, change := range map[string]func(*Config){
 		"optimizer-params": func(c *Config) { c.Beta2 = 1 }, "third": func(c *Config) { c.Epsilon = 0 },

@@ -97,6 +97,7 @@ func TestReadRules(t *testing.T) {
 	}
 	for table, says := range map[string]string{
 		"41\t42\nG1\t42": "line 2", "\t41": "line 1: nothing", "0\t41": `"0"`, "D800": "D800", "110000": "110000", "41\t-1": "-1", "FFFFFFFFFF": "FFFF",
+		"41\t42\n" + strings.Repeat("0", 1<<17): "line 2: it has more than 65536 bytes",
 	} {
 		if rules, err := ReadRules(strings.NewReader(table)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %q, %v", table, rules, err)

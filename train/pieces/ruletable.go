@@ -2,6 +2,7 @@ package pieces
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -14,7 +15,8 @@ import (
 func ReadRules(r io.Reader) (Rules, error) {
 	rules := Rules{}
 	lines := bufio.NewScanner(r)
-	for number := 1; lines.Scan(); number++ {
+	number := 1
+	for ; lines.Scan(); number++ {
 		fields := strings.Split(lines.Text(), "\t")
 		from, err := parseCodePoints(fields[0])
 		if err == nil && from == "" {
@@ -29,7 +31,12 @@ func ReadRules(r io.Reader) (Rules, error) {
 		}
 		rules[from] = to
 	}
-	return rules, lines.Err()
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("line %d: it has more than %d bytes, but a line is one rule: code points in hexadecimal, a tab, and what they become", number, bufio.MaxScanTokenSize)
+	} else if err != nil {
+		return nil, fmt.Errorf("line %d: %w", number, err)
+	}
+	return rules, nil
 }
 
 func parseCodePoints(text string) (string, error) {

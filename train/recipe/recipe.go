@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/sluice-mt/sluice/internal/jobfile"
 )
@@ -198,11 +200,19 @@ func kindNames() []string {
 	return names
 }
 
-// checkOutputs reports outputs that would lie outside of the folder, or that two steps write.
+// checkOutputs reports outputs that would lie outside of the folder, or that two steps write, or that would be a folder of others.
 func checkOutputs(k kind, step string, writers map[string]string, report func(format string, args ...any)) {
 	for _, output := range k.outputs() {
+		inside := slices.IndexFunc(sortedKeys(writers), func(other string) bool {
+			return strings.HasPrefix(other, output+"/") || strings.HasPrefix(output, other+"/")
+		})
 		switch other, taken := writers[output]; {
 		case output == "":
+		case strings.ContainsFunc(output, unicode.IsControl):
+			report("%q: an output's name has no control characters", output)
+		case inside >= 0:
+			other := sortedKeys(writers)[inside]
+			report("%s and %s, which the step %q writes, cannot both be files", output, other, writers[other])
 		case !filepath.IsLocal(output) || path.Clean(output) != output || strings.HasPrefix(output, "."):
 			report("%q: an output is a path within the folder of the recipe", output)
 		case taken:

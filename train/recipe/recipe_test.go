@@ -193,6 +193,59 @@ func TestOnlyWhatChangedIsDone(t *testing.T) {
 	}
 }
 
+// TestAStampThatWasCutIsNone takes the outputs out of a stamp, and an output with them.
+func TestAStampThatWasCutIsNone(t *testing.T) {
+	folder := place(t, map[string]string{"in.txt": "a\nb\n", "other.txt": "c\n", "model": "m", "vocab": "v"})
+	r := parse(t, folder, chain)
+	run(t, r)
+	var s stamp
+	path := filepath.Join(folder, "chain", stateFolder, "done", "first.json")
+	if !readJSON(path, &s) {
+		t.Fatal("no stamp")
+	}
+	s.Outputs = nil
+	if err := errors.Join(writeJSON(path, s), os.Remove(filepath.Join(folder, "chain", "first.txt"))); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "with a stamp without outputs", run(t, r), []string{"first.txt"})
+}
+
+// TestWhatCannotBeRead: a recipe ends with an error instead of reading for ever.
+func TestWhatCannotBeRead(t *testing.T) {
+	folder := place(t, map[string]string{"other.txt": "c\n", "model": "m", "vocab": "v"})
+	if err := os.Symlink(os.DevNull, filepath.Join(folder, "in.txt")); err != nil {
+		t.Skip(err)
+	}
+	if err := Run(t.Context(), parse(t, folder, chain), new(shouter), quiet); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), "is a device or a pipe") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWhatCannotBeWritten: the error says so, and nothing half done stays.
+func TestWhatCannotBeWritten(t *testing.T) {
+	folder := place(t, map[string]string{"in.txt": "a\nb\n", "other.txt": "c\n", "model": "m", "vocab": "v", "chain": "not a folder"})
+	if err := Run(t.Context(), parse(t, folder, chain), new(shouter), quiet); !errors.Is(err, ErrOutput) {
+		t.Errorf("%v", err)
+	}
+	path := filepath.Join(folder, "replaced")
+	full := errors.New("full")
+	if err := replace(path, func(w io.Writer) error { return full }); !errors.Is(err, full) || errors.Is(err, ErrOutput) {
+		t.Errorf("%v", err)
+	}
+	if err := replace(path, func(w io.Writer) error {
+		if err := w.(marked).Writer.(*os.File).Close(); err != nil {
+			return err
+		}
+		_, err := w.Write([]byte("x"))
+		return err
+	}); !errors.Is(err, ErrOutput) {
+		t.Errorf("%v", err)
+	}
+	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
 func TestInterruption(t *testing.T) {
 	folder := place(t, map[string]string{"in.txt": "a\nb\n", "other.txt": "c\n", "model": "m", "vocab": "v"})
 	r := parse(t, folder, chain)
@@ -379,29 +432,34 @@ func TestTimeLeft(t *testing.T) {
 func TestProblems(t *testing.T) {
 	const begin = "name: x\nvocabularies: v\nsteps:\n- name: a\n  "
 	for text, want := range map[string]string{
-		"name: a b\nsteps: []\n":                                                                              "1:7: name",
-		"name: x\nsteps: 3\n":                                                                                 "2:8: steps: expected a list",
-		"name: x\n'': y\n":                                                                                    "2:1: unknown setting",
-		begin + "kind: 3":                                                                                     "5:3: steps[0]: unknown setting \"kind\"",
-		"name: x\nvocabularies: v\nsteps:\n- name: a\n":                                                       "4:3: steps[0]: expected exactly one of clean",
-		begin + "translate: {text: t, models: m, to: ../out}":                                                 "within the folder",
-		begin + "translate: {text: t, models: m, to: /out}":                                                   "within the folder",
-		begin + "translate: {text: t, models: m, to: .recipe/x}":                                              "within the folder",
-		begin + "translate: {models: m, to: o}":                                                               "5:14: steps[0].translate.text: missing",
-		begin + "translate: {text: t, models: m, to: o, options: {beam: 3}}":                                  "steps[0].translate.options.beam: unknown option",
-		begin + "translate: {text: t, models: '*.npz', to: o}":                                                "no step writes anything that \"*.npz\" matches",
-		begin + "train: {corpora: c, to: m.bin}":                                                              "expected an .npz file",
-		begin + "train: {corpora: c, to: m.npz, models: 1000}":                                                "at most 100",
-		begin + "train: {corpora: c, to: m.npz, settings: {dim-emb: many}}":                                   "5:54: steps[0].train.settings.dim-emb: \"many\" is not a value",
-		begin + "train: {corpora: c, to: m.npz, settings: {dim-emb: [1, 2]}}":                                 "is not a value that dim-emb takes",
-		begin + "train: {corpora: c, to: m.npz, settings: {vocabs: v}}":                                       "a recipe sets this with vocabularies",
-		begin + "train: {corpora: c, to: m.npz, grid: {dec-depth: [1, x]}}":                                   "\"x\" is not a value",
-		begin + "train: {corpora: c, to: m.npz, settings: {transformer-dropout: 2}}":                          "transformer-dropout is 2",
-		begin + "distil: {corpus: c, models: m, to: d.tsv}":                                                   "steps[0].distil.corpus: \"c\": sentence pairs are in a .tsv",
-		begin + "evaluate: {systems: [{name: s, models: m}], sets: [{name: t, source: s}], to: e}":            "either corpus, or source and reference",
-		begin + "evaluate: {systems: [{name: '', models: m}], sets: [], to: e}":                               "sets: missing",
-		begin + "translate: {text: t, models: m, to: o}\n- name: a\n  translate: {text: t, models: m, to: o}": "another step is called",
-		"name: x\nsteps: [{name: a, translate: {text: t, models: m, to: o}}]":                                 "vocabularies: missing",
+		"name: a b\nsteps: []\n":                                                                                  "1:7: name",
+		"name: x\nsteps: 3\n":                                                                                     "2:8: steps: expected a list",
+		"name: x\n'': y\n":                                                                                        "2:1: unknown setting",
+		begin + "kind: 3":                                                                                         "5:3: steps[0]: unknown setting \"kind\"",
+		"name: x\nvocabularies: v\nsteps:\n- name: a\n":                                                           "4:3: steps[0]: expected exactly one of clean",
+		begin + "translate: {text: t, models: m, to: ../out}":                                                     "within the folder",
+		begin + "translate: {text: t, models: m, to: /out}":                                                       "within the folder",
+		begin + "translate: {text: t, models: m, to: .recipe/x}":                                                  "within the folder",
+		begin + "translate: {models: m, to: o}":                                                                   "5:14: steps[0].translate.text: missing",
+		begin + "translate: {text: t, models: m, to: o, options: {beam: 3}}":                                      "steps[0].translate.options.beam: unknown option",
+		begin + "translate: {text: t, models: '*.npz', to: o}":                                                    "no step writes anything that \"*.npz\" matches",
+		begin + "train: {corpora: c, to: m.bin}":                                                                  "expected an .npz file",
+		begin + "train: {corpora: c, to: m.npz, models: 1000}":                                                    "at most 100",
+		begin + "train: {corpora: c, to: m.npz, settings: {dim-emb: many}}":                                       "5:54: steps[0].train.settings.dim-emb: \"many\" is not a value",
+		begin + "train: {corpora: c, to: m.npz, settings: {dim-emb: [1, 2]}}":                                     "is not a value that dim-emb takes",
+		begin + "train: {corpora: c, to: m.npz, settings: {vocabs: v}}":                                           "a recipe sets this with vocabularies",
+		begin + "train: {corpora: c, to: m.npz, grid: {dec-depth: [1, x]}}":                                       "\"x\" is not a value",
+		begin + "train: {corpora: c, to: m.npz, settings: {transformer-dropout: 2}}":                              "transformer-dropout is 2",
+		begin + "translate: {text: t, models: m, to: 'a/b'}\n- name: b\n  translate: {text: t, models: m, to: a}": "a and a/b, which the step \"a\" writes, cannot both be files",
+		begin + "translate: {text: t, models: m, to: a}\n- name: b\n  translate: {text: t, models: m, to: a/b}":   "a/b and a, which the step \"a\" writes, cannot both be files",
+		begin + "translate: {text: t, models: m, to: \"a\\0b\"}":                                                  "has no control characters",
+		begin + "train: {corpora: c, to: m.npz, settings: {early-stopping: 5}}":                                   "settings.early-stopping: there is nothing to validate with",
+		begin + "train: {corpora: c, to: m.npz, grid: {keep-best: [true, false]}}":                                "grid.keep-best: there is nothing to validate with",
+		begin + "distil: {corpus: c, models: m, to: d.tsv}":                                                       "steps[0].distil.corpus: \"c\": sentence pairs are in a .tsv",
+		begin + "evaluate: {systems: [{name: s, models: m}], sets: [{name: t, source: s}], to: e}":                "either corpus, or source and reference",
+		begin + "evaluate: {systems: [{name: '', models: m}], sets: [], to: e}":                                   "sets: missing",
+		begin + "translate: {text: t, models: m, to: o}\n- name: a\n  translate: {text: t, models: m, to: o}":     "another step is called",
+		"name: x\nsteps: [{name: a, translate: {text: t, models: m, to: o}}]":                                     "vocabularies: missing",
 	} {
 		_, err := Parse([]byte(text), "r.yml", none, new(shouter))
 		var problems jobfile.Problems

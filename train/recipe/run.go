@@ -25,7 +25,7 @@ type runner struct {
 // Run does all steps that are not done. One process at a time may work in a folder.
 func Run(ctx context.Context, r *Recipe, engine Engine, logger *slog.Logger) (err error) {
 	if err := os.MkdirAll(filepath.Join(r.folder(), stateFolder), 0o777); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrOutput, err)
 	}
 	release, err := lock(filepath.Join(r.folder(), stateFolder, "lock"))
 	if err != nil {
@@ -129,6 +129,11 @@ func (r *runner) done(n *node, from origin) (stamp, bool) {
 	var s stamp
 	if !readJSON(r.stampPath(n), &s) || !s.From.equal(from) {
 		return s, false
+	}
+	for _, name := range n.kind.outputs() {
+		if name != "" && !slices.ContainsFunc(s.Outputs, func(f file) bool { return f.Name == name }) {
+			return s, false // somebody has been at the stamp
+		}
 	}
 	for _, f := range s.Outputs {
 		path := filepath.Join(r.recipe.folder(), filepath.FromSlash(f.Name))

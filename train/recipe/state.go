@@ -60,13 +60,13 @@ func writeJSON(path string, content any) error {
 // replace writes a file that appears under its name when it is complete. There is one writer: the lock sees to that.
 func replace(path string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrOutput, err)
 	}
 	temporary, err := os.Create(path + ".tmp")
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrOutput, err)
 	}
-	err = write(temporary)
+	err = write(marked{temporary})
 	if err == nil {
 		err = temporary.Sync()
 	}
@@ -74,9 +74,23 @@ func replace(path string, write func(io.Writer) error) error {
 		err = os.Rename(temporary.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(temporary.Name())) // a full disk needs the room
 	}
 	return nil
+}
+
+// ErrOutput is wrapped by errors about what cannot be written.
+var ErrOutput = errors.New("the recipe cannot write")
+
+// marked is a writer whose errors wrap ErrOutput.
+type marked struct{ io.Writer }
+
+func (m marked) Write(p []byte) (int, error) {
+	n, err := m.Writer.Write(p)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrOutput, err)
+	}
+	return n, err
 }
 
 // unchanged says whether a file is, by size and time, what it was. One that has a wrong time may be the same nevertheless: only
@@ -91,8 +105,11 @@ func identify(name, path string) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	if info.IsDir() {
+	switch {
+	case info.IsDir():
 		return file{}, fmt.Errorf("%s is a folder", path)
+	case !info.Mode().IsRegular():
+		return file{}, fmt.Errorf("%s is a device or a pipe: a recipe reads what it needs again and again, so it must be a file", path)
 	}
 	hash, err := hashFile(path)
 	return file{Name: name, Size: info.Size(), Time: info.ModTime().UnixNano(), Hash: hash}, err

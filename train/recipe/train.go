@@ -69,7 +69,11 @@ func (t *Train) check(c *checking) {
 			name = "grid"
 		}
 		var config train.Config
-		if err := checkSetting(&config, option, ofGrid); err != nil {
+		err := checkSetting(&config, option, ofGrid)
+		if err == nil && t.Valid == "" && needsValidation(option) {
+			err = errors.New("there is nothing to validate with: name it with valid")
+		}
+		if err != nil {
 			c.at(name+"."+option.Name, "%v", err)
 			sound = false
 		}
@@ -88,6 +92,12 @@ func (t *Train) check(c *checking) {
 			return
 		}
 	}
+}
+
+// needsValidation says whether a setting says what follows from validations.
+func needsValidation(option jobfile.Option) bool {
+	return (option.Name == "early-stopping" || option.Name == "keep-best") &&
+		slices.ContainsFunc(option.Values, func(value string) bool { return value != "0" && value != "false" })
 }
 
 // maxModels bounds the models of one step.
