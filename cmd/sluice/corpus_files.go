@@ -137,19 +137,10 @@ func unequalLines(files ...*lineReader) error {
 		displayName(files[0].path), files[0].count, displayName(files[1].path), files[1].count)}
 }
 
-// writeTo writes a file as writeFile does, and "-" to standard output. What write fails with is returned as it is: it may be
-// about an input.
+// writeTo writes a file as writeFile does, and "-" to standard output.
 func writeTo(stdout io.Writer, path string, write func(io.Writer) error) error {
 	if path != "-" {
-		var failed error
-		err := writeFile(path, func(w io.Writer) error {
-			failed = write(w)
-			return failed
-		})
-		if failed != nil {
-			return failed
-		}
-		return err
+		return writeFile(path, write)
 	}
 	buffered := bufio.NewWriterSize(stdout, 1<<16)
 	err := write(buffered)

@@ -209,9 +209,6 @@ func (e *evaluation) keepTranslations(name, set string, translations []string) e
 	if e.keep == "" {
 		return nil
 	}
-	if err := os.MkdirAll(e.keep, 0o777); err != nil {
-		return outputError{err}
-	}
 	return writeFile(e.kept(name, set), func(w io.Writer) error {
 		_, err := io.WriteString(w, strings.Join(translations, "\n")+"\n")
 		return err
@@ -232,6 +229,12 @@ func (e *evaluation) checkKept(name string, sets []testSet) error {
 	var outputs []string
 	for _, set := range sets {
 		outputs = append(outputs, e.kept(name, set.name))
+	}
+	if err := checkDistinct(true, outputs, slices.Concat(e.sources, e.references)); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(e.keep, 0o777); err != nil {
+		return outputError{err}
 	}
 	return checkOutputs(true, outputs, slices.Concat(e.sources, e.references))
 }

@@ -234,8 +234,9 @@ func (passThrough) Close() {}
 func newLettersReplayCommand() *cobra.Command {
 	var to string
 	command := &cobra.Command{
-		Use:   "replay [--to PLACE] JOB.yml",
-		Short: "Send the records of dead letters again, each once",
+		Annotations: finishes(),
+		Use:         "replay [--to PLACE] JOB.yml",
+		Short:       "Send the records of dead letters again, each once",
 		Long: `Send the records that could not be translated again, as they were read. Each is sent once, whatever crashes when:
 the same command continues, and letters that were sent to the same place before are passed over.
 

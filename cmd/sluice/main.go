@@ -20,10 +20,16 @@ func main() {
 func run(arguments []string) int { return runWith(newRootCommand(beginEngine), arguments) }
 
 func runWith(root *cobra.Command, arguments []string) int {
-	ctx, stop := interruptible(context.Background(), os.Stderr, os.Exit)
+	prepared := prepareArguments(root, arguments)
+	root.SetArgs(prepared)
+	output := new(standardOutput)
+	root.SetOut(output)
+	ctx, stop := interruptible(context.Background(), os.Stderr, os.Exit, patienceWith(root, prepared))
 	defer stop()
-	root.SetArgs(prepareArguments(root, arguments))
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = output.failure()
+	}
 	if err != nil && !errors.Is(err, errFlagged) {
 		fmt.Fprintln(os.Stderr, "sluice:", err)
 	}

@@ -11,13 +11,14 @@ import (
 
 	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/wholefile"
+	filesink "github.com/sluice-mt/sluice/producer/file"
 )
 
 // writeFile writes a file, compressed as its name says, so that it appears under its name when it is complete. A symbolic link stays
-// one: the file that it names is replaced. What is not a file (a device, a pipe) is written to.
+// one: the file that it names is replaced. What is not a file (a device, a pipe) is written to, and so is what a descriptor leads to, such as
+// /dev/fd/3. What write fails with is returned as it is if it is not about the file: it may be about an input.
 func writeFile(path string, write func(io.Writer) error) error {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
+	if !isPlace(path) {
 		return writeThrough(path, write)
 	}
 	target, err := followLinks(path)
@@ -28,29 +29,59 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return outputError{err}
 	}
-	err = compress.WriteWhole(file, compress.BySuffix(path), func(w *bufio.Writer) error { return write(w) })
-	if err != nil {
-		err = errors.Join(err, file.Discard())
-	} else {
-		err = file.Publish()
+	if err := writeInto(file, path, write); err != nil {
+		return errors.Join(err, file.Discard())
 	}
-	if err != nil {
+	if err := file.Publish(); err != nil {
 		return outputError{fmt.Errorf("write %s: %w", path, err)}
 	}
 	return nil
 }
 
+// writeInto writes to an open file, compressed as the name says.
+func writeInto(file io.Writer, name string, write func(io.Writer) error) error {
+	var failed error
+	err := compress.WriteWhole(marked{file}, compress.BySuffix(name), func(w *bufio.Writer) error {
+		failed = write(w)
+		return failed
+	})
+	if failed != nil || err == nil {
+		return failed
+	}
+	return outputError{fmt.Errorf("write %s: %w", name, err)}
+}
+
+// marked is a writer of which everything that goes wrong is about the output.
+type marked struct{ io.Writer }
+
+func (m marked) Write(p []byte) (int, error) {
+	n, err := m.Writer.Write(p)
+	if err != nil {
+		err = outputError{err}
+	}
+	return n, err
+}
+
+// isPlace says whether a file can be put at a path, in the place of another if there is one: not where there is something else than a file.
+func isPlace(path string) bool {
+	info, err := os.Stat(path)
+	return (err != nil || info.Mode().IsRegular()) && !filesink.IsDescriptor(path)
+}
+
 // writeThrough writes to what is there.
 func writeThrough(path string, write func(io.Writer) error) error {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	file, err := filesink.OpenDescriptor(path)
+	if err == nil && file == nil {
+		file, err = os.OpenFile(path, os.O_WRONLY, 0)
+	}
 	if err != nil {
 		return outputError{err}
 	}
-	err = compress.WriteWhole(file, compress.BySuffix(path), func(w *bufio.Writer) error { return write(w) })
-	if err = errors.Join(err, file.Close()); err != nil {
-		return outputError{fmt.Errorf("write %s: %w", path, err)}
+	err = writeInto(file, path, write)
+	if closing := file.Close(); closing != nil {
+		err = errors.Join(err, outputError{fmt.Errorf("write %s: %w", path, closing)})
 	}
-	return nil
+	return err
 }
 
 // followLinks returns the name of the file, which need not exist, that a path leads to through symbolic links.
@@ -95,7 +126,7 @@ func checkFree(path string, overwrite bool) error {
 		return outputError{err}
 	case info.IsDir():
 		return outputError{fmt.Errorf("%s is a folder", path)}
-	case !overwrite && info.Mode().IsRegular():
+	case !overwrite && isPlace(path):
 		return outputError{fmt.Errorf("%s exists already: give --overwrite to replace it", path)}
 	}
 	return nil
@@ -110,9 +141,34 @@ func probeFolder(path string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// checkOutputs refuses outputs of a command that are not free, that two of its outputs would be written to, or that it reads. Empty names
-// stand for what is not written or read, and "-" for standard output and input.
+// checkOutputs refuses outputs of a command that are not free, that two of its outputs would be written to, that it reads, or that cannot
+// be written: that is better told before the work than behind it. Empty names stand for what is not written or read, and "-" for standard
+// output and input.
 func checkOutputs(overwrite bool, outputs, inputs []string) error {
+	if err := checkDistinct(overwrite, outputs, inputs); err != nil {
+		return err
+	}
+	for _, path := range outputs {
+		if path == "" || path == "-" || !isPlace(path) {
+			continue
+		}
+		target, err := followLinks(path)
+		if err != nil {
+			return outputError{err}
+		}
+		file, err := wholefile.Create(target)
+		if err == nil {
+			err = file.Discard()
+		}
+		if err != nil {
+			return outputError{err}
+		}
+	}
+	return nil
+}
+
+// checkDistinct is checkOutputs but for whether they can be written: their folders may still have to be made.
+func checkDistinct(overwrite bool, outputs, inputs []string) error {
 	for i, path := range outputs {
 		if path == "" {
 			continue

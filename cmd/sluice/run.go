@@ -60,8 +60,9 @@ func beginEngine(config translator.Config) (liveTranslator, error) { return tran
 func newRunCommand(begin func(translator.Config) (liveTranslator, error)) *cobra.Command {
 	j := &streamingJob{begin: begin}
 	command := &cobra.Command{
-		Use:   "run [flags] JOB.yml",
-		Short: "Run a streaming job: from Kafka, S3 or files to Kafka, S3 or files",
+		Annotations: finishes(),
+		Use:         "run [flags] JOB.yml",
+		Short:       "Run a streaming job: from Kafka, S3 or files to Kafka, S3 or files",
 		Long: `Run the job that a file describes. Every record of the source gives one record in the sink, in the order of its
 partition, object or file, or a dead letter, exactly once, whatever crashes when: the same command continues.
 

@@ -132,3 +132,51 @@ func compareFiles(t *testing.T, got, want string) {
 		t.Errorf("%s and %s differ", got, want)
 	}
 }
+
+// TestInterruptedEarly interrupts commands that nothing can be continued of, while they wait for a text or read one without end.
+func TestInterruptedEarly(t *testing.T) {
+	folder := t.TempDir()
+	pipe, list := filepath.Join(folder, "pipe"), filepath.Join(folder, "list")
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	text := filepath.Join(folder, "text")
+	for path, content := range map[string]string{text: "a dog\n", list: "0 ||| a ||| F0= 1 ||| 1\n"} {
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	model := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
+	for _, arguments := range [][]string{
+		{"eval", "-m", model, "--source", pipe, "--reference", text},
+		{"plan", "-m", model, "-i", pipe, "--words-per-day", "1e9"},
+		{"bench", "-m", model, "-i", text, "--runs", "1000000"},
+		{"rescore", "tune", "-i", list, pipe},
+		{"score", "bleu", "-i", pipe, text},
+		{"model", "inspect", pipe},
+		{"vocab", "train", "-o", filepath.Join(folder, "v.spm"), pipe},
+		{"corpus", "shuffle", "--text", pipe, "-o", filepath.Join(folder, "shuffled")},
+	} {
+		t.Run(arguments[0], func(t *testing.T) {
+			t.Parallel()
+			command := exec.Command("sluice", arguments...)
+			said := new(bytes.Buffer)
+			command.Stderr = said
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			waiting := time.AfterFunc(time.Minute, func() { _ = command.Process.Kill() })
+			defer waiting.Stop()
+			time.Sleep(2 * time.Second) // to be past the beginning, on a busy machine as well
+			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			_ = command.Wait() // its error is the exit code
+			if code := command.ProcessState.ExitCode(); code != exitInterrupted && code != -1 {
+				t.Errorf("exit code %d: %s", code, said)
+			} else if code == -1 {
+				t.Errorf("it did not end within a minute, or was ended by the signal itself: %s", said)
+			}
+		})
+	}
+}

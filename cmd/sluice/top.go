@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -123,14 +122,17 @@ func (v *viewer) run(ctx context.Context, out io.Writer) error {
 	}
 }
 
+// A descriptor is standard output, as it is or watched.
+type descriptor interface{ Fd() uintptr }
+
 func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
+	file, ok := out.(descriptor)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // terminalSize is that of the terminal, or what is printed where there is none.
 func terminalSize(out io.Writer) (width, height int) {
-	if file, ok := out.(*os.File); ok {
+	if file, ok := out.(descriptor); ok {
 		if width, height, err := term.GetSize(int(file.Fd())); err == nil && width > 0 && height > 0 {
 			return max(width, 40), max(height, 12)
 		}

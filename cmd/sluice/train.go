@@ -30,8 +30,9 @@ type training struct {
 func newTrainCommand() *cobra.Command {
 	t := new(training)
 	command := &cobra.Command{
-		Use:   "train --config FILE",
-		Short: "Train a model",
+		Annotations: finishes(),
+		Use:         "train --config FILE",
+		Short:       "Train a model",
 		Long: `Train a model from sentence pairs. The configuration is YAML, with the keys of Marian's training. Every kind of
 model can be trained that sluice translates or rescores with; the key "type" chooses one: transformer, s2s, amun, nematus, devlin,
 hard-att, hard-soft-att, the language models lm-transformer and lm, and those of two sources, multi-transformer,

@@ -33,10 +33,11 @@ type recipeRun struct {
 func newRunRecipeCommand() *cobra.Command {
 	r := new(recipeRun)
 	command := &cobra.Command{
-		Use:     "run FILE",
-		Short:   "Run a recipe, or go on with it",
-		Example: "  sluice train recipe show tatoeba > tatoeba.yml\n  sluice train recipe run tatoeba.yml",
-		Args:    exactArguments(1, "a recipe: a file, which sluice train recipe show can write"),
+		Annotations: finishes(),
+		Use:         "run FILE",
+		Short:       "Run a recipe, or go on with it",
+		Example:     "  sluice train recipe show tatoeba > tatoeba.yml\n  sluice train recipe run tatoeba.yml",
+		Args:        exactArguments(1, "a recipe: a file, which sluice train recipe show can write"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := applyEnvironment(command.Flags(), os.LookupEnv); err != nil {
 				return err
@@ -160,6 +161,8 @@ func sortRecipeError(err error) error {
 		return fmt.Errorf("%w: %w", errInterrupted, err)
 	case errors.Is(err, trainrecipe.ErrBusy), errors.Is(err, trainrecipe.ErrExists):
 		return usageError{err}
+	case errors.Is(err, trainrecipe.ErrOutput):
+		return outputError{err}
 	case errors.Is(err, trainrecipe.ErrFormat), errors.Is(err, trainrecipe.ErrInput):
 		return inputError{err}
 	}

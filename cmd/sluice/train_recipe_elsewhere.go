@@ -102,8 +102,9 @@ type recipeWorker struct {
 func newWorkRecipeCommand() *cobra.Command {
 	w := new(recipeWorker)
 	command := &cobra.Command{
-		Use:   "work s3://BUCKET/PREFIX/",
-		Short: "Translate what recipes have handed over, on this or any other machine",
+		Annotations: finishes(),
+		Use:         "work s3://BUCKET/PREFIX/",
+		Short:       "Translate what recipes have handed over, on this or any other machine",
 		Long: `Translate what recipes that run with --hand-over s3://BUCKET/PREFIX/ have put there. For each translation, models and a job
 are fetched into a folder, and sluice run does the job. Any number of workers share the work, and may come and go.`,
 		Example: "  sluice train recipe work --stay s3://bucket/recipes/",

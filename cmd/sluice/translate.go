@@ -52,8 +52,9 @@ func newTranslateCommand(begin func(translator.Config) (liveTranslator, error)) 
 // command is the command that sets the translation's flags and runs it.
 func (t *translation) command() *cobra.Command {
 	command := &cobra.Command{
-		Use:   "translate -m MODEL [flags] [FILE...]",
-		Short: "Translate files, folders or standard input",
+		Annotations: finishes(),
+		Use:         "translate -m MODEL [flags] [FILE...]",
+		Short:       "Translate files, folders or standard input",
 		Long: `Translate text with Marian models: one output record for every input record, in order.
 
 An output file appears under its name when it is complete. If the run is stopped, even by force, the same
@@ -425,6 +426,8 @@ func (f *outputFlags) check() error {
 		return usageErrorf("--output %s and --output-dir %s: choose one", f.output, f.outputDir)
 	case f.outputDir == "" && f.suffix != "":
 		return usageErrorf("--output-suffix %s is for the names in --output-dir", f.suffix)
+	case strings.ContainsAny(f.suffix, `/\`):
+		return usageErrorf("--output-suffix %s: the end of a name, not a path", f.suffix)
 	case f.jsonl && f.target != "":
 		return usageErrorf("--target-field %s: records of --jsonl have fields of their own", f.target)
 	case f.grace < 0:
@@ -446,7 +449,7 @@ func (t *translation) checkPlaces() error {
 		outputs = append(outputs, t.output.output)
 	}
 	inputs := slices.Concat(t.input.inputs, t.model.models, t.model.vocabs, t.model.shortlist[:min(len(t.model.shortlist), 1)], t.model.configs)
-	if err := checkOutputs(true, outputs, inputs); err != nil {
+	if err := checkDistinct(true, outputs, inputs); err != nil {
 		return err
 	}
 	for _, path := range []string{t.output.report, t.log.file} {

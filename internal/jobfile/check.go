@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,6 +45,7 @@ func (k checker) check(j *Job) {
 	k.checkSource(&j.Source)
 	k.checkSink(&j.Sink)
 	k.checkOwnTopics(j)
+	k.checkOwnFolder(j)
 	k.checkRecords(j)
 	k.checkObserve(&j.Observe)
 	if j.MaxFailed > 0 && j.DeadLetters == "" {
@@ -137,9 +139,36 @@ func (k checker) checkTopics(path string, s *KafkaSource) {
 	k.checkCluster(path, &s.KafkaCluster)
 }
 
+// checkOwnFolder keeps letters away from where inputs and outputs are: the letters of a lane may have the name of another's output, or
+// would be read when the job runs again.
+func (k checker) checkOwnFolder(j *Job) {
+	if j.DeadLetters == "" {
+		return
+	}
+	used := map[string]string{}
+	if s := j.Source.Files; s != nil && j.Sink.Files != nil {
+		for _, path := range s.Paths {
+			used[filepath.Clean(path)] = "source.files.paths"
+		}
+	}
+	if s := j.Sink.Files; s != nil {
+		used[filepath.Clean(s.Folder)] = "sink.files.folder"
+	}
+	letters := filepath.Clean(j.DeadLetters)
+	if s := j.Sink.S3; s != nil {
+		used[strings.TrimSuffix(s.Prefix, "/")], letters = "sink.s3.prefix", strings.TrimSuffix(j.DeadLetters, "/")
+	}
+	if other := used[letters]; other != "" {
+		k.at("dead-letters", "%q is %s as well: letters need a place of their own", j.DeadLetters, other)
+	}
+}
+
 func (k checker) checkSink(s *Sink) {
 	if s.Files != nil && s.Files.Folder == "" {
 		k.at("sink.files.folder", "missing")
+	}
+	if s.Files != nil && strings.ContainsAny(s.Files.Suffix, `/\`) {
+		k.at("sink.files.suffix", "%q: the end of a name, not a path", s.Files.Suffix)
 	}
 	if s3 := s.S3; s3 != nil {
 		if !isObjectName(s3.Prefix) {

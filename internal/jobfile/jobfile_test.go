@@ -120,6 +120,24 @@ func TestMirrorBetweenClusters(t *testing.T) {
 	}
 }
 
+// TestPlaces keeps outputs and letters where they cannot take each other's place.
+func TestPlaces(t *testing.T) {
+	for lines, want := range map[string]string{
+		"source: {files: {paths: in}}\nsink: {files: {folder: out}}\ndead-letters: failed":                                     "",
+		"source: {files: {paths: in}}\nsink: {files: {folder: out}}\ndead-letters: ./out/":                                     `"./out/" is sink.files.folder as well`,
+		"source: {files: {paths: [a, in/]}}\nsink: {files: {folder: out}}\ndead-letters: in":                                   `"in" is source.files.paths as well`,
+		"source: {s3: {inputs: s3://b/in/}}\nsink: {s3: {prefix: s3://b/out/}}\ndead-letters: s3://b/out/":                     `is sink.s3.prefix as well`,
+		"source: {files: {paths: in}}\nsink: {files: {folder: out, suffix: /../x}}":                                            `sink.files.suffix: "/../x": the end of a name`,
+		"source: {files: {paths: in}}\nsink: {files: {folder: out, suffix: .de}}\ndead-letters: out/failed":                    "",
+		"source: {s3: {inputs: s3://b/in/}}\nsink: {s3: {prefix: s3://b/out/, suffix: /de}}\ndead-letters: s3://b/out/failed/": "",
+	} {
+		_, err := Parse([]byte("name: places\ntranslate: {models: m}\n"+lines+"\n"), variables)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\ngot  %v\nwant %s", lines, err, want)
+		}
+	}
+}
+
 // TestLists wants n-best lists where the numbers of lines say something.
 func TestLists(t *testing.T) {
 	const list = "name: lists\nsource: {s3: {inputs: s3://b/in/}}\nsink: {s3: {prefix: s3://b/out/}}\nrecords: {n-best: true}\ntranslate: {models: m}\n"

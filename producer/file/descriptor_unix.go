@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDescriptor returns another descriptor of the one that a path such as /dev/fd/3 names, and nil for other paths. What a descriptor leads
+// OpenDescriptor returns another descriptor of the one that a path such as /dev/fd/3 names, and nil for other paths. What a descriptor leads
 // to is written to as it is, from where it stands: it may be a file that was opened to append to, and nothing can be put beside it.
-func openDescriptor(path string) (*os.File, error) {
+func OpenDescriptor(path string) (*os.File, error) {
 	number, ok := descriptorOf(path)
 	if !ok {
 		return nil, nil
@@ -24,6 +24,12 @@ func openDescriptor(path string) (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(copied), path), nil
+}
+
+// IsDescriptor says whether a path is the name of a descriptor.
+func IsDescriptor(path string) bool {
+	_, ok := descriptorOf(path)
+	return ok
 }
 
 func descriptorOf(path string) (int, bool) {

@@ -31,7 +31,7 @@ func (s *Sink) openStream(ctx context.Context, path string) (*streamWriter, erro
 	if path == Stdout {
 		return &streamWriter{name: "standard output", out: s.config.Stdout, encoder: s.config.Encoder, close: func() error { return nil }}, nil
 	}
-	file, err := openDescriptor(path)
+	file, err := OpenDescriptor(path)
 	if err == nil && file == nil {
 		file, err = openDevice(ctx, path)
 	}
