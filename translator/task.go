@@ -20,6 +20,11 @@ type task struct {
 	backwards bool            // the model writes from right to left
 	results   []job.Result    // of the parts; one without pieces has no hypotheses
 	remaining atomic.Int32    // units without a result
+
+	// Of a task of one unit, as nearly all are, so that it takes no memory of its own.
+	only       unit
+	onlyUnit   [1]*unit
+	onlyResult [1]job.Result
 }
 
 // A unit is one sequence of pieces on its way through the decoder.
@@ -114,9 +119,11 @@ func (x *Text) units(t *task) []*unit {
 	if len(pieces) == 0 {
 		return nil
 	}
-	t.results = make([]job.Result, 1)
+	t.results = t.onlyResult[:]
 	t.remaining.Store(1)
-	return x.force([]*unit{x.unit(t, 0, pieces)})
+	t.onlyUnit[0] = &t.only
+	x.fill(t.onlyUnit[0], t, 0, pieces)
+	return x.force(t.onlyUnit[:])
 }
 
 // divide makes a unit of each part of a text that is too long. Parts without pieces have their empty result at once.
@@ -174,12 +181,19 @@ func (x *Text) crop(vocabulary vocab.Vocabulary, text string, limit int) (pieces
 	}
 }
 
+// unit returns a new unit of a task.
 func (x *Text) unit(t *task, part int, pieces []search.Token) *unit {
-	u := &unit{task: t, part: part, tokens: append(pieces, x.Source.EOS())}
+	u := new(unit)
+	x.fill(u, t, part, pieces)
+	return u
+}
+
+// fill makes of u the unit of a part of a task.
+func (x *Text) fill(u *unit, t *task, part int, pieces []search.Token) {
+	u.task, u.part, u.tokens = t, part, append(pieces, x.Source.EOS())
 	if x.RightLeft {
 		reverse(u.tokens[:len(u.tokens)-1])
 	}
-	return u
 }
 
 // encode returns the pieces of a source text, without the end of sentence.

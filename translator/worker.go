@@ -24,9 +24,10 @@ type worker struct {
 	budget   budget
 	steppers []search.Stepper
 
-	redo      []*unit // to be searched again with other options
-	taken     []*unit
-	sentences []*search.Sentence
+	redo       []*unit // to be searched again with other options
+	taken      []*unit
+	sentences  []*search.Sentence
+	candidates [][]search.Token // lists that no sentence has any more
 }
 
 // newWorker returns a worker of a device that has yet to be opened.
@@ -141,7 +142,7 @@ func (w *worker) encode(units []*unit) {
 	c.sentences.Add(int64(len(units)))
 	w.sentences = w.sentences[:0]
 	for _, u := range units {
-		w.engine.prepare(u, w.scratch)
+		w.prepare(u)
 		w.sentences = append(w.sentences, &u.sentence)
 		c.tokens.Add(int64(len(u.tokens)))
 	}
@@ -154,7 +155,7 @@ func (w *worker) encode(units []*unit) {
 }
 
 // prepare fills in the sentence of a unit that is searched for the first time.
-func (e *Engine) prepare(u *unit, scratch *shortlist.Scratch) {
+func (w *worker) prepare(u *unit) {
 	if u.sentence.Tag != nil {
 		return
 	}
@@ -162,14 +163,18 @@ func (e *Engine) prepare(u *unit, scratch *shortlist.Scratch) {
 		Source:  search.Source{Tokens: u.tokens, Further: u.further},
 		Prefix:  u.prefix,
 		Seed:    seed(u.tokens, u.further...),
-		Options: e.config.Search,
+		Options: w.engine.config.Search,
 		Tag:     u,
 	}
 	if u.task.segment.Details {
 		u.sentence.Options.WordScores, u.sentence.Options.Align = true, true
 	}
-	if scratch != nil {
-		u.sentence.Source.Candidates = scratch.Candidates(u.tokens, u.prefix, nil)
+	if w.scratch != nil {
+		var list []search.Token
+		if last := len(w.candidates) - 1; last >= 0 {
+			list, w.candidates = w.candidates[last], w.candidates[:last]
+		}
+		u.sentence.Source.Candidates = w.scratch.Candidates(u.tokens, u.prefix, list)
 	}
 }
 
@@ -204,15 +209,24 @@ func (w *worker) finish(result search.Result) {
 	case result.Flags&search.Repetition != 0 && u.flags&job.Repetition == 0:
 		u.flags |= job.Repetition
 		if w.engine.config.KeepRepetition {
-			u.deliver(w.engine.config.Text.result(u, &result))
+			w.deliver(u, &result)
 			return
 		}
 		w.engine.counters.redone.Add(1)
 		u.sentence.Options.NoRepeat = noRepeat
 		w.redo = append(w.redo, u)
 	default:
-		u.deliver(w.engine.config.Text.result(u, &result))
+		w.deliver(u, &result)
 	}
+}
+
+// deliver ends a unit with what was found for it. Its list of candidates, of which nobody else knows, will be another's.
+func (w *worker) deliver(u *unit, result *search.Result) {
+	if list := u.sentence.Source.Candidates; list != nil {
+		u.sentence.Source.Candidates = nil
+		w.candidates = append(w.candidates, list[:0])
+	}
+	u.deliver(w.engine.config.Text.result(u, result))
 }
 
 // errNonFinite is the error of a sentence whose arithmetic overflows even in float32.

@@ -91,7 +91,9 @@ func (d *Decoder) Active() int { return len(d.active) }
 func (d *Decoder) Encode(sentences []*Sentence) {
 	d.sources, d.encodable = d.sources[:0], d.encodable[:0]
 	for _, s := range sentences {
-		s.contexts = s.contexts[:0]
+		if s.contexts = s.contexts[:0]; cap(s.contexts) == 0 {
+			s.contexts = s.single[:0]
+		}
 		if !s.empty() {
 			d.sources = append(d.sources, s.Source)
 			d.encodable = append(d.encodable, s)

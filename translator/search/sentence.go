@@ -12,7 +12,8 @@ type Sentence struct {
 	Options Options
 	Tag     any // the caller's
 
-	contexts []Context // one for each Stepper, while the sentence is encoded
+	contexts []Context  // one for each Stepper, while the sentence is encoded
+	single   [1]Context // room for that of a single Stepper
 }
 
 // Slots is the number of decoder slots that the sentence takes from Start on.

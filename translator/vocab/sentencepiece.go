@@ -229,6 +229,7 @@ func (s *sentencePiece) giveBack(sc *scratch) {
 func (s *sentencePiece) Encode(text string, dst []int32) []int32 {
 	sc := s.borrow(text)
 	defer s.giveBack(sc)
+	dst = slices.Grow(dst, len(sc.segments)+1) // the end of sentence comes behind them, mostly
 	start, afterUnknown := 0, false
 	for _, seg := range sc.segments {
 		unknown := seg.id == s.unk
