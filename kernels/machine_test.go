@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,8 @@ func TestShortSlicesPanic(t *testing.T) {
 		"DotRowsInt8 a":        func() { DotRowsInt8(x, a[:63], 1, table, ids, nil) },
 		"DotRowsInt8 id":       func() { DotRowsInt8(x, a, 1, table, []int32{10}, nil) },
 		"DotRowsInt8 -id":      func() { DotRowsInt8(x, a, 1, table, []int32{-1}, nil) },
+		"DotRowsInt8 most id":  func() { DotRowsInt8(x, a, 1, table, []int32{0, math.MaxInt32}, nil) },
+		"DotRowsInt8 least id": func() { DotRowsInt8(x, a, 1, table, []int32{math.MinInt32, 0}, nil) },
 		"DotRowsFloat32 id":    func() { DotRowsFloat32(x, x, x[:640], 64, []int32{10}, nil) },
 		"LayerNorm dst":        func() { LayerNorm(x[:19], x, nil, x, nil, 2, 10, 0) },
 		"LayerNorm scale":      func() { LayerNorm(x, x, nil, x[:9], nil, 2, 10, 0) },
