@@ -79,7 +79,7 @@ func TestAFailedWriteLeavesWhatWasThere(t *testing.T) {
 		}
 		return broken
 	})
-	if !errors.Is(err, broken) || exitCode(err) != exitOutput {
+	if !errors.Is(err, broken) || exitCode(err) != exitFailure { // it is not about the file
 		t.Errorf("error %v", err)
 	}
 	if got := readAll(t, path); !slices.Equal(got, []string{"before"}) {

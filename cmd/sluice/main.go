@@ -23,7 +23,9 @@ func runWith(root *cobra.Command, arguments []string) int {
 	prepared := prepareArguments(root, arguments)
 	root.SetArgs(prepared)
 	output := new(standardOutput)
-	root.SetOut(output)
+	if root.OutOrStdout() == os.Stdout {
+		root.SetOut(output)
+	}
 	ctx, stop := interruptible(context.Background(), os.Stderr, os.Exit, patienceWith(root, prepared))
 	defer stop()
 	err := root.ExecuteContext(ctx)

@@ -84,14 +84,14 @@ func (l *lines) next() (line, error) {
 func (l *lines) take(n, ending int) (line, error) {
 	text := l.buffer[:n]
 	result := line{number: l.number, offset: l.offset, size: int64(n + ending)}
+	if result.offset == 0 && (bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff"))) {
+		return line{}, errUTF16
+	}
 	l.advance(n + ending)
 	if l.number > 0 {
 		l.number++
 	}
 	if result.offset == 0 {
-		if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
-			return line{}, errUTF16
-		}
 		text = bytes.TrimPrefix(text, byteOrderMark)
 	}
 	text = bytes.TrimSuffix(text, []byte{'\r'})

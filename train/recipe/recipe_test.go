@@ -453,8 +453,6 @@ func TestProblems(t *testing.T) {
 		begin + "translate: {text: t, models: m, to: 'a/b'}\n- name: b\n  translate: {text: t, models: m, to: a}": "a and a/b, which the step \"a\" writes, cannot both be files",
 		begin + "translate: {text: t, models: m, to: a}\n- name: b\n  translate: {text: t, models: m, to: a/b}":   "a/b and a, which the step \"a\" writes, cannot both be files",
 		begin + "translate: {text: t, models: m, to: \"a\\0b\"}":                                                  "has no control characters",
-		begin + "train: {corpora: c, to: m.npz, settings: {early-stopping: 5}}":                                   "settings.early-stopping: there is nothing to validate with",
-		begin + "train: {corpora: c, to: m.npz, grid: {keep-best: [true, false]}}":                                "grid.keep-best: there is nothing to validate with",
 		begin + "distil: {corpus: c, models: m, to: d.tsv}":                                                       "steps[0].distil.corpus: \"c\": sentence pairs are in a .tsv",
 		begin + "evaluate: {systems: [{name: s, models: m}], sets: [{name: t, source: s}], to: e}":                "either corpus, or source and reference",
 		begin + "evaluate: {systems: [{name: '', models: m}], sets: [], to: e}":                                   "sets: missing",

@@ -69,11 +69,7 @@ func (t *Train) check(c *checking) {
 			name = "grid"
 		}
 		var config train.Config
-		err := checkSetting(&config, option, ofGrid)
-		if err == nil && t.Valid == "" && needsValidation(option) {
-			err = errors.New("there is nothing to validate with: name it with valid")
-		}
-		if err != nil {
+		if err := checkSetting(&config, option, ofGrid); err != nil {
 			c.at(name+"."+option.Name, "%v", err)
 			sound = false
 		}
@@ -90,6 +86,15 @@ func (t *Train) check(c *checking) {
 		if err != nil {
 			c.at("settings", "%v", strings.TrimPrefix(err.Error(), train.ErrConfig.Error()+": "))
 			return
+		}
+	}
+}
+
+// sayUnused tells of settings that mean nothing without validations. They are not refused as in training alone: steps share settings.
+func (t *Train) sayUnused(w *work) {
+	for _, option := range append(slices.Clone(t.Settings), t.Grid...) {
+		if t.Valid == "" && needsValidation(option) {
+			w.logger.Warn("a setting means nothing here, since the step names no corpus to validate with (valid)", "setting", option.Name)
 		}
 	}
 }
@@ -213,6 +218,7 @@ func (t *Train) config(v variant) (train.Config, error) {
 }
 
 func (t *Train) run(w *work) error {
+	t.sayUnused(w)
 	sets, err := t.prepare(w, "train", t.Corpora)
 	if err != nil {
 		return err
