@@ -287,10 +287,9 @@ kernels: %s
 
 // readLines reads a text into memory and counts its words.
 func readLines(path string) (lines []string, words int64, err error) {
-	err = eachLine(path, func(line string) error {
+	err = eachKeptLine(path, maxKept, func(line string) {
 		lines = append(lines, line)
 		words += int64(len(strings.Fields(line)))
-		return nil
 	})
 	if err == nil && len(lines) == 0 {
 		err = inputError{fmt.Errorf("%s holds no lines", path)}

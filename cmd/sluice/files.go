@@ -107,3 +107,19 @@ func eachLine(path string, f func(line string) error) (err error) {
 		}
 	}
 }
+
+// maxKept bounds what is kept in memory of a text, in bytes.
+const maxKept = 1 << 30
+
+// eachKeptLine calls keep for every line of a text that is to be in memory as a whole, unless it takes more than limit bytes there.
+func eachKeptLine(path string, limit int, keep func(line string)) error {
+	const header = 16 // bytes of a string beside its text
+	kept := 0
+	return eachLine(path, func(line string) error {
+		if kept += len(line) + header; kept > limit {
+			return inputError{fmt.Errorf("%s: its lines take more than %d bytes, but all of them are kept in memory here: take fewer", displayName(path), limit)}
+		}
+		keep(line)
+		return nil
+	})
+}

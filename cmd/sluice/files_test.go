@@ -89,3 +89,17 @@ func TestAFailedWriteLeavesWhatWasThere(t *testing.T) {
 		t.Errorf("left %q, %v", names, err)
 	}
 }
+
+func TestATextThatIsKeptIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(path, []byte("ab\n\ncd\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[int]int{52: 3, 51: 2, 17: 0} {
+		kept := 0
+		err := eachKeptLine(path, limit, func(string) { kept++ })
+		if kept != want || (err == nil) != (want == 3) || err != nil && exitCode(err) != exitInput {
+			t.Errorf("with %d bytes: %d lines, %v", limit, kept, err)
+		}
+	}
+}

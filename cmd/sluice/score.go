@@ -336,10 +336,7 @@ func displayName(path string) string {
 // readSegments reads a file whole, white space at the ends of lines removed, as sacrebleu does.
 func readSegments(path string) ([]string, error) {
 	var segments []string
-	err := eachLine(path, func(line string) error {
-		segments = append(segments, strings.TrimRightFunc(line, isSpace))
-		return nil
-	})
+	err := eachKeptLine(path, maxKept, func(line string) { segments = append(segments, strings.TrimRightFunc(line, isSpace)) })
 	return segments, err
 }
 
