@@ -62,13 +62,13 @@ func compareFamily(t *testing.T, family string) {
 		options["seed"] = []string{strconv.FormatUint(seed, 10)}
 		c := familyConfig(t, folder, options, familyText)
 		c.AfterBatches = updates
-		loss := trainFamily(t, &c)
-		ours = append(ours, loss)
-		t.Logf("%s, seed %d: %.4f; Marian's log says %.4f", family, seed, loss, logged)
+		losses := trainFamily(t, &c)
+		ours = append(ours, losses[updates])
+		t.Logf("%s, seed %d, every hundred updates: %.4f; Marian's log ends with %.4f", family, seed, everyHundred(losses, updates), logged)
 		if program := os.Getenv("SLUICE_MARIAN"); program != "" {
 			costs := marianCosts(t, program, folder, options)
 			theirs = append(theirs, costs[updates])
-			t.Logf("%s, seed %d: Marian %.4f", family, seed, costs[updates])
+			t.Logf("%s, seed %d, Marian: %.4f", family, seed, everyHundred(costs, updates))
 		}
 	}
 	mean, deviation := meanAndDeviation(ours)
@@ -98,8 +98,8 @@ func familySeeds(t *testing.T) []uint64 {
 	return seeds
 }
 
-// trainFamily returns the mean loss of the last hundred updates.
-func trainFamily(t *testing.T, c *Config) float64 {
+// trainFamily returns the mean losses of a hundred updates, by the last of them.
+func trainFamily(t *testing.T, c *Config) map[int]float64 {
 	t.Helper()
 	start := time.Now()
 	result, err := Run(t.Context(), *c, silence())
@@ -108,7 +108,16 @@ func trainFamily(t *testing.T, c *Config) float64 {
 	}
 	t.Logf("epoch %d, %.0f target pieces an update, %.0f words/s", result.Epochs, float64(result.Words)/float64(result.Updates),
 		float64(result.Words)/time.Since(start).Seconds())
-	return lastLoss(t, c.Model+".metrics.jsonl", c.AfterBatches)
+	return displayedLosses(t, c.Model+".metrics.jsonl")
+}
+
+// everyHundred returns the losses in the order of the updates.
+func everyHundred(losses map[int]float64, updates int) []float64 {
+	var all []float64
+	for update := 100; update <= updates; update += 100 {
+		all = append(all, losses[update])
+	}
+	return all
 }
 
 // meanAndDeviation returns the standard deviation of a sample beside its mean; 0 of one number.
@@ -143,6 +152,8 @@ func marianCosts(t *testing.T, program, folder string, options map[string][]stri
 	if err := os.CopyFS(folder, os.DirFS(vocabularies)); err != nil {
 		t.Fatal(err)
 	}
+	options = maps.Clone(options)
+	options["m"] = []string{"marian.npz"} // a new one: Marian would go on with one that is there
 	command := exec.CommandContext(t.Context(), program, marianCommand(options)...)
 	command.Dir = folder
 	command.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
@@ -325,22 +336,22 @@ func withoutWord(text string, number int) string {
 	return strings.Join(slices.Delete(words, at, at+1), " ")
 }
 
-// lastLoss returns the mean loss that was displayed after an update.
-func lastLoss(t *testing.T, path string, update int) float64 {
+// displayedLosses returns the mean losses that were displayed, by their updates.
+func displayedLosses(t *testing.T, path string) map[int]float64 {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	loss := math.NaN()
+	losses := map[int]float64{}
 	for line := range strings.Lines(string(text)) {
 		var m Measurement
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatal(err)
 		}
-		if m.Kind == "train" && m.Update == update {
-			loss = m.Loss
+		if m.Kind == "train" {
+			losses[m.Update] = m.Loss
 		}
 	}
-	return loss
+	return losses
 }
