@@ -19,6 +19,8 @@ var families = []syntheticKind{
 	{name: "Nematus 512-1024", lines: "type: nematus\nenc-cell: gru-nematus\ndec-cell: gru-nematus\nlayer-normalization: true\ndim-emb: 512\ndim-rnn: 1024\nenc-depth: 1\ndec-depth: 1"},
 	{name: "deep GRU 512-1024", lines: "type: s2s\ndim-emb: 512\ndim-rnn: 1024\nenc-type: alternating\nenc-depth: 4\nenc-cell-depth: 2\ndec-cell-base-depth: 4\ndec-depth: 4\ndec-cell-high-depth: 2\nlayer-normalization: true\nskip: true"},
 	{name: "Devlin 512-1024, 6 layers", lines: "type: devlin\ndim-emb: 512\ndim-rnn: 1024\nenc-depth: 1\ndec-fc-depth: 6"},
+	{name: "Devlin 256-512, 4 layers", lines: "type: devlin\ndim-emb: 256\ndim-rnn: 512\nenc-depth: 1\ndec-fc-depth: 4"},
+	{name: "Devlin 512-1024, 8 layers and a GRU", lines: "type: devlin\ndim-emb: 512\ndim-rnn: 1024\nenc-depth: 1\ndec-fc-depth: 8\ndec-top: gru"},
 	{name: "LSTM 256-512", lines: "type: s2s\ndim-emb: 256\ndim-rnn: 512\nenc-cell: lstm\ndec-cell: lstm\nenc-depth: 1\ndec-depth: 1"},
 }
 
