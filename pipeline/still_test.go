@@ -82,7 +82,8 @@ func TestStandstills(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				config := Config{Stall: 30 * time.Second, Overtaken: 1000}
-				source := &memorySource{lanes: 2, records: c.records, batch: 100}
+				// A pause passes once both lanes have handed over what they have read, so that neither gets ahead by chance.
+				source := &memorySource{lanes: 2, records: c.records, batch: 100, pause: time.Second}
 				start := time.Now()
 				err := New(config, source, newMemorySink(), c.translator).Run(t.Context())
 				if !errors.Is(err, ErrStalled) || !strings.Contains(err.Error(), " of "+c.lane) {

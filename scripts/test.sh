@@ -20,7 +20,8 @@ while read -r line; do missing+=("$line"); done < <(sed -n 's/^missing: //p' "$l
 step "tests"
 gopath=$(go env GOPATH)
 export PATH="$PATH:$PWD/.cache/bin:$gopath/bin"
-go test -timeout 30m ./... 2>&1 | grep --line-buffered -v 'no test files' | tee "$log"
+# One package more than there are cores: those with brokers and stores wait for them most of the time.
+go test -p $(($(getconf _NPROCESSORS_ONLN) + 1)) -timeout 30m ./... 2>&1 | grep --line-buffered -v 'no test files' | tee "$log"
 
 step "race detector on what is concurrent"
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
