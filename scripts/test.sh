@@ -28,7 +28,7 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 	go test -race -short -timeout 20m ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel \
 		./consumer/... ./producer/... ./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 	# What these learn is seen without the detector; their goroutines are those of the other trainings.
-	go test -race -short -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment' ./train
+	go test -race -short -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment|TestMarianUpdates' ./train
 else
 	missing+=("the race detector (it needs a C compiler)")
 fi
