@@ -100,7 +100,7 @@ const table = `
 	train: train/autodiff train/network train/optimiser train/checkpoint train/corpus train/data train/quantise internal/compress internal/job internal/score translator translator/marian translator/model translator/search translator/vocab translator/cpumodel
 	train/chart:
 	train/report: train train/chart
-	train/recipe: internal/compress internal/jobfile internal/m2 internal/score train train/align train/corpus train/corpus/extsort train/pieces train/report translator/marian translator/model translator/shortlist translator/vocab
+	train/recipe: internal/compress internal/jobfile internal/m2 internal/score internal/wholefile train train/align train/corpus train/corpus/extsort train/pieces train/report translator/marian translator/model translator/shortlist translator/vocab
 
 	train/handover: internal/s3client train/recipe
 

@@ -233,7 +233,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := replace(path, func(w io.Writer) error {
-		if err := w.(marked).Writer.(*os.File).Close(); err != nil {
+		if err := w.(marked).Writer.(io.Closer).Close(); err != nil {
 			return err
 		}
 		_, err := w.Write([]byte("x"))

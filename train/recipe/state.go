@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/sluice-mt/sluice/internal/wholefile"
 )
 
 // stateFolder is where, within a recipe's folder, is kept what outputs were made of.
@@ -57,24 +59,22 @@ func writeJSON(path string, content any) error {
 	})
 }
 
-// replace writes a file that appears under its name when it is complete. There is one writer: the lock sees to that.
+// replace writes a file that appears under its name when it is complete.
 func replace(path string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return fmt.Errorf("%w: %w", ErrOutput, err)
 	}
-	temporary, err := os.Create(path + ".tmp")
+	f, err := wholefile.Create(path)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOutput, err)
 	}
-	err = write(marked{temporary})
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), path)
+	if err = write(marked{f}); err != nil {
+		err = errors.Join(err, f.Discard())
+	} else {
+		err = f.Publish()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(temporary.Name())) // a full disk needs the room
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }
