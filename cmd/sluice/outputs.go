@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	filesource "github.com/sluice-mt/sluice/consumer/file"
 	"github.com/sluice-mt/sluice/internal/compress"
 	"github.com/sluice-mt/sluice/internal/wholefile"
 	filesink "github.com/sluice-mt/sluice/producer/file"
@@ -216,13 +217,7 @@ func placeOf(path string) string {
 	if target, err := followLinks(path); err == nil {
 		path = target
 	}
-	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		path = filepath.Join(folder, filepath.Base(path))
-	}
-	if absolute, err := filepath.Abs(path); err == nil {
-		path = absolute
-	}
-	return path
+	return filesource.Place(path)
 }
 
 // below says whether a file, which need not exist, lies in a folder or in one of those in it.

@@ -132,7 +132,7 @@ type excluded struct {
 func exclude(paths []string) (list []excluded) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil {
-			list = append(list, excluded{info, placeOf(path)})
+			list = append(list, excluded{info, Place(path)})
 		}
 	}
 	return list
@@ -140,20 +140,19 @@ func exclude(paths []string) (list []excluded) {
 
 func (s *search) excludes(path string, info fs.FileInfo) bool {
 	return slices.ContainsFunc(s.exclude, func(other excluded) bool {
-		return os.SameFile(info, other.info) && (info.IsDir() || placeOf(path) == other.place)
+		return os.SameFile(info, other.info) && (info.IsDir() || Place(path) == other.place)
 	})
 }
 
-// placeOf is a name of a file that does not depend on how its folder is called.
-func placeOf(path string) string {
-	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err == nil {
-		folder, err = filepath.Abs(folder)
+// Place is the absolute name of a file, which need not exist and may be a link, that does not depend on how its folder is called.
+func Place(path string) string {
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(folder, filepath.Base(path))
 	}
-	if err != nil {
-		return path
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
 	}
-	return filepath.Join(folder, filepath.Base(path))
+	return path
 }
 
 func (s *search) addFile(path, relative string, info fs.FileInfo) error {
