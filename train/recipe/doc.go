@@ -8,10 +8,10 @@
 // each of its parts does: training by its checkpoints, translations by those of the pipeline. What comes out does not depend on
 // interruptions.
 //
-// In a recipe's folder there are, beside the outputs,
+// In a recipe's folder there is, beside the outputs, .recipe, and in it
 //
-//	.recipe/done/STEP.json  the stamp of a step
-//	.recipe/work/STEP/      what a step is working on, until its outputs are complete
-//	.recipe/hashes.json     hashes of inputs, so that large ones are not read every time
-//	.recipe/lock            held by the process that is working
+//	done/STEP.json  the stamp of a step
+//	work/STEP/      what a step is working on, until its outputs are complete
+//	hashes.json     hashes of inputs, so that large ones are not read every time
+//	lock            held by the process that is working
 package recipe
