@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
 )
@@ -66,10 +67,46 @@ func (r *run) workOnDevice() error {
 		var err error
 		seed := dropoutSeed(r.config.Seed, uint64(r.state.Steps), uint64(i))
 		if r.losses[0][i], err = r.device.Train(b, r.options, seed); err != nil {
-			return fmt.Errorf("update %d: %w", r.state.Steps+1, err)
+			return err
 		}
 	}
 	return nil
+}
+
+// undone ends an update that the device has failed in before any parameter was moved. position is where the corpus was before it. If there
+// was only too little memory, a checkpoint is written: nothing is lost.
+func (r *run) undone(position data.Position, err error) error {
+	r.state.Position = position
+	err = fmt.Errorf("update %d: %w", r.state.Steps+1, err)
+	if !errors.Is(err, network.ErrOutOfMemory) {
+		return r.failed(err)
+	}
+	if failed := r.checkpoint(); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return fmt.Errorf("%w; %s (optimizer-delay makes an update of several mini-batches): the same command goes on from here", err, r.config.lessMemory())
+}
+
+// lessMemory says what makes mini-batches smaller.
+func (c *Config) lessMemory() string {
+	switch {
+	case c.MiniBatchFit:
+		return fmt.Sprintf("lower workspace, which is %d", c.Workspace)
+	case c.MiniBatchWords > 0:
+		return fmt.Sprintf("lower mini-batch-words, which is %d", c.MiniBatchWords)
+	}
+	return fmt.Sprintf("lower mini-batch, which is %d, or set mini-batch-words", c.MiniBatch)
+}
+
+// failed says where a run goes on whose device has failed.
+func (r *run) failed(err error) error {
+	if r.device == nil || err == nil {
+		return err
+	}
+	if r.saved < 0 {
+		return fmt.Errorf("%w; the same command begins anew: there is no checkpoint yet (save-freq)", err)
+	}
+	return fmt.Errorf("%w; the same command goes on from the checkpoint of update %d", err, r.saved)
 }
 
 // skip counts an update that cannot be made, and clears the gradients.
@@ -108,7 +145,7 @@ func (r *run) fetch() error {
 		return nil
 	}
 	if err := r.device.Fetch(r.optimiser.State()); err != nil {
-		return errors.Join(errors.New("the parameters could not be brought from the device"), err)
+		return r.failed(fmt.Errorf("the parameters could not be brought from the device: %w", err))
 	}
 	r.moved = false
 	return nil

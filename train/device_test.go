@@ -2,6 +2,8 @@ package train
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +126,33 @@ func TestRunOnRefuses(t *testing.T) {
 		change(&c)
 		if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want a word about %s", err, want)
+		}
+	}
+}
+
+// A device without memory for a mini-batch ends the run with a checkpoint, and says what takes less; one that fails otherwise writes none.
+func TestRunOnWithoutMemory(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 20)
+	for want, change := range map[string]func(*Config){
+		"lower mini-batch, which is 30": func(c *Config) { c.MiniBatch, c.MiniBatchWords = 30, 0 },
+		"lower mini-batch-words, which": func(*Config) {},
+	} {
+		c := toyConfig(folder)
+		c.AfterBatches, c.Model = 1, filepath.Join(t.TempDir(), "toy.npz")
+		change(&c)
+		d := &sideDevice{config: c.optimiser(), fails: errors.New("lost")}
+		if _, err := RunOn(testContext(t), c, d.open, silence()); err == nil || !strings.Contains(err.Error(), "there is no checkpoint yet") {
+			t.Errorf("a device that is lost: %v", err)
+		}
+		d.fails = fmt.Errorf("%w of 3 pieces", network.ErrOutOfMemory)
+		if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, network.ErrOutOfMemory) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		d.fails = errors.New("lost")
+		_, err := RunOn(testContext(t), c, d.open, silence())
+		if err == nil || !strings.Contains(err.Error(), "goes on from the checkpoint of update 0") {
+			t.Errorf("after the checkpoint: %v", err)
 		}
 	}
 }

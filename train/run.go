@@ -62,6 +62,7 @@ type run struct {
 	metrics   *metricsFile
 
 	state  state
+	saved  int               // update of the last checkpoint, -1 without one
 	mini   [][]network.Batch // of a worker: those of the next update
 	losses [][]network.Loss
 	report optimiser.Report

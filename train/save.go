@@ -74,6 +74,7 @@ func (r *run) fingerprints() []string {
 
 // resume continues from the latest checkpoint, if there is one.
 func (r *run) resume() error {
+	r.saved = -1
 	r.state = state{Description: string(r.description), Vocabularies: r.fingerprints(), Best: map[string]best{}}
 	c, skipped, err := checkpoint.Latest(r.folder())
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -105,6 +106,7 @@ func (r *run) resume() error {
 		copy(to, values)
 	}
 	r.state = from
+	r.saved = from.Steps
 	r.optimiser.Counts = from.Optimiser
 	if r.state.Best == nil {
 		r.state.Best = map[string]best{}
@@ -168,6 +170,7 @@ func (r *run) checkpoint() error {
 	if err := checkpoint.Write(r.folder(), r.state.Steps, c, r.config.KeepSaved); err != nil {
 		return fmt.Errorf("%w: %w", ErrOutput, err)
 	}
+	r.saved = r.state.Steps
 	return nil
 }
 

@@ -11,15 +11,16 @@ import (
 
 // update trains on the next mini-batches of all workers and moves the parameters.
 func (r *run) update() error {
+	position := r.state.Position
 	if err := r.readBatches(); err != nil {
 		return err
 	}
 	if err := r.workAll(); err != nil {
-		return err
+		return r.undone(position, err)
 	}
 	r.state.Steps++
 	if err := r.step(); err != nil {
-		return err
+		return r.failed(fmt.Errorf("update %d: %w", r.state.Steps, err))
 	}
 	r.state.Optimiser = r.optimiser.Counts
 	if r.optimiser.Consecutive >= r.config.MaxSkipped {

@@ -1,6 +1,7 @@
 package gpunetwork
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -67,12 +68,17 @@ func (t *tape) grow() error {
 		}
 	}
 	t.block, t.extra, t.size = 0, t.extra[:0], 0 // first, so that both blocks need not exist at once
-	size := t.used + t.used/16
-	var err error
-	if t.block, err = cuda.Alloc[byte](t.context, size); err == nil {
-		t.size = size
+	for _, size := range []int{t.used + t.used/16, t.used} {
+		block, err := cuda.Alloc[byte](t.context, size)
+		if err == nil {
+			t.block, t.size = block, size
+			return nil
+		}
+		if !errors.Is(err, cuda.ErrOutOfMemory) {
+			return err
+		}
 	}
-	return err
+	return nil // others have taken the memory, or it is in pieces: the batch takes what it needs of it
 }
 
 // memory is all that the tape has allocated.

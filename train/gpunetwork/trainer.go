@@ -148,8 +148,7 @@ func (t *Trainer) Train(b *network.Batch, options network.Options, seed uint64) 
 		return err
 	})
 	if errors.Is(err, cuda.ErrOutOfMemory) {
-		err = fmt.Errorf("a mini-batch of %d source and %d target pieces: %w; a smaller mini-batch or mini-batch-words takes less", len(b.Source.Tokens),
-			len(b.Target.Tokens), err)
+		err = fmt.Errorf("%w of %d source and %d target pieces: %w", network.ErrOutOfMemory, len(b.Source.Tokens), len(b.Target.Tokens), err)
 	}
 	loss.Words, loss.Sentences = len(b.Target.Tokens), b.Sentences()
 	return loss, err
@@ -184,9 +183,16 @@ func (t *Trainer) Clear() error { return t.bound(t.clear) }
 
 func (t *Trainer) clear() error { return t.stream.Zero(t.gradient, 4*t.n) }
 
-// Close gives the device back.
+// Close gives the device back. Of one that is lost, nothing is left to give back.
 func (t *Trainer) Close() error {
-	err := t.bound(func() error {
+	if err := errors.Join(t.free(), t.context.Close()); !errors.Is(err, cuda.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+func (t *Trainer) free() error {
+	return t.bound(func() error {
 		var failures []error
 		if t.stream != nil {
 			failures = append(failures, t.stream.Synchronize())
@@ -202,7 +208,6 @@ func (t *Trainer) Close() error {
 		}
 		return errors.Join(failures...)
 	})
-	return errors.Join(err, t.context.Close())
 }
 
 // bound runs work on a thread that has the device's context.

@@ -17,6 +17,9 @@ import (
 // ErrUntrainable is wrapped by the errors of models that can be used, but not trained.
 var ErrUntrainable = errors.New("this model cannot be trained")
 
+// ErrOutOfMemory is wrapped by the errors of devices whose memory is too small for a batch. Nothing but their gradients has changed.
+var ErrOutOfMemory = errors.New("the device has no memory for the mini-batch")
+
 // A Parameter is a matrix in the vector of parameters.
 type Parameter struct {
 	Name       string
