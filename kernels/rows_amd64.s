@@ -659,47 +659,14 @@ TEXT ·swishAVX512(SB), NOSPLIT, $0-20
 
 loop25:
 	VMOVUPS           (AX)(BX*4), Z1
-	VMULPS            Z0, Z1, Z2
-	VBROADCASTSS      const_3f800000<>+0(SB), Z3
-	VPXORD.BCST       const_80000000<>+0(SB), Z2, Z2
-	VBROADCASTSS      const_42b20000<>+0(SB), Z4
-	VMINPS            Z2, Z4, Z2
-	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z2, Z4
-	VRNDSCALEPS       $0x08, Z4, Z4
-	VMOVAPS           Z2, Z5
-	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z4, Z5
-	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z4, Z5
-	VBROADCASTSS      const_39506967<>+0(SB), Z6
-	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z5, Z6
-	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z5, Z6
-	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z5, Z6
-	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z5, Z6
-	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z5, Z6
-	VMULPS            Z5, Z5, Z7
-	VFMADD213PS       Z5, Z7, Z6
-	VADDPS.BCST       const_3f800000<>+0(SB), Z6, Z5
-	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z2, K2
-	VSCALEFPS.Z       Z4, Z5, K2, Z2
-	VADDPS.BCST       const_3f800000<>+0(SB), Z2, Z2
-	VDIVPS            Z2, Z3, Z2
-	VMULPS            Z2, Z1, Z1
-	VMOVUPS           Z1, (AX)(BX*4)
-	ADDQ              $0x10, BX
-	CMPQ              BX, DX
-	JLT               loop25
-
-tail26:
-	CMPQ              BX, CX
-	JGE               done27
-	VMOVUPS.Z         (AX)(BX*4), K1, Z1
-	VMULPS            Z0, Z1, Z0
+	VMULPS            Z0, Z1, Z1
 	VBROADCASTSS      const_3f800000<>+0(SB), Z2
-	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VPXORD.BCST       const_80000000<>+0(SB), Z1, Z1
 	VBROADCASTSS      const_42b20000<>+0(SB), Z3
-	VMINPS            Z0, Z3, Z0
-	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z3
+	VMINPS            Z1, Z3, Z1
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z1, Z3
 	VRNDSCALEPS       $0x08, Z3, Z3
-	VMOVAPS           Z0, Z4
+	VMOVAPS           Z1, Z4
 	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z3, Z4
 	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z3, Z4
 	VBROADCASTSS      const_39506967<>+0(SB), Z5
@@ -711,10 +678,45 @@ tail26:
 	VMULPS            Z4, Z4, Z6
 	VFMADD213PS       Z4, Z6, Z5
 	VADDPS.BCST       const_3f800000<>+0(SB), Z5, Z4
+	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z1, K2
+	VSCALEFPS.Z       Z3, Z4, K2, Z1
+	VADDPS.BCST       const_3f800000<>+0(SB), Z1, Z1
+	VDIVPS            Z1, Z2, Z1
+	VMOVUPS           (AX)(BX*4), Z2
+	VMULPS            Z1, Z2, Z1
+	VMOVUPS           Z1, (AX)(BX*4)
+	ADDQ              $0x10, BX
+	CMPQ              BX, DX
+	JLT               loop25
+
+tail26:
+	CMPQ              BX, CX
+	JGE               done27
+	VMOVUPS.Z         (AX)(BX*4), K1, Z1
+	VMULPS            Z0, Z1, Z0
+	VBROADCASTSS      const_3f800000<>+0(SB), Z1
+	VPXORD.BCST       const_80000000<>+0(SB), Z0, Z0
+	VBROADCASTSS      const_42b20000<>+0(SB), Z2
+	VMINPS            Z0, Z2, Z0
+	VMULPS.BCST       const_3fb8aa3b<>+0(SB), Z0, Z2
+	VRNDSCALEPS       $0x08, Z2, Z2
+	VMOVAPS           Z0, Z3
+	VFNMADD231PS.BCST const_3f318000<>+0(SB), Z2, Z3
+	VFNMADD231PS.BCST const_b95e8083<>+0(SB), Z2, Z3
+	VBROADCASTSS      const_39506967<>+0(SB), Z4
+	VFMADD213PS.BCST  const_3ab743ce<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3c088908<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3d2aa9c1<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3e2aaaaa<>+0(SB), Z3, Z4
+	VFMADD213PS.BCST  const_3f000000<>+0(SB), Z3, Z4
+	VMULPS            Z3, Z3, Z5
+	VFMADD213PS       Z3, Z5, Z4
+	VADDPS.BCST       const_3f800000<>+0(SB), Z4, Z3
 	VCMPPS.BCST       $0x05, const_c2aeac4f<>+0(SB), Z0, K2
-	VSCALEFPS.Z       Z3, Z4, K2, Z0
+	VSCALEFPS.Z       Z2, Z3, K2, Z0
 	VADDPS.BCST       const_3f800000<>+0(SB), Z0, Z0
-	VDIVPS            Z0, Z2, Z0
+	VDIVPS            Z0, Z1, Z0
+	VMOVUPS.Z         (AX)(BX*4), K1, Z1
 	VMULPS            Z0, Z1, Z0
 	VMOVUPS           Z0, K1, (AX)(BX*4)
 
@@ -4457,99 +4459,22 @@ TEXT ·swishAVX2(SB), NOSPLIT, $0-20
 loop210:
 	VMOVUPS      (AX)(BX*4), Y4
 	VMOVUPS      32(AX)(BX*4), Y5
-	VMULPS       Y0, Y4, Y6
-	VMULPS       Y1, Y5, Y7
-	VBROADCASTSS const_3f800000<>+0(SB), Y8
-	VMOVAPS      Y8, Y9
-	VXORPS       const_80000000<>+0(SB), Y6, Y6
-	VXORPS       const_80000000<>+0(SB), Y7, Y7
-	VBROADCASTSS const_42b20000<>+0(SB), Y10
-	VMOVAPS      Y10, Y11
-	VMINPS       Y6, Y10, Y6
-	VMINPS       Y7, Y11, Y7
-	VMULPS       const_3fb8aa3b<>+0(SB), Y6, Y10
-	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y11
-	VROUNDPS     $0x08, Y10, Y10
-	VROUNDPS     $0x08, Y11, Y11
-	VMOVAPS      Y6, Y12
-	VMOVAPS      Y7, Y13
-	VFNMADD231PS const_3f318000<>+0(SB), Y10, Y12
-	VFNMADD231PS const_3f318000<>+0(SB), Y11, Y13
-	VFNMADD231PS const_b95e8083<>+0(SB), Y10, Y12
-	VFNMADD231PS const_b95e8083<>+0(SB), Y11, Y13
-	VBROADCASTSS const_39506967<>+0(SB), Y14
-	VMOVAPS      Y14, Y15
-	VFMADD213PS  const_3ab743ce<>+0(SB), Y12, Y14
-	VFMADD213PS  const_3ab743ce<>+0(SB), Y13, Y15
-	VFMADD213PS  const_3c088908<>+0(SB), Y12, Y14
-	VFMADD213PS  const_3c088908<>+0(SB), Y13, Y15
-	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y12, Y14
-	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y13, Y15
-	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y12, Y14
-	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y13, Y15
-	VFMADD213PS  const_3f000000<>+0(SB), Y12, Y14
-	VFMADD213PS  const_3f000000<>+0(SB), Y13, Y15
-	VMULPS       Y12, Y12, Y16
-	VMULPS       Y13, Y13, Y17
-	VFMADD213PS  Y12, Y16, Y14
-	VFMADD213PS  Y13, Y17, Y15
-	VADDPS       const_3f800000<>+0(SB), Y14, Y12
-	VADDPS       const_3f800000<>+0(SB), Y15, Y13
-	VCVTPS2DQ    Y10, Y14
-	VPSRAD       $0x01, Y14, Y10
-	VPSUBD       Y10, Y14, Y14
-	VPADDD       const_0000007f<>+0(SB), Y10, Y10
-	VPSLLD       $0x17, Y10, Y10
-	VPADDD       const_0000007f<>+0(SB), Y14, Y14
-	VPSLLD       $0x17, Y14, Y14
-	VMULPS       Y10, Y12, Y10
-	VMULPS       Y14, Y10, Y10
-	VCVTPS2DQ    Y11, Y12
-	VPSRAD       $0x01, Y12, Y11
-	VPSUBD       Y11, Y12, Y12
-	VPADDD       const_0000007f<>+0(SB), Y11, Y11
-	VPSLLD       $0x17, Y11, Y11
-	VPADDD       const_0000007f<>+0(SB), Y12, Y12
-	VPSLLD       $0x17, Y12, Y12
-	VMULPS       Y11, Y13, Y11
-	VMULPS       Y12, Y11, Y11
-	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y6, Y6
-	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y7, Y7
-	VANDPS       Y6, Y10, Y6
-	VANDPS       Y7, Y11, Y7
-	VADDPS       const_3f800000<>+0(SB), Y6, Y6
-	VADDPS       const_3f800000<>+0(SB), Y7, Y7
-	VDIVPS       Y6, Y8, Y6
-	VDIVPS       Y7, Y9, Y7
-	VMULPS       Y6, Y4, Y4
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      Y4, (AX)(BX*4)
-	VMOVUPS      Y5, 32(AX)(BX*4)
-	ADDQ         $0x10, BX
-	CMPQ         BX, DX
-	JLT          loop210
-
-tail211:
-	CMPQ         BX, CX
-	JGE          done212
-	VMASKMOVPS   (AX)(BX*4), Y2, Y4
-	VMASKMOVPS   32(AX)(BX*4), Y3, Y5
-	VMULPS       Y0, Y4, Y0
-	VMULPS       Y1, Y5, Y1
+	VMULPS       Y0, Y4, Y4
+	VMULPS       Y1, Y5, Y5
 	VBROADCASTSS const_3f800000<>+0(SB), Y6
 	VMOVAPS      Y6, Y7
-	VXORPS       const_80000000<>+0(SB), Y0, Y0
-	VXORPS       const_80000000<>+0(SB), Y1, Y1
+	VXORPS       const_80000000<>+0(SB), Y4, Y4
+	VXORPS       const_80000000<>+0(SB), Y5, Y5
 	VBROADCASTSS const_42b20000<>+0(SB), Y8
 	VMOVAPS      Y8, Y9
-	VMINPS       Y0, Y8, Y0
-	VMINPS       Y1, Y9, Y1
-	VMULPS       const_3fb8aa3b<>+0(SB), Y0, Y8
-	VMULPS       const_3fb8aa3b<>+0(SB), Y1, Y9
+	VMINPS       Y4, Y8, Y4
+	VMINPS       Y5, Y9, Y5
+	VMULPS       const_3fb8aa3b<>+0(SB), Y4, Y8
+	VMULPS       const_3fb8aa3b<>+0(SB), Y5, Y9
 	VROUNDPS     $0x08, Y8, Y8
 	VROUNDPS     $0x08, Y9, Y9
-	VMOVAPS      Y0, Y10
-	VMOVAPS      Y1, Y11
+	VMOVAPS      Y4, Y10
+	VMOVAPS      Y5, Y11
 	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
 	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
 	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
@@ -4590,14 +4515,95 @@ tail211:
 	VPSLLD       $0x17, Y10, Y10
 	VMULPS       Y9, Y11, Y9
 	VMULPS       Y10, Y9, Y9
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y4, Y4
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y5, Y5
+	VANDPS       Y4, Y8, Y4
+	VANDPS       Y5, Y9, Y5
+	VADDPS       const_3f800000<>+0(SB), Y4, Y4
+	VADDPS       const_3f800000<>+0(SB), Y5, Y5
+	VDIVPS       Y4, Y6, Y4
+	VDIVPS       Y5, Y7, Y5
+	VMOVUPS      (AX)(BX*4), Y6
+	VMOVUPS      32(AX)(BX*4), Y7
+	VMULPS       Y4, Y6, Y4
+	VMULPS       Y5, Y7, Y5
+	VMOVUPS      Y4, (AX)(BX*4)
+	VMOVUPS      Y5, 32(AX)(BX*4)
+	ADDQ         $0x10, BX
+	CMPQ         BX, DX
+	JLT          loop210
+
+tail211:
+	CMPQ         BX, CX
+	JGE          done212
+	VMASKMOVPS   (AX)(BX*4), Y2, Y4
+	VMASKMOVPS   32(AX)(BX*4), Y3, Y5
+	VMULPS       Y0, Y4, Y0
+	VMULPS       Y1, Y5, Y1
+	VBROADCASTSS const_3f800000<>+0(SB), Y4
+	VMOVAPS      Y4, Y5
+	VXORPS       const_80000000<>+0(SB), Y0, Y0
+	VXORPS       const_80000000<>+0(SB), Y1, Y1
+	VBROADCASTSS const_42b20000<>+0(SB), Y6
+	VMOVAPS      Y6, Y7
+	VMINPS       Y0, Y6, Y0
+	VMINPS       Y1, Y7, Y1
+	VMULPS       const_3fb8aa3b<>+0(SB), Y0, Y6
+	VMULPS       const_3fb8aa3b<>+0(SB), Y1, Y7
+	VROUNDPS     $0x08, Y6, Y6
+	VROUNDPS     $0x08, Y7, Y7
+	VMOVAPS      Y0, Y8
+	VMOVAPS      Y1, Y9
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y7, Y9
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y7, Y9
+	VBROADCASTSS const_39506967<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y9, Y11
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y9, Y11
+	VMULPS       Y8, Y8, Y12
+	VMULPS       Y9, Y9, Y13
+	VFMADD213PS  Y8, Y12, Y10
+	VFMADD213PS  Y9, Y13, Y11
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VADDPS       const_3f800000<>+0(SB), Y11, Y9
+	VCVTPS2DQ    Y6, Y10
+	VPSRAD       $0x01, Y10, Y6
+	VPSUBD       Y6, Y10, Y10
+	VPADDD       const_0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VPADDD       const_0000007f<>+0(SB), Y10, Y10
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y6, Y8, Y6
+	VMULPS       Y10, Y6, Y6
+	VCVTPS2DQ    Y7, Y8
+	VPSRAD       $0x01, Y8, Y7
+	VPSUBD       Y7, Y8, Y8
+	VPADDD       const_0000007f<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VPADDD       const_0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y7, Y9, Y7
+	VMULPS       Y8, Y7, Y7
 	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y0, Y0
 	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y1, Y1
-	VANDPS       Y0, Y8, Y0
-	VANDPS       Y1, Y9, Y1
+	VANDPS       Y0, Y6, Y0
+	VANDPS       Y1, Y7, Y1
 	VADDPS       const_3f800000<>+0(SB), Y0, Y0
 	VADDPS       const_3f800000<>+0(SB), Y1, Y1
-	VDIVPS       Y0, Y6, Y0
-	VDIVPS       Y1, Y7, Y1
+	VDIVPS       Y0, Y4, Y0
+	VDIVPS       Y1, Y5, Y1
+	VMASKMOVPS   (AX)(BX*4), Y2, Y4
+	VMASKMOVPS   32(AX)(BX*4), Y3, Y5
 	VMULPS       Y0, Y4, Y0
 	VMULPS       Y1, Y5, Y1
 	VMASKMOVPS   Y0, Y2, (AX)(BX*4)

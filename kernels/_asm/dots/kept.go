@@ -99,7 +99,7 @@ type keptKeys struct {
 	layout
 	isa   asm.ISA
 	dim   int
-	upper reg.VecVirtual // of pairs: see upper
+	upper reg.VecVirtual // of pairs, with AVX-512: see upper
 	q, at reg.GPVirtual  // the query and the keys of the head
 	rest  reg.GPVirtual  // keys left
 	step  reg.Register   // bytes from an element to the next in an incomplete group, nil in a complete one
@@ -107,7 +107,7 @@ type keptKeys struct {
 
 func newKeptKeys(isa asm.ISA, dim int, l layout) keptKeys {
 	k := keptKeys{layout: l, isa: isa, dim: dim, q: asm.Int("q"), at: asm.Int("keys")}
-	if l.pairs {
+	if l.pairs && isa == asm.AVX512 {
 		k.upper = upper(isa)
 	}
 	return k
@@ -156,25 +156,42 @@ func (k *keptKeys) stripe(stripe int, load func(Mem) asm.V) (sum asm.V) {
 			continue
 		}
 		words := load(k.element(d/32*16 + stripe))
-		low := k.isa.New()
-		for i := range words {
-			VPSLLD(Imm(16), words[i], low[i])
-			k.and(words[i])
-		}
-		sum = k.multiplyAdd(d, low, sum)
+		sum = k.multiplyAddLower(d, words, sum)
 		d += 16
+		for i := range words {
+			k.clearLower(words[i])
+		}
 		sum = k.multiplyAdd(d, words, sum)
 	}
 	return sum
 }
 
-// and leaves the upper elements of pairs.
-func (k *keptKeys) and(words reg.VecVirtual) {
+// clearLower leaves the upper elements of pairs. Without AVX-512, no register is left for a mask.
+func (k *keptKeys) clearLower(words reg.VecVirtual) {
 	if k.isa == asm.AVX512 {
 		VPANDD(k.upper, words, words)
 	} else {
-		VPAND(k.upper, words, words)
+		VPSRLD(Imm(16), words, words)
+		VPSLLD(Imm(16), words, words)
 	}
+}
+
+// multiplyAddLower is multiplyAdd for the lower elements of pairs, which it leaves as they are.
+func (k *keptKeys) multiplyAddLower(d int, words, sum asm.V) asm.V {
+	if sum == nil {
+		low := k.isa.New()
+		for i := range words {
+			VPSLLD(Imm(16), words[i], low[i])
+		}
+		return k.multiplyAdd(d, low, nil)
+	}
+	q := k.query(d)
+	for i := range words {
+		low := k.isa.New()[0] // one at a time, for there are 16 registers without AVX-512
+		VPSLLD(Imm(16), words[i], low)
+		VFMADD231PS(q, low, sum[i])
+	}
+	return sum
 }
 
 // multiplyAdd adds to sum, which is nil at first, the products of element d. It overwrites the keys.

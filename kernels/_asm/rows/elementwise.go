@@ -65,8 +65,8 @@ func activations(isa asm.ISA) {
 	kernel(isa, "sigmoid", "x", "", func(e *env) { e.store(e.sigmoid("x"), "x") })
 	kernel(isa, "tanh", "x", "", func(e *env) { e.store(e.Tanh(e.load("x")), "x") })
 	kernel(isa, "swish", "x", "slope", func(e *env) {
-		x := e.load("x")
-		e.store(e.Mul(x, e.Sigmoid(e.Mul(x, e.scalar("slope")))), "x")
+		gate := e.Sigmoid(e.Mul(e.load("x"), e.scalar("slope")))
+		e.store(e.Mul(e.load("x"), gate), "x") // loaded again: there are 16 registers without AVX-512
 	})
 	kernel(isa, "gelu", "x", "", func(e *env) {
 		x := e.load("x")
