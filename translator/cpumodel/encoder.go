@@ -151,6 +151,9 @@ func (s *Stepper) selfAttentionOfSources(l *encoderLayer, x []float32, sources [
 	first := 0
 	for i := range sources {
 		n := len(sources[i].Tokens)
+		if n == 0 { // a further source that the sentence lacks
+			continue
+		}
 		s.scratch = grow(s.scratch, attention.ScratchLen(n))
 		qkv := s.wide[first*3*dim:]
 		attention.Run(s.attended[first*dim:], qkv, qkv[dim:], qkv[2*dim:], n, n, s.scratch)

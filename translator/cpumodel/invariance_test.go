@@ -26,6 +26,9 @@ func subjects(t *testing.T, sentences int) []subject {
 		var list []search.Source
 		for range sentences {
 			source := search.Source{Tokens: randomTokens(random, 1+random.IntN(12), max(m.SourceVocabulary, 1)), Further: furtherTokens(random, m)}
+			if len(list)%5 == 4 {
+				source.Further = nil
+			}
 			if random.IntN(2) == 0 {
 				source.Candidates = someCandidates(random, m.TargetVocabulary)
 			}

@@ -21,6 +21,10 @@ func (s *Stepper) encodeNetwork(sources []search.Source, contexts []search.Conte
 }
 
 func (s *Stepper) encodeRecurrent(sources []search.Source, contexts []search.Context, tokens int) {
+	if tokens == 0 { // of a further source, which the sentences lack
+		s.storeRecurrent(nil, contexts, 0)
+		return
+	}
 	n, b := s.w.network, &s.network
 	s.x = grow(s.x, tokens*s.w.dim)
 	s.embedSources(sources)
