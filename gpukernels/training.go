@@ -18,7 +18,7 @@ var trainingSources = map[string]map[string]int{
 	},
 	"training_attention": {"training_attention": 0, "training_attention_queries": 0, "training_attention_keys": 0},
 	"training_loss":      {"training_loss_statistics": 0, "training_loss_gradient": 0},
-	"training_update":    {"training_squares": 0, "training_adam": 0},
+	"training_update":    {"training_add_numbers": 0, "training_squares": 0, "training_adam": 0},
 }
 
 // Training is the kernels for training on one device. Activations, their gradients and what products read of the parameters are stored
@@ -90,6 +90,11 @@ func (t *Training) Dropout(s *cuda.Stream, x cuda.Pointer, n int, d Dropout) err
 // Store rounds n float32 to elements.
 func (t *Training) Store(s *cuda.Stream, to, from cuda.Pointer, n int) error {
 	return t.over(s, "training_store", n, cuda.Address(to), cuda.Address(from), cuda.Int(n))
+}
+
+// AddNumbers adds n float32 to those in `to`.
+func (t *Training) AddNumbers(s *cuda.Stream, to, from cuda.Pointer, n int) error {
+	return t.launch(s, "training_add_numbers", cuda.Shape{X: blocks(n, updateThreads)}, updateThreads, cuda.Address(to), cuda.Address(from), cuda.Int(n))
 }
 
 // Squares sets sums to the sum of squares of each chunk of n float32, times scale each: SquareSums(n) numbers of float64.

@@ -22,11 +22,25 @@ type TrainingLoss struct {
 	Groups     cuda.Pointer // room for GroupNumbers(rows, Chunk) float32
 }
 
+// How many logits there are at a time, of how many words at least, and what numbers of words are a multiple of.
+const lossNumbers, leastWords, lossGranule = 32 << 20, 512, 128
+
 // LossChunk chooses how many words of a vocabulary are worked on at a time: about as many as keep a chunk of logits at 32 Mi numbers.
 func LossChunk(rows, vocabulary int) int {
-	const numbers, least, granule = 32 << 20, 512, 128
-	chunk := max(least, numbers/max(rows, 1)/granule*granule)
-	return min(chunk, blocks(vocabulary, granule)*granule)
+	chunk := max(leastWords, lossNumbers/max(rows, 1)/lossGranule*lossGranule)
+	return min(chunk, blocks(vocabulary, lossGranule)*lossGranule)
+}
+
+// LossMemory says how much Logits, Gradients and Groups take at most: fixed bytes, and more for each row. Of many rows, most is fixed; whether
+// there are so many is told by the room that there is for a mini-batch.
+func LossMemory(room, vocabulary int) (fixed, ofRow int) {
+	words := blocks(vocabulary, lossGranule) * lossGranule
+	groups := 4 * words // the last group's, which may have one row
+	ofNumbers := func(n int) int { return 6*n + n/groupRows*4 }
+	if few := ofNumbers(lossNumbers); words > leastWords && room > few+few/2 {
+		return few + groups, ofNumbers(leastWords)
+	}
+	return groups, ofNumbers(words)
 }
 
 // A Statistic is what is known of a row of logits.

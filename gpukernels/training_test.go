@@ -379,10 +379,45 @@ func TestTrainingLoss(t *testing.T) {
 	}
 }
 
+// What logits take is never more than what was told.
+func TestLossMemory(t *testing.T) {
+	for _, vocabulary := range []int{37, 512, 700, 32000} {
+		for _, room := range []int{1 << 20, 512 << 20, 8 << 30} {
+			fixed, ofRow := LossMemory(room, vocabulary)
+			for rows := 1; rows < 200000; rows += 1 + rows/7 {
+				chunk := LossChunk(rows, vocabulary)
+				if takes := 6*rows*chunk + 4*GroupNumbers(rows, chunk); takes > fixed+rows*ofRow {
+					t.Errorf("%d rows of %d words take %d bytes, more than %d + %d for each row", rows, vocabulary, takes, fixed, ofRow)
+				}
+			}
+		}
+	}
+	if fixed, ofRow := LossMemory(8<<30, 32000); fixed > 210<<20 || ofRow > 4000 {
+		t.Errorf("logits of 32,000 words take %d bytes and %d for each row", fixed, ofRow)
+	}
+	if fixed, ofRow := LossMemory(1<<20, 37); fixed > 1000 || ofRow > 800 {
+		t.Errorf("logits of 37 words take %d bytes and %d for each row", fixed, ofRow)
+	}
+}
+
 func TestLossChunk(t *testing.T) {
 	for _, c := range [][3]int{{1, 75, 128}, {1024, 32000, 32000}, {4096, 32000, 8192}, {1 << 20, 32000, 512}, {0, 1000, 1024}} {
 		if have := LossChunk(c[0], c[1]); have != c[2] {
 			t.Errorf("%d rows of %d words: %d at a time, want %d", c[0], c[1], have, c[2])
+		}
+	}
+}
+
+func TestTrainingNumbers(t *testing.T) {
+	r := newTrainingRig(t)
+	for _, n := range []int{1, 255, 256, 1000} {
+		to, from := r.floats(n, 1), r.floats(n, 1)
+		at := in(r.rig, to)
+		must(t, r.kernels.AddNumbers(r.stream, at, in(r.rig, from), n))
+		for i, have := range out[float32](r.rig, at, n) {
+			if have != to[i]+from[i] {
+				t.Fatalf("%d numbers: number %d is %v, want %v", n, i, have, to[i]+from[i])
+			}
 		}
 	}
 }

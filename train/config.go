@@ -63,7 +63,7 @@ type Config struct {
 	MiniBatchWords int  `yaml:"mini-batch-words"` // target pieces; 0 for any number
 	MiniBatchFit   bool `yaml:"mini-batch-fit"`   // as many as fit into workspace
 	MaxiBatch      int  `yaml:"maxi-batch"`       // times mini-batch: pairs that are sorted by length together
-	Workspace      int  `yaml:"workspace"`        // MiB for the activations of each worker
+	Workspace      int  `yaml:"workspace"`        // MiB for the activations of each worker, of the GPU's memory if one trains
 	OptimizerDelay int  `yaml:"optimizer-delay"`  // mini-batches of each worker for an update
 
 	CostType         string    `yaml:"cost-type"` // ce-mean-words, ce-mean or ce-sum: what the sum of losses is divided by

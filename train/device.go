@@ -12,13 +12,20 @@ import (
 // A Device computes losses, gradients and steps in the place of the processor. It has the parameters and what the optimiser keeps of them;
 // the processor gets them for checkpoints, models and validation only.
 type Device interface {
-	// Train adds the gradient of a batch's loss to that of the device. The seed decides about dropout.
-	Train(b *network.Batch, options network.Options, seed uint64) (network.Loss, error)
-	// Squares returns the sum of the squares of the gradient, times scale.
+	// Workers is how many mini-batches it can work on at the same time: how many devices it is.
+	Workers() int
+	// Train adds the gradient of a batch's loss to that of a worker. The seed decides about dropout. Different workers may train at the same time.
+	Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error)
+	// Memory says what the last mini-batch of the first worker took, in bytes: what grows with its pieces, and what does not, for mini-batches
+	// that have so much room.
+	Memory(room int) (growing, fixed int)
+	// Reserve takes memory for mini-batches, on each worker. The error is network.ErrOutOfMemory if there is not so much.
+	Reserve(bytes int) error
+	// Squares adds up the gradients of the workers, in their order, and returns the sum of the squares of what that gives, times scale.
 	Squares(scale float64) (float64, error)
 	// Move makes a step with the gradient, times scale, and sets it to zero.
 	Move(m optimiser.Move, scale float64) error
-	// Clear sets the gradient to zero.
+	// Clear sets all gradients to zero.
 	Clear() error
 	// Fetch copies the parameters and what the optimiser keeps into the vectors.
 	Fetch(optimiser.State) error
@@ -48,29 +55,12 @@ func (r *run) openDevice() error {
 	return err
 }
 
-// workers is how many replicas there are: beside a device, one, by which memory is measured.
+// workers is how many mini-batches are worked on at the same time.
 func (r *run) workers() int {
-	if r.open != nil {
-		return 1
+	if r.device != nil {
+		return r.device.Workers()
 	}
 	return r.config.CPUThreads
-}
-
-// workOnDevice adds up the gradients of all mini-batches of an update.
-func (r *run) workOnDevice() error {
-	for i := range r.mini[0] {
-		r.losses[0][i].Words = 0
-		b := &r.mini[0][i]
-		if b.Sentences() == 0 {
-			continue
-		}
-		var err error
-		seed := dropoutSeed(r.config.Seed, uint64(r.state.Steps), uint64(i))
-		if r.losses[0][i], err = r.device.Train(b, r.options, seed); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // undone ends an update that the device has failed in before any parameter was moved. position is where the corpus was before it. If there

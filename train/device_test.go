@@ -20,6 +20,7 @@ type sideDevice struct {
 	config    optimiser.Config
 	optimiser *optimiser.Optimiser
 	fetched   int
+	reserved  int
 	closed    bool
 	fails     error // of Train
 }
@@ -36,7 +37,16 @@ func (d *sideDevice) open(n *network.Network, s optimiser.State) (Device, error)
 	return d, nil
 }
 
-func (d *sideDevice) Train(b *network.Batch, options network.Options, seed uint64) (network.Loss, error) {
+func (d *sideDevice) Workers() int { return 1 }
+
+func (d *sideDevice) Memory(int) (growing, fixed int) { return d.replica.Memory(), 0 }
+
+func (d *sideDevice) Reserve(bytes int) error {
+	d.reserved = bytes
+	return nil
+}
+
+func (d *sideDevice) Train(_ int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error) {
 	if d.fails != nil {
 		return network.Loss{}, d.fails
 	}

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 
@@ -21,16 +23,23 @@ func (m *memoryModel) cost(s, t int) float64 {
 // measuredLengths are lengths of pairs that determine the polynomial; multiples of what memory is rounded up to.
 var measuredLengths = [6][2]int{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {48, 16}, {16, 48}}
 
-// measure finds the polynomial by training on pairs of a few lengths. The gradient is cleared.
-func measure(r *network.Replica[float32], sources int, options network.Options) (memoryModel, error) {
+// measure finds the polynomial from what mini-batches of a few lengths take.
+func measure(takes func(*network.Batch) (float64, error), sources int) (memoryModel, error) {
 	var equations [6][7]float64
 	for i, lengths := range measuredLengths {
+		bytes, err := takes(samePairs(sources, lengths, 1))
+		if err != nil {
+			return memoryModel{}, err
+		}
 		s, t := float64(lengths[0]), float64(lengths[1])
-		equations[i] = [7]float64{1, s, t, s * s, s * t, t * t, measurePairs(r, sources, lengths, 1, options)}
+		equations[i] = [7]float64{1, s, t, s * s, s * t, t * t, bytes}
 	}
 	first := measuredLengths[0]
-	another := measurePairs(r, sources, first, 2, options) - measurePairs(r, sources, first, 1, options)
-	clear(r.Gradient)
+	two, err := takes(samePairs(sources, first, 2))
+	if err != nil {
+		return memoryModel{}, err
+	}
+	another := two - equations[0][6]
 	x, ok := solve(equations)
 	if !ok {
 		return memoryModel{}, fmt.Errorf("%w: the memory of a mini-batch cannot be told from its lengths; set mini-batch-words instead of mini-batch-fit", ErrConfig)
@@ -41,9 +50,9 @@ func measure(r *network.Replica[float32], sources int, options network.Options) 
 	return m, nil
 }
 
-// measurePairs returns what so many pairs of the same lengths take.
-func measurePairs(r *network.Replica[float32], sources int, lengths [2]int, pairs int, options network.Options) float64 {
-	b := network.Batch{Further: make([]network.Side, max(0, sources-1))}
+// samePairs returns a mini-batch of so many pairs of the same lengths.
+func samePairs(sources int, lengths [2]int, pairs int) *network.Batch {
+	b := &network.Batch{Further: make([]network.Side, max(0, sources-1))}
 	for range pairs {
 		if sources > 0 {
 			b.Source.Add(make([]int32, lengths[0]))
@@ -53,8 +62,7 @@ func measurePairs(r *network.Replica[float32], sources int, lengths [2]int, pair
 		}
 		b.Target.Add(make([]int32, lengths[1]))
 	}
-	r.Train(&b, options, 1)
-	return float64(r.Memory())
+	return b
 }
 
 // solve solves six linear equations, by elimination with pivots.
@@ -95,7 +103,7 @@ func (r *run) budget() (data.Budget, error) {
 	if !c.MiniBatchFit {
 		return data.Budget{Sentences: c.sentences(), Words: c.MiniBatchWords}, nil
 	}
-	m, err := measure(r.replicas[0], c.Sources(), r.options)
+	m, err := r.measureMemory()
 	if err != nil {
 		return data.Budget{}, err
 	}
@@ -106,6 +114,40 @@ func (r *run) budget() (data.Budget, error) {
 	}
 	r.logger.Info("mini-batches fit into the workspace", "MiB", c.Workspace, "bytes_per_pair_of_25_pieces", int(m.cost(25, 25)))
 	return data.Budget{Words: c.MiniBatchWords, Cost: m.cost, Limit: limit}, nil
+}
+
+// measureMemory trains a little to see what mini-batches take, of the memory of this machine or of the device. Gradients are cleared.
+func (r *run) measureMemory() (memoryModel, error) {
+	if r.device != nil {
+		return r.measureDevice()
+	}
+	replica := r.replicas[0]
+	m, err := measure(func(b *network.Batch) (float64, error) {
+		replica.Train(b, r.options, 1)
+		return float64(replica.Memory()), nil
+	}, r.config.Sources())
+	clear(replica.Gradient)
+	return m, err
+}
+
+// measureDevice is measureMemory on a device, where it takes the whole workspace, too.
+func (r *run) measureDevice() (memoryModel, error) {
+	room := r.config.Workspace << 20
+	always := 0
+	m, err := measure(func(b *network.Batch) (bytes float64, err error) {
+		_, err = r.device.Train(0, b, r.options, 1)
+		growing, fixed := r.device.Memory(room)
+		always = fixed
+		return float64(growing), err
+	}, r.config.Sources())
+	m.fixed += float64(always)
+	if err = cmp.Or(err, r.device.Clear()); err == nil {
+		err = r.device.Reserve(room)
+	}
+	if errors.Is(err, network.ErrOutOfMemory) {
+		err = fmt.Errorf("%w: workspace is %d MiB, for which the device has no room beside the parameters: lower it: %w", ErrConfig, r.config.Workspace, err)
+	}
+	return m, err
 }
 
 // sentences is the limit of pairs; with mini-batch-words there is none.

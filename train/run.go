@@ -138,7 +138,7 @@ func (r *run) result() Result {
 
 // prepare opens and makes everything.
 func (r *run) prepare() error {
-	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.openMetrics, r.resume, r.makeReplicas, r.openDevice, r.openValidation, r.readCorpus, r.calibrate} {
+	for _, step := range []func() error{r.openVocabularies, r.makeNetwork, r.openMetrics, r.resume, r.openDevice, r.makeReplicas, r.openValidation, r.readCorpus, r.calibrate} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -242,6 +242,11 @@ func (r *run) makeReplicas() error {
 		}
 	}
 	for range r.workers() {
+		r.mini = append(r.mini, make([]network.Batch, c.OptimizerDelay))
+		r.losses = append(r.losses, make([]network.Loss, c.OptimizerDelay))
+		if r.device != nil {
+			continue
+		}
 		replica := network.NewReplica(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.trained)
 		replica.Quantised = c.quantisesActivations()
 		for _, table := range c.fixed(r.network.Model) {
@@ -249,8 +254,6 @@ func (r *run) makeReplicas() error {
 		}
 		r.replicas = append(r.replicas, replica)
 		r.gradients = append(r.gradients, replica.Gradient)
-		r.mini = append(r.mini, make([]network.Batch, c.OptimizerDelay))
-		r.losses = append(r.losses, make([]network.Loss, c.OptimizerDelay))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -52,28 +53,33 @@ func (r *run) readBatches() error {
 	return nil
 }
 
-// workAll lets all workers, or the device, add up the gradients of their mini-batches.
+// workAll lets all workers add up the gradients of their mini-batches.
 func (r *run) workAll() error {
-	if r.device != nil {
-		return r.workOnDevice()
-	}
+	failures := make([]error, len(r.mini))
 	var group sync.WaitGroup
-	for w := range r.replicas {
-		group.Go(func() { r.work(w) })
+	for w := range r.mini {
+		group.Go(func() { failures[w] = r.work(w) })
 	}
 	group.Wait()
-	return nil
+	return cmp.Or(failures...)
 }
 
 // work adds up the gradients of a worker's mini-batches.
-func (r *run) work(w int) {
+func (r *run) work(w int) (err error) {
 	for i := range r.mini[w] {
 		r.losses[w][i].Words = 0
-		if b := &r.mini[w][i]; b.Sentences() > 0 {
-			number := uint64(w*len(r.mini[w]) + i)
-			r.losses[w][i] = r.replicas[w].Train(b, r.options, dropoutSeed(r.config.Seed, uint64(r.state.Steps), number))
+		b := &r.mini[w][i]
+		if b.Sentences() == 0 {
+			continue
+		}
+		seed := dropoutSeed(r.config.Seed, uint64(r.state.Steps), uint64(w*len(r.mini[w])+i))
+		if r.device == nil {
+			r.losses[w][i] = r.replicas[w].Train(b, r.options, seed)
+		} else if r.losses[w][i], err = r.device.Train(w, b, r.options, seed); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // dropoutSeed returns the seed of a mini-batch: different numbers for every one of a training, mixed well enough that what is

@@ -43,7 +43,7 @@ func benchTraining(driver *cuda.Driver, device int, s student, of card, pieces, 
 	n.Initialise(values, 1)
 	config := optimiser.Config{Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, LearnRate: 1e-4, ClipNorm: 1, Smoothing: 1e-4}
 	o := optimiser.New(config, values)
-	trainer, err := gpunetwork.Open(driver, device, n, o.State())
+	trainer, err := gpunetwork.Open(driver, []int{device}, n, o.State())
 	if err != nil {
 		return row, err
 	}
@@ -72,7 +72,7 @@ func benchTraining(driver *cuda.Driver, device int, s student, of card, pieces, 
 
 // updateOn makes an update.
 func updateOn(trainer *gpunetwork.Trainer, o *optimiser.Optimiser, batch *network.Batch, seed uint64) error {
-	loss, err := trainer.Train(batch, network.Options{LabelSmoothing: 0.1, Dropout: 0.1}, seed)
+	loss, err := trainer.Train(0, batch, network.Options{LabelSmoothing: 0.1, Dropout: 0.1}, seed)
 	if err != nil {
 		return err
 	}

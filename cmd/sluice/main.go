@@ -93,10 +93,13 @@ func prepareArguments(root *cobra.Command, arguments []string) []string {
 	if parent := command.Parent(); parent != nil && parent.Name() == "score" {
 		return sacrebleuArguments(arguments, command.Flags())
 	}
-	if command.Flags().Lookup("vocabs") == nil {
-		return arguments
+	if command.Flags().Lookup("vocabs") != nil {
+		return marianArguments(arguments, command.Flags(), translateLists())
 	}
-	return marianArguments(arguments, command.Flags(), translateLists())
+	if command.Flags().Lookup("devices") != nil { // of train
+		return marianArguments(arguments, command.Flags(), map[string]func(string) bool{"devices": isDevice})
+	}
+	return arguments
 }
 
 // exactArguments is cobra.ExactArgs with our kind of error.

@@ -21,7 +21,7 @@ import (
 // training is one run of "sluice train".
 type training struct {
 	config           string
-	devices          string
+	devices          []string
 	quiet            bool
 	progress         string
 	level, logFormat string
@@ -56,7 +56,7 @@ was stopped.`,
 	}
 	group := newGroup("Options")
 	group.flags.StringVarP(&t.config, "config", "c", "", "`FILE` with the settings")
-	group.flags.StringVarP(&t.devices, "devices", "d", "cpu", "train on this `GPU`: a number, beginning with 0, or cpu; see docs/training.md")
+	group.flags.StringArrayVarP(&t.devices, "devices", "d", nil, "train on these `GPUS`: numbers beginning with 0; or cpu (the default); see docs/training.md")
 	group.flags.BoolVar(&t.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&t.progress, "progress", "auto", "bar, log, or auto: a bar on a terminal, messages alone elsewhere")
 	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")

@@ -55,6 +55,20 @@ func (c *Context) Bind() (release func(), err error) {
 	}, nil
 }
 
+// Reach lets copies between this device, whose context is bound, and another one go straight from one to the other, where they can. Elsewhere
+// the driver leads them through the memory of this machine: they need not be asked for differently.
+func (c *Context) Reach(other *Context) error {
+	var can int32
+	if err := c.driver.check("cuDeviceCanAccessPeer", c.driver.call.DeviceCanAccessPeer(&can, c.device, other.device)); err != nil || can == 0 {
+		return err
+	}
+	code := c.driver.call.CtxEnablePeerAccess(other.handle, 0)
+	if code == statusPeerAlready { // by another one who uses both
+		return nil
+	}
+	return c.driver.check("cuCtxEnablePeerAccess", code)
+}
+
 // Memory returns how many bytes of the device are free, and how many it has.
 func (c *Context) Memory() (free, total uint64, err error) {
 	err = c.driver.check("cuMemGetInfo", c.driver.call.MemGetInfo(&free, &total))

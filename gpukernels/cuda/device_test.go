@@ -285,6 +285,65 @@ func TestOutOfMemory(t *testing.T) {
 	must(t, r.context.Free(0))
 }
 
+// Copies from one device to another, which may reach each other's memory or not. What one device does with memory of the other is refused.
+func TestAcross(t *testing.T) {
+	r := newRig(t)
+	r.set("devices", "2")
+	defer r.set("devices", "1")
+	d, err := Open(library(t)) // which looks at the devices again
+	must(t, err)
+	other, err := d.Context(1)
+	must(t, err)
+	const n = 100
+	there := r.onOther(other, numbers(n))
+	for _, peers := range []string{"0", "1", "1"} {
+		r.set("peers", peers)
+		must(t, r.context.Reach(other))
+		here := in(r, make([]float32, n))
+		must(t, r.stream.CopyAcross(Place{r.context, here}, Place{other, there}, 4*n))
+		for i, v := range out[float32](r, here, n) {
+			if v != numbers(n)[i] {
+				t.Fatalf("element %d is %v, want %v", i, v, numbers(n)[i])
+			}
+		}
+		if err := launchAdd(r.kernel("add"), r.stream, here, there, here, n, 1); err == nil {
+			t.Error("a kernel was given memory of another device")
+		}
+	}
+	if err := r.stream.CopyAcross(Place{r.context, there}, Place{other, there}, 4*n); err == nil {
+		t.Error("the memory of one device was taken for that of another")
+	}
+}
+
+// onOther returns x in the memory of another device, until the test ends.
+func (r *rig) onOther(other *Context, x []float32) (p Pointer) {
+	r.t.Helper()
+	bound := func(work func() error) {
+		failed := make(chan error)
+		go func() {
+			release, err := other.Bind()
+			if err == nil {
+				err = work()
+				release()
+			}
+			failed <- err
+		}()
+		must(r.t, <-failed)
+	}
+	bound(func() (err error) {
+		s, err := other.Stream()
+		if err != nil {
+			return err
+		}
+		if p, err = Alloc[float32](other, len(x)); err != nil {
+			return err
+		}
+		return errors.Join(CopyIn(s, p, x), s.Close())
+	})
+	r.t.Cleanup(func() { bound(func() error { return errors.Join(other.Free(p), other.Close()) }) })
+	return p
+}
+
 // Any number of goroutines may launch the same kernel, each on its own stream.
 func TestGoroutines(t *testing.T) {
 	r := newRig(t)

@@ -35,6 +35,7 @@ const (
 	statusNotReady       status = 600 // CUDA_ERROR_NOT_READY
 	statusIllegalAddress status = 700 // CUDA_ERROR_ILLEGAL_ADDRESS
 	statusLaunchTimeout  status = 702 // CUDA_ERROR_LAUNCH_TIMEOUT
+	statusPeerAlready    status = 704 // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 	statusDestroyed      status = 709 // CUDA_ERROR_CONTEXT_IS_DESTROYED
 	statusAssert         status = 710 // CUDA_ERROR_ASSERT
 	statusStack          status = 714 // CUDA_ERROR_HARDWARE_STACK_ERROR

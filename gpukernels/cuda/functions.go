@@ -45,6 +45,10 @@ type functions struct {
 	DevicePrimaryCtxRelease func(device deviceHandle) status `symbol:"cuDevicePrimaryCtxRelease_v2"`
 	// CUresult cuCtxSetCurrent(CUcontext ctx)
 	CtxSetCurrent func(context contextHandle) status
+	// CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+	DeviceCanAccessPeer func(can *int32, device, peer deviceHandle) status
+	// CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+	CtxEnablePeerAccess func(peer contextHandle, flags uint32) status
 
 	// CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options, void **optionValues)
 	ModuleLoadDataEx func(module *moduleHandle, image unsafe.Pointer, count uint32, options *int32, values *uintptr) status
@@ -71,6 +75,8 @@ type functions struct {
 	MemcpyDtoHAsync func(to unsafe.Pointer, from Pointer, bytes uint64, stream streamHandle) status `symbol:"cuMemcpyDtoHAsync_v2"`
 	// CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 	MemcpyDtoDAsync func(to, from Pointer, bytes uint64, stream streamHandle) status `symbol:"cuMemcpyDtoDAsync_v2"`
+	// CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
+	MemcpyPeerAsync func(to Pointer, toContext contextHandle, from Pointer, fromContext contextHandle, bytes uint64, stream streamHandle) status
 	// CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 	MemsetD8Async func(to Pointer, value uint8, bytes uint64, stream streamHandle) status
 

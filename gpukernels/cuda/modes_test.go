@@ -19,7 +19,7 @@ func TestModes(t *testing.T) {
 	for _, mode := range emulated.Modes() {
 		t.Run(mode.Name, func(t *testing.T) {
 			at := emulated.Library(t, mode.Sanitizer, "testdata/trial.cu")
-			output, err := emulated.Rerun(t, mode, at, "^Test(Add|WarpsAndAtomics|Graph|Events|Goroutines)$")
+			output, err := emulated.Rerun(t, mode, at, "^Test(Add|Across|WarpsAndAtomics|Graph|Events|Goroutines)$")
 			if err != nil {
 				t.Errorf("%v\n%s", err, output)
 			}

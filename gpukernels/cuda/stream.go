@@ -60,6 +60,20 @@ func (s *Stream) Copy(to, from Pointer, bytes int) error {
 	return s.driver.check("cuMemcpyDtoDAsync", s.driver.call.MemcpyDtoDAsync(to, from, uint64(bytes), s.handle))
 }
 
+// A Place is memory of one of several devices.
+type Place struct {
+	Context *Context
+	At      Pointer
+}
+
+// CopyAcross copies bytes from one device to another, one of which is the stream's.
+func (s *Stream) CopyAcross(to, from Place, bytes int) error {
+	if bytes == 0 {
+		return nil
+	}
+	return s.driver.check("cuMemcpyPeerAsync", s.driver.call.MemcpyPeerAsync(to.At, to.Context.handle, from.At, from.Context.handle, uint64(bytes), s.handle))
+}
+
 // Zero sets bytes on the device to 0.
 func (s *Stream) Zero(to Pointer, bytes int) error {
 	if bytes == 0 {

@@ -27,6 +27,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) KERNEL_NAME(training_sq
 }
 KERNEL(training_squares);
 
+// Adds n numbers to those in `to`: the gradient of another device.
+extern "C" __global__ void __launch_bounds__(THREADS, 4) KERNEL_NAME(training_add_numbers)(float* to, const float* from, int n) {
+  size_t i = size_t(blockIdx.x) * THREADS + threadIdx.x;
+  if (i < size_t(n)) to[i] += from[i];
+}
+KERNEL(training_add_numbers);
+
 // m = β₁·m + (1-β₁)·g, v = β₂·v + (1-β₂)·g², x -= rate·m/(sqrt(v·root) + ε), average += weight·(x - average), for g the gradient times
 // scale, which becomes zero. stored receives x, rounded. average may be null.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)

@@ -1,4 +1,4 @@
-// Package gpunetwork trains networks on one GPU: what package network does on the processor, on top of gpukernels.
+// Package gpunetwork trains networks on GPUs: what package network does on the processor, on top of gpukernels.
 //
 // It trains transformers with one source, whose decoders have SSRUs or self-attention and whose feed-forward sublayers have ReLU; Open
 // refuses others with an error that wraps ErrUnsupported.
@@ -13,6 +13,12 @@
 //
 // The operations, their order and the random numbers of dropout: the same elements are dropped. Values differ by what rounding to bfloat16
 // does. All sums have an order that the shapes alone decide, so the same batch and seed give the same gradient, to the last bit.
+//
+// # Several devices
+//
+// Each works on mini-batches of its own. The first one copies the gradients of the others, part by part, and adds them to its own, in the
+// order of the devices; it has what the optimiser keeps, makes the step, and copies the parameters to the others. The devices never
+// compute the same thing twice, so they cannot drift apart.
 //
 // # Memory
 //

@@ -10,7 +10,7 @@ import (
 // A forward runs a network over one batch: operation by operation what network.Replica does, so that the random numbers are the same.
 type forward struct {
 	tape           *tape
-	trainer        *Trainer
+	worker         *worker
 	model          *model.Model
 	options        network.Options
 	source, target *side
@@ -27,7 +27,7 @@ func (f *forward) train(b *network.Batch) (float64, error) {
 	t.backward()
 	statistics := make([]gpukernels.Statistic, len(b.Target.Tokens))
 	t.do(func() error { return cuda.CopyOut(t.stream, statistics, at) })
-	loss, vocabulary := 0.0, f.trainer.network.Parameter(f.model.Output.W).Rows
+	loss, vocabulary := 0.0, f.worker.network.Parameter(f.model.Output.W).Rows
 	for i, s := range statistics {
 		of := s.Loss(f.options.LabelSmoothing, vocabulary)
 		if len(b.Weights) > 0 {

@@ -58,37 +58,37 @@ type positionTable struct {
 }
 
 // reserve makes the table long enough.
-func (t *Trainer) reservePositions(longest int) error {
-	p := &t.positions
+func (w *worker) reservePositions(longest int) error {
+	p := &w.positions
 	if longest <= p.rows {
 		return nil
 	}
-	if err := t.stream.Synchronize(); err != nil {
+	if err := w.stream.Synchronize(); err != nil {
 		return err
 	}
-	if err := t.context.Free(p.at); err != nil {
+	if err := w.context.Free(p.at); err != nil {
 		return err
 	}
 	*p = positionTable{}
-	table := autodiff.Sinusoids[float32](max(longest+longest/2, 128), t.network.Model.Dim)
-	at, err := cuda.Alloc[float32](t.context, len(table.Value))
+	table := autodiff.Sinusoids[float32](max(longest+longest/2, 128), w.network.Model.Dim)
+	at, err := cuda.Alloc[float32](w.context, len(table.Value))
 	if err != nil {
 		return err
 	}
 	*p = positionTable{at, table.Rows}
-	return cuda.CopyIn(t.stream, at, table.Value)
+	return cuda.CopyIn(w.stream, at, table.Value)
 }
 
 // embed returns the vectors of tokens, with those of their positions, if the model has any. Whole words are dropped with probability p.
 func (t *tape) embed(table *marian.Tensor, tokens []int32, s *side, p float64) *matrix {
-	m := t.trainer.network.Model
+	m := t.worker.network.Model
 	y := t.matrix(len(tokens), m.Dim)
 	e := gpukernels.Embedding{Tokens: put(t, tokens), Factor: 1}
 	var signal cuda.Pointer
 	if !m.NoPositions {
 		e.Factor = float32(math.Sqrt(float64(m.Dim)))
-		t.do(func() error { return t.trainer.reservePositions(s.longest) })
-		signal = t.trainer.positions.at
+		t.do(func() error { return t.worker.reservePositions(s.longest) })
+		signal = t.worker.positions.at
 	}
 	e.Dropout = t.draw(p)
 	order, starts := rowsOfTokens(tokens)
@@ -112,7 +112,7 @@ func (t *tape) ssru(f, x *matrix, s *side) *matrix {
 
 // attend returns multi-head attention.
 func (t *tape) attend(q, k, v *matrix, queries, keys *side, causal bool, dropout float64) *matrix {
-	heads := t.trainer.network.Model.Heads
+	heads := t.worker.network.Model.Heads
 	y := t.matrix(q.rows, q.cols)
 	a := gpukernels.TrainingAttention{Q: q.at, K: k.at, V: v.at, Out: y.at, LogSums: t.floats(q.rows * heads), Queries: queries.sentences,
 		Keys: keys.sentences, Width: q.cols, Heads: heads, Causal: causal, Scale: float32(1 / math.Sqrt(float64(q.cols/heads))), Dropout: t.draw(dropout)}
@@ -134,11 +134,14 @@ func (t *tape) attend(q, k, v *matrix, queries, keys *side, causal bool, dropout
 
 // loss puts the cross-entropy of the output layer and its gradients into the stream, and returns where the statistics of the rows will be.
 func (t *tape) loss(h *matrix, o *model.Output, words []int32, weights []float32, smoothing float64) cuda.Pointer {
-	vocabulary := t.trainer.network.Parameter(o.W).Rows
+	vocabulary := t.worker.network.Parameter(o.W).Rows
 	chunk := gpukernels.LossChunk(h.rows, vocabulary)
+	before := t.wanted
 	l := gpukernels.TrainingLoss{H: h.view(), Weights: gpukernels.Matrix{At: t.stored(o.W), Rows: vocabulary, Columns: h.cols}, Bias: t.value(o.Bias),
-		Words: put(t, words), Smoothing: float32(smoothing), Chunk: chunk, Logits: t.floats(h.rows * chunk), Gradients: t.take(2 * h.rows * chunk),
-		Statistics: t.floats(4 * h.rows), Groups: t.floats(gpukernels.GroupNumbers(h.rows, chunk))}
+		Smoothing: float32(smoothing), Chunk: chunk, Logits: t.floats(h.rows * chunk), Gradients: t.take(2 * h.rows * chunk),
+		Groups: t.floats(gpukernels.GroupNumbers(h.rows, chunk))}
+	t.logits, t.targets, t.vocabulary = t.wanted-before, h.rows, vocabulary
+	l.Words, l.Statistics = put(t, words), t.floats(4*h.rows)
 	if len(weights) > 0 {
 		l.RowWeights = put(t, weights)
 	}

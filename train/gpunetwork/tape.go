@@ -34,12 +34,17 @@ type tape struct {
 	context *cuda.Context
 	stream  *cuda.Stream
 	kernels *gpukernels.Training
-	trainer *Trainer
+	worker  *worker
 	err     error
 
 	block       cuda.Pointer
-	size, taken int            // bytes
-	used        int            // bytes of block and extra
+	size, taken int // bytes
+	used        int // bytes of block and extra
+	wanted      int // the same without rounding up
+	pieces      int // in which it was taken
+	logits      int // of what was wanted, for logits
+	targets     int // rows of logits
+	vocabulary  int
 	extra       []cuda.Pointer // what did not fit
 
 	seed     uint64
@@ -55,19 +60,13 @@ func (t *tape) reset(seed uint64) {
 	if len(t.extra) > 0 {
 		t.do(t.grow)
 	}
-	t.taken, t.used = 0, 0
+	t.taken, t.used, t.wanted, t.pieces = 0, 0, 0, 0
 }
 
 func (t *tape) grow() error {
-	if err := t.stream.Synchronize(); err != nil {
+	if err := t.release(); err != nil {
 		return err
 	}
-	for _, memory := range t.memory() {
-		if err := t.context.Free(memory); err != nil {
-			return err
-		}
-	}
-	t.block, t.extra, t.size = 0, t.extra[:0], 0 // first, so that both blocks need not exist at once
 	for _, size := range []int{t.used + t.used/16, t.used} {
 		block, err := cuda.Alloc[byte](t.context, size)
 		if err == nil {
@@ -79,6 +78,38 @@ func (t *tape) grow() error {
 		}
 	}
 	return nil // others have taken the memory, or it is in pieces: the batch takes what it needs of it
+}
+
+// reserve takes a block of so many bytes.
+func (t *tape) reserve(bytes int) error {
+	if err := t.release(); err != nil {
+		return err
+	}
+	block, err := cuda.Alloc[byte](t.context, bytes)
+	if err == nil {
+		t.block, t.size = block, bytes
+	}
+	return err
+}
+
+// release frees all memory, which nothing uses any more.
+func (t *tape) release() error {
+	if err := t.stream.Synchronize(); err != nil {
+		return err
+	}
+	for _, memory := range t.memory() {
+		if err := t.context.Free(memory); err != nil {
+			return err
+		}
+	}
+	t.block, t.extra, t.size, t.taken = 0, t.extra[:0], 0, 0
+	return nil
+}
+
+// uses says what the last batch took. See Trainer.Memory.
+func (t *tape) uses(room int) (growing, fixed int) {
+	fixed, ofRow := gpukernels.LossMemory(room, t.vocabulary)
+	return t.wanted - t.logits + t.targets*ofRow, fixed + t.pieces*granule
 }
 
 // memory is all that the tape has allocated.
@@ -109,6 +140,7 @@ const granule = 256
 
 // take returns memory, with whatever lies there.
 func (t *tape) take(bytes int) cuda.Pointer {
+	t.wanted, t.pieces = t.wanted+bytes, t.pieces+1
 	bytes = (bytes + granule - 1) / granule * granule
 	t.used += bytes
 	if t.taken+bytes <= t.size {
@@ -146,20 +178,20 @@ func (t *tape) matrix(rows, cols int) *matrix {
 
 // Where a parameter, its rounded copy and its gradient are; 0 for no parameter.
 func (t *tape) value(p *marian.Tensor) cuda.Pointer {
-	return parameter[float32](t, t.trainer.values, p)
+	return parameter[float32](t, t.worker.values, p)
 }
 func (t *tape) stored(p *marian.Tensor) cuda.Pointer {
-	return parameter[uint16](t, t.trainer.stored, p)
+	return parameter[uint16](t, t.worker.stored, p)
 }
 func (t *tape) slope(p *marian.Tensor) cuda.Pointer {
-	return parameter[float32](t, t.trainer.gradient, p)
+	return parameter[float32](t, t.worker.gradient, p)
 }
 
 func parameter[T any](t *tape, vector cuda.Pointer, p *marian.Tensor) cuda.Pointer {
 	if p == nil {
 		return 0
 	}
-	return cuda.Offset[T](vector, t.trainer.network.Parameter(p).Offset)
+	return cuda.Offset[T](vector, t.worker.network.Parameter(p).Offset)
 }
 
 // contribute adds to the gradient of a matrix what write puts to a place: its own place, if it is the first.

@@ -3,6 +3,7 @@
 package gpunetwork
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -54,15 +55,7 @@ func newNetwork(t testing.TB, description []byte) *network.Network {
 // openDriver returns the driver that the environment names, a real one perhaps, or an emulated device with the kernels for a type.
 func openDriver(t testing.TB, stored gpukernels.Storage) *cuda.Driver {
 	t.Helper()
-	at := os.Getenv(emulated.LibraryVariable)
-	if at == "" {
-		kernels := emulated.Sources(t)
-		if stored == gpukernels.BFloat16 {
-			at = emulated.LibraryOfBFloat16(t, kernels...)
-		} else {
-			at = emulated.Library(t, emulated.Unwatched, kernels...)
-		}
-	}
+	at := cmp.Or(os.Getenv(emulated.LibraryVariable), libraryOf(t, stored))
 	driver, err := cuda.Open(at)
 	must(t, err)
 	return driver
@@ -80,7 +73,7 @@ func initial(n *network.Network) optimiser.State {
 
 func openTrainer(t testing.TB, n *network.Network, state optimiser.State, stored gpukernels.Storage) *Trainer {
 	t.Helper()
-	trainer, err := open(openDriver(t, stored), 0, n, state, stored)
+	trainer, err := open(openDriver(t, stored), []int{0}, n, state, stored)
 	must(t, err)
 	t.Cleanup(func() { must(t, trainer.Close()) })
 	return trainer
@@ -127,12 +120,12 @@ func TestGradients(t *testing.T) {
 			}
 			batch.Weights[2], batch.Weights[5] = 0.5, 0
 			want := cpu.Train(batch, everything, 5)
-			have, err := gpu.Train(batch, everything, 5)
+			have, err := gpu.Train(0, batch, everything, 5)
 			must(t, err)
 			if have.Words != want.Words || have.Sentences != want.Sentences || !(math.Abs(have.CrossEntropy-want.CrossEntropy) < 0.001*want.CrossEntropy) {
 				t.Errorf("the loss is %+v, want %+v", have, want)
 			}
-			gradient, err := gpu.Gradient()
+			gradient, err := gradientOf(gpu)
 			must(t, err)
 			for i := range n.Parameters {
 				compareDirection(t, &n.Parameters[i], network.Values(&n.Parameters[i], gradient), network.Values(&n.Parameters[i], cpu.Gradient))
@@ -140,6 +133,13 @@ func TestGradients(t *testing.T) {
 			sameAgain(t, gpu, batch, gradient)
 		})
 	}
+}
+
+// gradientOf returns the gradient of the first device.
+func gradientOf(t *Trainer) ([]float32, error) {
+	w := t.workers[0]
+	gradient := make([]float32, w.n)
+	return gradient, w.bound(func() error { return cuda.CopyOut(w.stream, gradient, w.gradient) })
 }
 
 // compareDirection compares the gradients of a parameter.
@@ -164,9 +164,9 @@ func compareDirection(t *testing.T, p *network.Parameter, have, want []float32) 
 func sameAgain(t *testing.T, gpu *Trainer, batch *network.Batch, want []float32) {
 	t.Helper()
 	must(t, gpu.Clear())
-	_, err := gpu.Train(batch, everything, 5)
+	_, err := gpu.Train(0, batch, everything, 5)
 	must(t, err)
-	have, err := gpu.Gradient()
+	have, err := gradientOf(gpu)
 	must(t, err)
 	if !slices.Equal(have, want) {
 		t.Error("the same batch and seed have given another gradient")
@@ -189,7 +189,7 @@ func TestUpdates(t *testing.T) {
 		want := cpu.Train(batch, everything, uint64(step))
 		_, err := onCPU.Step([][]float32{cpu.Gradient}, scale)
 		must(t, err)
-		have, err := gpu.Train(batch, everything, uint64(step))
+		have, err := gpu.Train(0, batch, everything, uint64(step))
 		must(t, err)
 		square, err := gpu.Squares(scale)
 		must(t, err)
@@ -233,7 +233,7 @@ func TestRefusals(t *testing.T) {
 		"dec-cell: sru":                     "neither SSRUs nor self-attention",
 		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 48": "neither SSRUs nor self-attention",
 	} {
-		_, err := Open(nil, 0, newNetwork(t, student(more)), optimiser.State{})
+		_, err := Open(nil, []int{0}, newNetwork(t, student(more)), optimiser.State{})
 		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", more, err, want)
 		}
@@ -241,7 +241,7 @@ func TestRefusals(t *testing.T) {
 	n := newNetwork(t, student(""))
 	gpu := openTrainer(t, n, initial(n), gpukernels.BFloat16)
 	for _, options := range []network.Options{{AlignmentWeight: 1}, {DropoutRNN: 0.1}} {
-		if _, err := gpu.Train(randomBatch(1, [2]int{2, 2}), options, 1); !errors.Is(err, ErrUnsupported) {
+		if _, err := gpu.Train(0, randomBatch(1, [2]int{2, 2}), options, 1); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%+v: %v", options, err)
 		}
 	}
@@ -256,7 +256,7 @@ func TestNotFinite(t *testing.T) {
 	state := initial(n)
 	state.Values[n.Parameters[0].Offset] = float32(math.Inf(1))
 	gpu := openTrainer(t, n, state, gpukernels.BFloat16)
-	_, err := gpu.Train(randomBatch(1, [2]int{6, 6}), network.Options{}, 1)
+	_, err := gpu.Train(0, randomBatch(1, [2]int{6, 6}), network.Options{}, 1)
 	must(t, err)
 	square, err := gpu.Squares(1)
 	must(t, err)

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "fiber.h"
@@ -25,11 +26,12 @@ using namespace emulated;
 using Work = std::function<void()>;
 using Clock = std::chrono::steady_clock;
 
-struct Device { int number; size_t used = 0; int lost = 0; };
+struct Device { int number; size_t used = 0; int lost = 0; std::set<Device*> reached = {}; };
 struct Allocation { size_t size; Device* device; };
 struct Capture { std::vector<Work> work; std::thread::id by; };
 struct Stream {
   bool waits_for_default;  // and the default stream for it
+  Device* device = nullptr;
   std::deque<Work> queue = {};
   uint64_t asked = 0, done = 0;
   Capture* capture = nullptr;
@@ -88,10 +90,18 @@ void launch(const Launch& l) {
 
 // ---- Memory
 
-bool on_device(uint64_t p, size_t n) {
+// The device whose memory an address is in, or null.
+Device* owner(uint64_t p) {
   auto it = allocations.upper_bound(p);
-  return it != allocations.begin() && (--it, p - it->first <= it->second.size && n <= it->second.size - (p - it->first));
+  return it != allocations.begin() && (--it, p - it->first < it->second.size) ? it->second.device : nullptr;
 }
+bool on_device(uint64_t p, size_t n, Device* device = context) {
+  auto it = allocations.upper_bound(p);
+  return it != allocations.begin() && (--it, p - it->first <= it->second.size && n <= it->second.size - (p - it->first)) &&
+         it->second.device == device;
+}
+// Says whether a stream may be given work by this thread.
+bool is_own(Stream* s) { return !s || s->device == context; }
 bool is_pinned(const void* p) {
   auto it = pinned.upper_bound(reinterpret_cast<uintptr_t>(p));
   return it != pinned.begin() && (--it, reinterpret_cast<uintptr_t>(p) - it->first < it->second);
@@ -175,6 +185,18 @@ API(cuDevicePrimaryCtxRetain, void** c, int device) {
 API(cuDevicePrimaryCtxRelease_v2, int) { ENTER(false); return SUCCESS; }
 API(cuCtxSetCurrent, void* c) { ENTER(false); return context = static_cast<Device*>(c), SUCCESS; }
 
+API(cuDeviceCanAccessPeer, int* can, int device, int peer) {
+  ENTER(false);
+  REQUIRE(device >= 0 && device < int(devices.size()) && peer >= 0 && peer < int(devices.size()), INVALID_DEVICE);
+  return *can = settings().peers && device != peer, SUCCESS;
+}
+API(cuCtxEnablePeerAccess, Device* peer, unsigned) {
+  ENTER(true);
+  REQUIRE(settings().peers && peer != context, INVALID_DEVICE);
+  REQUIRE(context->reached.insert(peer).second, PEER_ACCESS_ALREADY_ENABLED);
+  return SUCCESS;
+}
+
 API(cuModuleLoadDataEx, void** m, const char* image, unsigned count, int* options, void** values) {
   ENTER(true);
   auto module = std::make_unique<Module>();
@@ -248,6 +270,7 @@ API(cuMemFreeHost, void* p) {
 }
 API(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t n, Stream* s) {
   ENTER(true);
+  REQUIRE(is_own(s), INVALID_HANDLE);
   REQUIRE(on_device(to, n), INVALID_VALUE);
   if (is_pinned(from) || (s && s->capture)) return submit(s, [=] { memcpy(address(to), from, n); });
   auto bytes = static_cast<const char*>(from);  // memory that can be paged out is read before the call returns
@@ -255,6 +278,7 @@ API(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t n, Stream* s) {
 }
 API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
   ENTER(true);
+  REQUIRE(is_own(s), INVALID_HANDLE);
   REQUIRE(on_device(from, n), INVALID_VALUE);
   int error = submit(s, [=] { memcpy(to, address(from), n); });
   if (!is_pinned(to) && !(s && s->capture)) drain(s ? *s : default_stream);  // and written before it returns
@@ -262,19 +286,28 @@ API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
 }
 API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t n, Stream* s) {
   ENTER(true);
+  REQUIRE(is_own(s), INVALID_HANDLE);
   REQUIRE(on_device(to, n) && on_device(from, n), INVALID_VALUE);
   REQUIRE(to + n <= from || from + n <= to, INVALID_VALUE);  // undefined on the hardware
   return submit(s, [=] { memcpy(address(to), address(from), n); });
 }
+API(cuMemcpyPeerAsync, uint64_t to, Device* of_to, uint64_t from, Device* of_from, size_t n, Stream* s) {
+  ENTER(true);
+  REQUIRE(is_own(s), INVALID_HANDLE);
+  REQUIRE(on_device(to, n, of_to) && on_device(from, n, of_from), INVALID_VALUE);
+  REQUIRE(to + n <= from || from + n <= to, INVALID_VALUE);
+  return submit(s, [=] { memcpy(address(to), address(from), n); });
+}
 API(cuMemsetD8Async, uint64_t to, unsigned char v, size_t n, Stream* s) {
   ENTER(true);
+  REQUIRE(is_own(s), INVALID_HANDLE);
   REQUIRE(on_device(to, n), INVALID_VALUE);
   return submit(s, [=] { memset(address(to), v, n); });
 }
 
 API(cuStreamCreate, Stream** s, unsigned flags) {
   ENTER(true);
-  streams.push_back(*s = new Stream{!(flags & 1)});
+  streams.push_back(*s = new Stream{!(flags & 1), context});
   return SUCCESS;
 }
 API(cuStreamDestroy_v2, Stream* s) {
@@ -326,10 +359,18 @@ API(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned
   REQUIRE(gx && gy && gz && bx && by && bz && gy < 65536 && gz < 65536 && bz <= 64, INVALID_VALUE);
   REQUIRE(uint64_t{bx} * by * bz <= f->entry.most_threads && shared <= f->most_shared, INVALID_VALUE);
   REQUIRE(!extra, NOT_SUPPORTED);
+  REQUIRE(is_own(s), INVALID_HANDLE);
   Launch l{f->name, {gx, gy, gz}, {bx, by, bz}, shared, &kernels()[f->name], {}};
   for (size_t i = 0; i < f->entry.parameter_sizes.size(); i++) {
     auto bytes = static_cast<const char*>(parameters[i]);
     l.arguments.emplace_back(bytes, bytes + f->entry.parameter_sizes[i]);
+    if (uint64_t p; l.arguments.back().size() == sizeof p) {
+      memcpy(&p, bytes, sizeof p);
+      if (Device* of = owner(p); of && of != context) {
+        fprintf(stderr, "emulated device: kernel %s on device %d gets memory of device %d\n", f->name.c_str(), context->number, of->number);
+        return ILLEGAL_ADDRESS;
+      }
+    }
   }
   return submit(s, [l] { launch(l); });
 }

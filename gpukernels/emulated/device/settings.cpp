@@ -19,7 +19,7 @@ size_t parse_size(const std::string& text) {
 
 Settings::Settings() {
   threads = std::max(1u, threads);
-  for (const char* name : {"memory", "devices", "capability", "version", "threads", "lazy", "order", "fault"}) {
+  for (const char* name : {"memory", "devices", "peers", "capability", "version", "threads", "lazy", "order", "fault"}) {
     std::string variable = std::string("SLUICE_EMULATED_") + name;
     for (char& c : variable) c = toupper(c);
     if (const char* value = getenv(variable.c_str()); value && *value) set(name, value);
@@ -30,6 +30,7 @@ bool Settings::set(const std::string& name, const std::string& value) {
   unsigned number = strtoul(value.c_str(), nullptr, 10);
   if (name == "memory") memory = parse_size(value);
   else if (name == "devices") devices = number;
+  else if (name == "peers") peers = number;
   else if (name == "capability") capability = number;
   else if (name == "version") version = number;
   else if (name == "threads") threads = std::max(1u, number);

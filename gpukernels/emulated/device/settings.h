@@ -18,6 +18,7 @@ struct Fault {
 struct Settings {
   size_t memory = size_t{1} << 30;                                 // memory=64M: bytes of the device's memory; K, M or G
   unsigned devices = 1;                                            // devices=2
+  bool peers = true;                                               // peers=0: devices cannot reach each other's memory
   unsigned capability = 80;                                        // capability=90: 10 times the compute capability
   unsigned version = 12020;                                        // version=11040: what the driver says it supports
   unsigned threads = std::thread::hardware_concurrency();          // threads=1: how many blocks run at once

@@ -1,0 +1,212 @@
+package gpunetwork
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/train/optimiser"
+)
+
+// A worker computes losses and gradients on one GPU. The first of several makes the updates, too, and has what the optimiser keeps. A worker
+// belongs to one goroutine at a time.
+type worker struct {
+	context *cuda.Context
+	stream  *cuda.Stream
+	kernels *gpukernels.Training
+	network *network.Network
+
+	n        int          // numbers of each vector
+	values   cuda.Pointer // float32
+	stored   cuda.Pointer // the values as bfloat16
+	gradient cuda.Pointer // float32
+	means    cuda.Pointer // of the optimiser, float32
+	squares  cuda.Pointer
+	averages cuda.Pointer // 0 without
+	sums     cuda.Pointer // float64: squares of the gradient's chunks
+	part     cuda.Pointer // room for a part of another device's gradient; 0 without others
+
+	tape      tape
+	positions positionTable
+}
+
+// openWorker takes a device for a network and puts the state there, all of it on the first device.
+func openWorker(driver *cuda.Driver, number int, n *network.Network, state optimiser.State, stored gpukernels.Storage) (*worker, error) {
+	properties, err := driver.Properties(number)
+	if err != nil {
+		return nil, err
+	}
+	if err := gpukernels.Check(properties); err != nil {
+		return nil, err
+	}
+	w := &worker{network: n, n: n.Size()}
+	if w.context, err = driver.Context(number); err != nil {
+		return nil, err
+	}
+	err = w.bound(func() error {
+		if err := w.load(driver, number, stored); err != nil {
+			return err
+		}
+		if err := w.allocate(state); err != nil {
+			return fmt.Errorf("put the parameters onto %v: %w", properties, err)
+		}
+		return w.put(state)
+	})
+	if err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+func (w *worker) load(driver *cuda.Driver, number int, stored gpukernels.Storage) (err error) {
+	if w.stream, err = w.context.Stream(); err != nil {
+		return err
+	}
+	w.kernels, err = gpukernels.LoadTraining(driver, number, w.context, stored)
+	w.tape = tape{context: w.context, stream: w.stream, kernels: w.kernels, worker: w}
+	return err
+}
+
+func (w *worker) allocate(state optimiser.State) error {
+	vectors := []*cuda.Pointer{&w.values, &w.gradient}
+	if state.Mean != nil {
+		vectors = append(vectors, &w.means, &w.squares)
+	}
+	if state.Average != nil {
+		vectors = append(vectors, &w.averages)
+	}
+	for _, vector := range vectors {
+		var err error
+		if *vector, err = cuda.Alloc[float32](w.context, w.n); err != nil {
+			return err
+		}
+	}
+	var err error
+	if w.stored, err = cuda.Alloc[uint16](w.context, w.n); err != nil {
+		return err
+	}
+	w.sums, err = cuda.Alloc[float64](w.context, gpukernels.SquareSums(w.n))
+	return err
+}
+
+// put copies a state to the device. The gradient begins as zero.
+func (w *worker) put(state optimiser.State) error {
+	err := w.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyIn(w.stream, at, vector) })
+	if err != nil {
+		return err
+	}
+	if err := w.store(); err != nil {
+		return err
+	}
+	return w.clear()
+}
+
+// store rounds the values for the products. The context is bound.
+func (w *worker) store() error { return w.kernels.Store(w.stream, w.stored, w.values, w.n) }
+
+// fetch copies the state from the device.
+func (w *worker) fetch(state optimiser.State) error {
+	return w.bound(func() error {
+		return w.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyOut(w.stream, vector, at) })
+	})
+}
+
+func (w *worker) each(state optimiser.State, work func(at cuda.Pointer, vector []float32) error) error {
+	places := []cuda.Pointer{w.values, w.means, w.squares, w.averages}
+	for i, vector := range [][]float32{state.Values, state.Mean, state.Square, state.Average} {
+		if places[i] == 0 {
+			continue
+		}
+		if len(vector) != w.n {
+			return fmt.Errorf("gpunetwork: a vector of %d numbers for a network of %d", len(vector), w.n)
+		}
+		if err := work(places[i], vector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// train adds the gradient of a batch's loss to that on the device and returns the loss. The seed decides about dropout.
+func (w *worker) train(b *network.Batch, options network.Options, seed uint64) (loss network.Loss, err error) {
+	if err := checkOptions(&options); err != nil {
+		return loss, err
+	}
+	err = w.bound(func() (err error) {
+		w.tape.reset(seed)
+		f := forward{tape: &w.tape, worker: w, model: w.network.Model, options: options}
+		loss.CrossEntropy, err = f.train(b)
+		return err
+	})
+	if errors.Is(err, cuda.ErrOutOfMemory) {
+		err = fmt.Errorf("%w of %d source and %d target pieces: %w", network.ErrOutOfMemory, len(b.Source.Tokens), len(b.Target.Tokens), err)
+	}
+	loss.Words, loss.Sentences = len(b.Target.Tokens), b.Sentences()
+	return loss, err
+}
+
+// sumOfSquares returns the sum of the squares of the gradient, times scale.
+func (w *worker) sumOfSquares(scale float64) (square float64, err error) {
+	sums := make([]float64, gpukernels.SquareSums(w.n))
+	err = w.bound(func() error {
+		if err := w.kernels.Squares(w.stream, w.sums, w.gradient, w.n, float32(scale)); err != nil {
+			return err
+		}
+		return cuda.CopyOut(w.stream, sums, w.sums)
+	})
+	for _, s := range sums {
+		square += s
+	}
+	return square, err
+}
+
+// move makes a step with the gradient, times scale, and sets it to zero.
+func (w *worker) move(m optimiser.Move, scale float64) error {
+	return w.bound(func() error {
+		return w.kernels.Adam(w.stream, gpukernels.Adam{Values: w.values, Gradient: w.gradient, Means: w.means, Squares: w.squares,
+			Averages: w.averages, Stored: w.stored, N: w.n, Scale: float32(scale) * m.Clip, Beta1: m.Beta1, Beta2: m.Beta2, Epsilon: m.Epsilon,
+			Rate: m.Rate, Root: m.Root, Weight: m.Weight})
+	})
+}
+
+// clear sets the gradient to zero. The context is bound.
+func (w *worker) clear() error { return w.stream.Zero(w.gradient, 4*w.n) }
+
+// close gives the device back. Of one that is lost, nothing is left to give back.
+func (w *worker) close() error {
+	if err := errors.Join(w.free(), w.context.Close()); !errors.Is(err, cuda.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+func (w *worker) free() error {
+	return w.bound(func() error {
+		var failures []error
+		if w.stream != nil {
+			failures = append(failures, w.stream.Synchronize())
+		}
+		if w.kernels != nil {
+			failures = append(failures, w.kernels.Close())
+		}
+		for _, memory := range append(w.tape.memory(), w.values, w.stored, w.gradient, w.means, w.squares, w.averages, w.sums, w.part, w.positions.at) {
+			failures = append(failures, w.context.Free(memory))
+		}
+		if w.stream != nil {
+			failures = append(failures, w.stream.Close())
+		}
+		return errors.Join(failures...)
+	})
+}
+
+// bound runs work on a thread that has the device's context.
+func (w *worker) bound(work func() error) error {
+	release, err := w.context.Bind()
+	if err != nil {
+		return err
+	}
+	defer release()
+	return work()
+}
