@@ -72,7 +72,7 @@ func (s *Stepper) openTurns(rows int) error {
 		if t.done, err = c.Event(); err != nil {
 			return err
 		}
-		if err := t.feed.reserve(c, numbersOfRow*rows); err != nil {
+		if err := t.feed.reserve(c, s.w.numbersOfRow()*rows); err != nil {
 			return err
 		}
 	}

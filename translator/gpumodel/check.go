@@ -11,7 +11,7 @@ import (
 // check refuses what the kernels do not compute.
 func check(m *model.Model) error {
 	switch {
-	case m.Recurrence != nil || !m.HasEncoder() || m.Sources() != 1:
+	case m.Recurrence != nil:
 		return unsupported("type: %s", m.Type)
 	case m.Autoregression == model.RecurrentCell:
 		return unsupported("decoder layers with a %v cell", m.DecoderCell)

@@ -26,10 +26,27 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 }
 
 // stepLists are the lists of numbers that a step needs, on the device: one number for each row.
-type stepLists struct{ tokens, from, to, positions, starts, lengths, words, choices cuda.Pointer }
+type stepLists struct {
+	tokens, from, to, positions, words, choices cuda.Pointer
+
+	sources cuda.Pointer // for each source a list of where its keys and values begin, and one of how many there are
+	rows    int
+}
+
+// starts and lengths are the lists of a source.
+func (l *stepLists) starts(source int) cuda.Pointer {
+	return cuda.Offset[int32](l.sources, 2*source*l.rows)
+}
+
+func (l *stepLists) lengths(source int) cuda.Pointer {
+	return cuda.Offset[int32](l.sources, (2*source+1)*l.rows)
+}
+
+// firstOfSources is how many lists stand before those of the sources.
+const firstOfSources = 6
 
 // numbersOfRow is how many lists there are.
-const numbersOfRow = 8
+func (w *Weights) numbersOfRow() int { return firstOfSources + 2*len(w.encoders) }
 
 // An origin is where a row's token comes from: it is given, or that of a choice if that is not -1. word is the row for its keys and values.
 type origin struct {
@@ -44,21 +61,29 @@ func (s *Stepper) feedStep(t *turn, rows int, of func(i int) origin) error {
 		return err
 	}
 	list := func(i int) []int32 { return t.feed.host[i*rows : (i+1)*rows] }
-	tokens, from, to, positions, starts, lengths, words, choices := list(0), list(1), list(2), list(3), list(4), list(5), list(6), list(7)
+	tokens, from, to, positions, words, choices := list(0), list(1), list(2), list(3), list(4), list(5)
 	s.longest, s.starting = 0, false
 	for i, number := range t.slots {
 		at := &s.slots[number]
-		memory, o := s.contexts[at.context].memory, of(i)
+		o := of(i)
 		tokens[i], choices[i], words[i] = o.token, o.choice, o.word
 		from[i], to[i], positions[i] = s.state(number), s.nextState(number), int32(at.position)
-		starts[i], lengths[i] = int32(memory.first), int32(memory.count)
-		s.longest, s.starting = max(s.longest, memory.count), s.starting || at.position == 0 && s.w.normedWords()
+		s.starting = s.starting || at.position == 0 && s.w.normedWords()
+		for source, memory := range s.contexts[at.context].memory {
+			list(firstOfSources + 2*source)[i], list(firstOfSources + 2*source + 1)[i] = int32(memory.first), int32(memory.count)
+			if source == 0 {
+				s.longest = max(s.longest, memory.count)
+			}
+		}
 	}
 	for i := len(t.slots); i < rows; i++ {
 		spare := int32(i - len(t.slots))
 		state := int32(s.statePlaces()) + spare
 		tokens[i], choices[i], words[i], from[i], to[i] = search.NoToken, -1, spare, state, state
-		positions[i], starts[i], lengths[i] = 0, 0, 0
+		positions[i] = 0
+		for j := firstOfSources; j < s.w.numbersOfRow(); j++ {
+			list(j)[i] = 0
+		}
 	}
 	return nil
 }
@@ -66,7 +91,7 @@ func (s *Stepper) feedStep(t *turn, rows int, of func(i int) origin) error {
 // stepLists says where the lists of a step with that many rows are.
 func (t *turn) stepLists(rows int) stepLists {
 	at := func(i int) cuda.Pointer { return cuda.Offset[int32](t.feed.device.at, i*rows) }
-	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)}
+	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5), at(firstOfSources), rows}
 }
 
 // step runs the step of the rows that were not run ahead.
@@ -155,31 +180,33 @@ func (s *Stepper) prepareStep(slots []search.Slot) error {
 func (s *Stepper) run(t *turn, rows int) error {
 	a, lists := &s.rowsOf, t.stepLists(rows)
 	a.rows, a.x = rows, t.x
-	if err := cuda.CopyIn(s.stream, t.feed.device.at, t.feed.host[:numbersOfRow*rows]); err != nil {
+	if err := cuda.CopyIn(s.stream, t.feed.device.at, t.feed.host[:s.w.numbersOfRow()*rows]); err != nil {
 		return err
 	}
 	if err := s.w.device.kernels.TakeTokens(s.stream, lists.tokens, s.turnChoices.at, lists.choices, rows); err != nil {
 		return err
 	}
-	if err := s.embed(a, decoderSide, s.w.target, lists.tokens, lists.positions); err != nil {
+	if err := s.embed(a, s.w.emb, s.w.top, s.w.target, lists.tokens, lists.positions); err != nil {
 		return err
 	}
 	for i, l := range s.w.decoder {
 		if err := s.autoregress(a, l, lists, i); err != nil {
 			return err
 		}
-		if err := s.lookUp(a, l, lists, s.aligned && i == s.w.alignment); err != nil {
-			return err
+		for source := range l.contexts {
+			if err := s.lookUp(a, &l.contexts[source], lists, source, s.aligned && source == 0 && i == s.w.alignment); err != nil {
+				return err
+			}
 		}
 		if err := s.feedForward(a, &l.ffn); err != nil {
 			return err
 		}
 	}
-	return s.end(a, s.w.top[decoderSide], a.x, a.x, a.bottom)
+	return s.end(a, s.w.top, a.x, a.x, a.bottom)
 }
 
-// lookUp runs the attention of a layer to the source.
-func (s *Stepper) lookUp(a *activations, l *decoderLayer, lists stepLists, align bool) error {
+// lookUp runs the attention of a layer to a source.
+func (s *Stepper) lookUp(a *activations, l *contextAttention, lists stepLists, source int, align bool) error {
 	input, err := s.before(a, l.pre, a.normed, a.x)
 	if err != nil {
 		return err
@@ -189,7 +216,7 @@ func (s *Stepper) lookUp(a *activations, l *decoderLayer, lists stepLists, align
 	}
 	keys := cuda.Offset[gpukernels.Half](s.memory.memory.at, l.first)
 	lookup := gpukernels.Lookup{Queries: a.wide, Result: a.attended, Keys: keys, Values: cuda.Offset[gpukernels.Half](keys, s.w.dim),
-		Starts: lists.starts, Lengths: lists.lengths, Stride: s.w.contextKV.out, Rows: a.rows, Heads: s.w.heads, HeadDim: s.w.dim / s.w.heads}
+		Starts: lists.starts(source), Lengths: lists.lengths(source), Stride: s.w.contextWidth(), Rows: a.rows, Heads: s.w.heads, HeadDim: s.w.dim / s.w.heads}
 	if align {
 		if err := s.w.device.kernels.LookupWeights(s.stream, lookup, s.attention.at, s.longest); err != nil {
 			return err
@@ -201,12 +228,14 @@ func (s *Stepper) lookUp(a *activations, l *decoderLayer, lists stepLists, align
 	return s.after(a, l.post, a.attended, l.o)
 }
 
-// Attention returns the weights of row's attention over the source tokens; nil if the last Step was not asked to align.
+// Attention returns the weights of row's attention over the tokens of the first source; nil if the last Step was not asked to align, or
+// the model has no encoder.
 func (s *Stepper) Attention(number int32) []float32 {
-	length := s.contexts[s.rows[number].context].memory.count
-	if !s.aligned || length == 0 {
+	memory := s.contexts[s.rows[number].context].memory
+	if !s.aligned || len(memory) == 0 || memory[0].count == 0 {
 		return nil
 	}
+	length := memory[0].count
 	weights := make([]float32, length)
 	s.do(func() error {
 		return cuda.CopyOut(s.stream, weights, cuda.Offset[float32](s.attention.at, s.rows[number].place*s.longest))

@@ -15,19 +15,41 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 		contexts[i] = s.newContext()
 		s.contexts[contexts[i]].candidates = sources[i].Candidates
 	}
+	s.do(func() error { return s.putCandidates(contexts) })
+	for number := range s.w.encoders {
+		s.encodeSource(number, sources, contexts)
+	}
+}
+
+// encodeSource runs the encoder of a source of all sentences.
+func (s *Stepper) encodeSource(number int, sources []search.Source, contexts []search.Context) {
 	for len(sources) > 0 {
-		count, tokens := group(sources, groupTokens)
+		count, tokens := group(sources, number, groupTokens)
+		for _, handle := range contexts[:count] {
+			s.contexts[handle].memory = append(s.contexts[handle].memory, run{})
+		}
 		s.do(func() error {
-			return s.encodeTime.around(s.encoding.stream, func() error { return s.encode(sources[:count], contexts[:count], tokens) })
+			return s.encodeTime.around(s.encoding.stream, func() error { return s.encode(number, sources[:count], contexts[:count], tokens) })
 		})
 		sources, contexts = sources[count:], contexts[count:]
 	}
 }
 
-// group returns how many of the sources to encode together, up to a limit of tokens, and how many tokens they have.
-func group(sources []search.Source, limit int) (count, tokens int) {
+// tokensOf are those of a source of a sentence, numbered from 0; a source that the sentence lacks has none.
+func tokensOf(s *search.Source, number int) []search.Token {
+	switch {
+	case number == 0:
+		return s.Tokens
+	case number <= len(s.Further):
+		return s.Further[number-1]
+	}
+	return nil
+}
+
+// group returns how many of the sentences to encode together, up to a limit of tokens of a source, and how many tokens they have.
+func group(sources []search.Source, number, limit int) (count, tokens int) {
 	for count < len(sources) {
-		n := len(sources[count].Tokens)
+		n := len(tokensOf(&sources[count], number))
 		if count > 0 && tokens+n > limit {
 			break
 		}
@@ -37,23 +59,21 @@ func group(sources []search.Source, limit int) (count, tokens int) {
 	return count, tokens
 }
 
-func (s *Stepper) encode(sources []search.Source, contexts []search.Context, tokens int) error {
-	if err := s.putCandidates(contexts); err != nil {
-		return err
-	}
+func (s *Stepper) encode(number int, sources []search.Source, contexts []search.Context, tokens int) error {
 	if tokens == 0 {
 		return nil
 	}
 	s.tokens, s.positions, s.starts = s.tokens[:0], s.positions[:0], append(s.starts[:0], 0)
 	longest := 0
 	for i := range sources {
-		for position, token := range sources[i].Tokens {
+		list := tokensOf(&sources[i], number)
+		for position, token := range list {
 			s.tokens, s.positions = append(s.tokens, token), append(s.positions, int32(position))
 		}
 		s.starts = append(s.starts, int32(len(s.tokens)))
-		longest = max(longest, len(sources[i].Tokens))
+		longest = max(longest, len(list))
 	}
-	a := &s.encoding
+	a, e := &s.encoding, &s.w.encoders[number]
 	if err := a.reserve(s.w, tokens); err != nil {
 		return err
 	}
@@ -64,18 +84,18 @@ func (s *Stepper) encode(sources []search.Source, contexts []search.Context, tok
 	if err != nil {
 		return err
 	}
-	if err := s.embed(a, encoderSide, s.w.source, places[0], places[1]); err != nil {
+	if err := s.embed(a, e.emb, e.top, e.table, places[0], places[1]); err != nil {
 		return err
 	}
-	for i := range s.w.encoder {
-		if err := s.encoderLayer(a, &s.w.encoder[i], places[2], len(sources), longest); err != nil {
+	for i := range e.layers {
+		if err := s.encoderLayer(a, &e.layers[i], places[2], len(sources), longest); err != nil {
 			return err
 		}
 	}
-	if err := s.end(a, s.w.top[encoderSide], a.x, a.x, a.bottom); err != nil {
+	if err := s.end(a, e.top, a.x, a.x, a.bottom); err != nil {
 		return err
 	}
-	return s.keepContexts(a, contexts)
+	return s.keepContexts(a, number, contexts)
 }
 
 func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Pointer, sentences, longest int) error {
@@ -95,22 +115,22 @@ func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Poin
 	return s.feedForward(a, &l.ffn)
 }
 
-// keepContexts computes the keys and values of the sentences, whose tokens begin at s.starts.
-func (s *Stepper) keepContexts(a *activations, contexts []search.Context) error {
+// keepContexts computes the keys and values of a source of the sentences, whose tokens begin at s.starts.
+func (s *Stepper) keepContexts(a *activations, number int, contexts []search.Context) error {
 	first, err := s.memory.take(s.w.device.context, a.rows, s.stream, a.stream)
 	if err != nil {
 		return err
 	}
 	for i, handle := range contexts {
-		s.contexts[handle].memory = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
+		s.contexts[handle].memory[number] = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
 	}
 	if s.newest != nil { // a step ahead, in vain, may be reading what another sentence had there
 		if err := a.stream.Wait(s.newest.done); err != nil {
 			return err
 		}
 	}
-	to := cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextKV.out)
-	if err := s.product(a, to, a.x, &s.w.contextKV, false); err != nil {
+	to := cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextWidth())
+	if err := s.product(a, to, a.x, &s.w.encoders[number].contextKV, false); err != nil {
 		return err
 	}
 	s.awaited = false

@@ -153,6 +153,11 @@ var descriptions = map[string]string{
 	"tied self-attention":     "transformer-decoder-autoreg: self-attention\ntransformer-tied-layers: [1, 1]",
 	"average attention":       "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 96",
 	"plain average attention": "transformer-decoder-autoreg: average-attention\ntransformer-aan-nogate: true\ntransformer-aan-depth: 1",
+	"two sources":             "type: multi-transformer\ndim-vocabs: [70, 70, 70]",
+	"two shared sources":      "type: shared-multi-transformer\ndim-vocabs: [70, 70, 70]\ntransformer-decoder-autoreg: self-attention\ntransformer-tied-layers: [1, 1]",
+	"two sources with tables": "type: multi-transformer\ndim-vocabs: [70, 70, 70]\ntied-embeddings-all: false\ntransformer-decoder-autoreg: average-attention\ntransformer-preprocess: n",
+	"language model":          "type: lm-transformer\ndim-vocabs: [70]\ntransformer-decoder-autoreg: self-attention",
+	"language model of SSRUs": "type: lm-transformer\ndim-vocabs: [70]\ntransformer-preprocess: n\ntransformer-postprocess: da",
 	"deep average attention":  "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 64\ntransformer-aan-depth: 3\ntransformer-aan-activation: relu\ntransformer-preprocess: n",
 }
 
@@ -525,14 +530,14 @@ func TestFailures(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	d := openDevice(t)
-	for _, change := range [][2]string{
-		{"dec-cell: ssru", "dec-cell: gru"}, {"heads: 2", "heads: 8"}, {"dim-ffn: 96", "dim-ffn: 100"}, {"type: transformer\ndim-vocabs: [70, 70]", "type: multi-transformer\ndim-vocabs: [70, 70, 70]"},
-		{"autoreg: rnn", "autoreg: average-attention\ntransformer-dim-aan: 100"},
+	for _, changes := range []string{
+		"dec-cell: gru", "transformer-heads: 8", "transformer-dim-ffn: 100", "type: s2s\ndec-cell: gru",
+		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 100",
 	} {
-		m, err := model.New([]byte(strings.Replace(string(small("")), change[0], change[1], 1)))
+		m, err := model.New(describe(changes))
 		must(t, err)
 		if _, err := d.Load(m, Options{}); !errors.Is(err, ErrUnsupported) {
-			t.Errorf("%s: %v", change[1], err)
+			t.Errorf("%s: %v", changes, err)
 		}
 	}
 	m := randomModel(t, small(""))

@@ -78,14 +78,14 @@ func (s *Stepper) feedForward(a *activations, f *feedForward) error {
 	return s.after(a, f.post, input, &f.last)
 }
 
-// embed begins a stack.
-func (s *Stepper) embed(a *activations, side int, table, tokens, positions cuda.Pointer) error {
+// embed begins a stack, which ends with top.
+func (s *Stepper) embed(a *activations, emb, top process, table, tokens, positions cuda.Pointer) error {
 	if err := s.w.device.kernels.Embed(a.stream, a.matrix(a.x, s.w.dim), tokens, positions, table, s.signal.at, s.w.embeddingFactor()); err != nil {
 		return err
 	}
-	if err := s.keepBottom(a, side); err != nil {
+	if err := s.keepBottom(a, top); err != nil {
 		return err
 	}
-	_, err := s.before(a, s.w.emb[side], a.x, a.x)
+	_, err := s.before(a, emb, a.x, a.x)
 	return err
 }

@@ -126,8 +126,8 @@ func (s *Stepper) endStep(a *activations, step *processStep, result, y, x, resid
 }
 
 // keepBottom copies what the stack begins with, if the end of the stack adds it.
-func (s *Stepper) keepBottom(a *activations, side int) error {
-	if !s.w.top[side].adds() {
+func (s *Stepper) keepBottom(a *activations, top process) error {
+	if !top.adds() {
 		return nil
 	}
 	return a.stream.Copy(a.bottom, a.x, 2*a.rows*s.w.dim)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,7 +133,7 @@ func randomModel(t testing.TB, description []byte) *model.Model {
 	return m
 }
 
-// randomSources returns sentences of given lengths.
+// randomSources returns sentences of given lengths, all but each third with a second source, for models that read two.
 func randomSources(lengths ...int) []search.Source {
 	random := rand.New(rand.NewPCG(5, 6))
 	sources := make([]search.Source, len(lengths))
@@ -141,6 +142,9 @@ func randomSources(lengths ...int) []search.Source {
 			sources[i].Tokens = append(sources[i].Tokens, 1+random.Int32N(smallVocabulary-1))
 		}
 		sources[i].Tokens = append(sources[i].Tokens, 0)
+		if i%3 < 2 {
+			sources[i].Further = [][]search.Token{append(slices.Clone(sources[i].Tokens[n/2:]), 0)}
+		}
 	}
 	return sources
 }

@@ -242,6 +242,8 @@ func TestSearches(t *testing.T) {
 	}
 	if !testing.Short() { // all scores of every row are looked at
 		testSearches(t, true, "tied layers", "plain average attention")
+		testSearches(t, true, "two sources")
+		testSearches(t, false, "pre-norm self-attention", "language model")
 	}
 }
 

@@ -70,7 +70,7 @@ type Stepper struct {
 
 // A context is an encoded sentence.
 type context struct {
-	memory     run
+	memory     []run // of each source
 	candidates []search.Token
 }
 
@@ -87,7 +87,7 @@ type slot struct {
 
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) (*Stepper, error) {
-	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextKV.out}, graphs: map[shape]*cuda.Graph{}, awaited: true}
+	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextWidth()}, graphs: map[shape]*cuda.Graph{}, awaited: true}
 	if err := w.device.bound(s.open); err != nil {
 		s.Close()
 		return nil, err
@@ -174,8 +174,10 @@ func (s *Stepper) Begin(to search.Slot, c search.Context) {
 
 // Release frees the memory of a context.
 func (s *Stepper) Release(c search.Context) {
-	s.memory.give(s.contexts[c].memory)
-	s.contexts[c] = context{}
+	for _, r := range s.contexts[c].memory {
+		s.memory.give(r)
+	}
+	s.contexts[c] = context{memory: s.contexts[c].memory[:0]}
 	s.freeContexts = append(s.freeContexts, c)
 }
 

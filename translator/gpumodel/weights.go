@@ -30,18 +30,23 @@ type Weights struct {
 	widest     int // of the rows of merged products and of hidden layers
 	suppressed []search.Token
 
-	positions      bool
-	source, target cuda.Pointer // tables of embeddings
-	emb, top       [2]process   // behind the embeddings and the stack, of encoder and decoder
-	autoreg        model.Autoregression
-	encoder        []encoderLayer
-	decoder        []*decoderLayer
-	contextKV      linear // keys and values of all decoder layers from the encoder's output
-	alignment      int    // layer whose attention serves as alignment
-	table, bias    cuda.Pointer
+	positions   bool
+	encoders    []encoder // one for each source
+	target      cuda.Pointer
+	emb, top    process // behind the target embeddings and the decoder
+	autoreg     model.Autoregression
+	decoder     []*decoderLayer
+	alignment   int // layer whose attention serves as alignment
+	table, bias cuda.Pointer
 }
 
-const encoderSide, decoderSide = 0, 1
+// An encoder reads a source.
+type encoder struct {
+	table     cuda.Pointer // of embeddings
+	emb, top  process      // behind the embeddings and the stack
+	layers    []encoderLayer
+	contextKV linear // keys and values of all decoder layers from the encoder's output
+}
 
 // A linear is matrices that read the same input, side by side.
 type linear struct {
@@ -68,11 +73,16 @@ type decoderLayer struct {
 	self      *selfAttention
 	average   *average
 	recurrent *recurrent
-	pre, post process // around attention to the source
+	contexts  []contextAttention // one for each source, one after the other
+	ffn       feedForward
+}
+
+// A contextAttention is attention to a source.
+type contextAttention struct {
+	pre, post process
 	q         linear
 	o         *linear // nil without
 	first     int     // where the layer's keys begin in a row of contextKV
-	ffn       feedForward
 }
 
 // selfAttention has queries, keys and values in one matrix, or, if a norm stands before it, those of keys and values apart, which do
@@ -139,16 +149,8 @@ func (w *Weights) load(m *model.Model) error {
 	defer stream.Close()
 	u := &uploader{w: w, stream: stream}
 	w.target = u.table(m.TargetEmbedding, false)
-	w.source = w.target
-	if m.SourceEmbedding != m.TargetEmbedding {
-		w.source = u.table(m.SourceEmbedding, false)
-	}
-	w.emb, w.top = [2]process{u.process(m.EncoderEmb), u.process(m.DecoderEmb)}, [2]process{u.process(m.EncoderTop), u.process(m.DecoderTop)}
-	for i := range m.Encoder {
-		l := &m.Encoder[i]
-		w.encoder = append(w.encoder, encoderLayer{pre: u.process(l.Self.Pre), post: u.process(l.Self.Post),
-			qkv: u.linear(l.Self.Q, l.Self.K, l.Self.V), o: u.optional(l.Self.O), ffn: u.feedForward(&l.FFN, m.EncoderStack)})
-	}
+	w.emb, w.top = u.process(m.DecoderEmb), u.process(m.DecoderTop)
+	u.encoders(m)
 	u.decoder(m)
 	w.table = w.target
 	if m.Output.W != m.TargetEmbedding || m.Output.Columns {
@@ -168,23 +170,80 @@ type uploader struct {
 	err    error
 }
 
+// encoders uploads those of all sources. A table or a stack that several of them share is there once.
+func (u *uploader) encoders(m *model.Model) {
+	w := u.w
+	if !m.HasEncoder() {
+		return
+	}
+	tables := map[*marian.Tensor]cuda.Pointer{m.TargetEmbedding: w.target}
+	table := func(t *marian.Tensor) cuda.Pointer {
+		if _, there := tables[t]; !there {
+			tables[t] = u.table(t, false)
+		}
+		return tables[t]
+	}
+	w.encoders = append(w.encoders, encoder{table: table(m.SourceEmbedding), emb: u.process(m.EncoderEmb), top: u.process(m.EncoderTop),
+		layers: u.encoderLayers(m, m.Encoder)})
+	for i := range m.Further {
+		from := &m.Further[i]
+		to := w.encoders[0]
+		if !sharedLayers(from.Layers, m.Encoder) {
+			to = encoder{emb: u.process(from.Emb), top: u.process(from.Top), layers: u.encoderLayers(m, from.Layers)}
+		}
+		to.table = table(from.Embedding)
+		w.encoders = append(w.encoders, to)
+	}
+}
+
+// sharedLayers says whether two encoders have the same parameters.
+func sharedLayers(x, y []model.EncoderLayer) bool {
+	return len(x) > 0 && len(y) > 0 && x[0].Self.Q.W == y[0].Self.Q.W
+}
+
+func (u *uploader) encoderLayers(m *model.Model, from []model.EncoderLayer) []encoderLayer {
+	var to []encoderLayer
+	for i := range from {
+		l := &from[i]
+		to = append(to, encoderLayer{pre: u.process(l.Self.Pre), post: u.process(l.Self.Post),
+			qkv: u.linear(l.Self.Q, l.Self.K, l.Self.V), o: u.optional(l.Self.O), ffn: u.feedForward(&l.FFN, m.EncoderStack)})
+	}
+	return to
+}
+
 func (u *uploader) decoder(m *model.Model) {
 	w := u.w
 	packed := map[*model.DecoderLayer]*decoderLayer{}
-	var contexts []model.Affine
-	first := 0
+	contexts, first := make([][]model.Affine, len(w.encoders)), 0
 	for _, l := range m.Decoder {
 		if packed[l] == nil {
-			d := &decoderLayer{pre: u.process(l.Context.Pre), post: u.process(l.Context.Post), q: u.linear(l.Context.Q),
-				o: u.optional(l.Context.O), first: first, ffn: u.feedForward(&l.FFN, m.DecoderStack)}
+			d := &decoderLayer{ffn: u.feedForward(&l.FFN, m.DecoderStack)}
 			u.autoregression(d, l, m)
-			contexts = append(contexts, l.Context.K, l.Context.V)
-			first += l.Context.K.Out + l.Context.V.Out
+			for source := range w.encoders {
+				from := l.Context
+				if source > 0 {
+					from = &l.Further[source-1]
+				}
+				d.contexts = append(d.contexts, contextAttention{pre: u.process(from.Pre), post: u.process(from.Post), q: u.linear(from.Q),
+					o: u.optional(from.O), first: first})
+				contexts[source] = append(contexts[source], from.K, from.V)
+			}
+			first += 2 * m.Dim
 			packed[l] = d
 		}
 		w.decoder = append(w.decoder, packed[l])
 	}
-	w.contextKV = u.linear(contexts...)
+	for source := range w.encoders {
+		w.encoders[source].contextKV = u.linear(contexts[source]...)
+	}
+}
+
+// contextWidth is the elements that are kept of a source token: keys and values of all decoder layers, as many for each source.
+func (w *Weights) contextWidth() int {
+	if len(w.encoders) == 0 {
+		return 0
+	}
+	return w.encoders[0].contextKV.out
 }
 
 // autoregression fills in how a layer looks at the target words so far.
