@@ -79,7 +79,7 @@ func (r *recording) openOnGPU(t *testing.T, d *gpumodel.Device, suppress []searc
 	return models, nil
 }
 
-// The GPU gives what Marian gave for a line of each recording of transformers, another line for each, since an emulated device is slow:
+// The GPU gives what Marian gave for a line of each recording that it can run, another line for each, since an emulated device is slow:
 // translations of every family, beams, n-best lists, ensembles, scores and alignments. Its arithmetic rounds to 16 bits, so that a few
 // lines are others, and numbers differ.
 func TestRecordingsOnGPU(t *testing.T) {
@@ -117,7 +117,7 @@ func TestRecordingsOnGPU(t *testing.T) {
 		models.close()
 	}
 	t.Logf("%d of %d lines are Marian's, of %d folders", same, all, len(families))
-	if same*10 < all*9 || len(families) < 9 {
+	if same*10 < all*9 || len(families) < 11 {
 		t.Errorf("only %d of %d lines are Marian's, of %d folders", same, all, len(families))
 	}
 }
