@@ -39,8 +39,11 @@ func (l layout) String() string {
 	return "one by one"
 }
 
-// upper loads the mask of the upper element of a pair.
-func upper(isa asm.ISA) reg.VecVirtual { return isa.Register(asm.Bits(0xffff0000))[0] }
+// upperBits are those of the upper element of a pair.
+const upperBits = 0xffff0000
+
+// upper loads them as a mask.
+func upper(isa asm.ISA) reg.VecVirtual { return isa.Register(asm.Bits(upperBits))[0] }
 
 // keptScoresAVX512 multiplies one query with all keys of a kept sentence, head by head. Elements of 16 keys stand side by
 // side, so that 16 scores grow in the lanes of a register and no sum goes across lanes.
@@ -158,40 +161,39 @@ func (k *keptKeys) stripe(stripe int, load func(Mem) asm.V) (sum asm.V) {
 		words := load(k.element(d/32*16 + stripe))
 		sum = k.multiplyAddLower(d, words, sum)
 		d += 16
-		for i := range words {
-			k.clearLower(words[i])
-		}
-		sum = k.multiplyAdd(d, words, sum)
+		sum = k.multiplyAdd(d, k.uppers(words), sum)
 	}
 	return sum
 }
 
-// clearLower leaves the upper elements of pairs. Without AVX-512, no register is left for a mask.
-func (k *keptKeys) clearLower(words reg.VecVirtual) {
-	if k.isa == asm.AVX512 {
-		VPANDD(k.upper, words, words)
-	} else {
-		VPSRLD(Imm(16), words, words)
-		VPSLLD(Imm(16), words, words)
-	}
-}
-
-// multiplyAddLower is multiplyAdd for the lower elements of pairs, which it leaves as they are.
+// multiplyAddLower is multiplyAdd for the lower elements of pairs, which it leaves. It takes one register after the other, for AVX2 has none
+// to spare.
 func (k *keptKeys) multiplyAddLower(d int, words, sum asm.V) asm.V {
-	if sum == nil {
-		low := k.isa.New()
-		for i := range words {
-			VPSLLD(Imm(16), words[i], low[i])
-		}
-		return k.multiplyAdd(d, low, nil)
-	}
 	q := k.query(d)
+	var products asm.V
 	for i := range words {
-		low := k.isa.New()[0] // one at a time, for there are 16 registers without AVX-512
+		low := k.isa.New()[0]
 		VPSLLD(Imm(16), words[i], low)
-		VFMADD231PS(q, low, sum[i])
+		if sum == nil {
+			VMULPS(q, low, low)
+			products = append(products, low)
+		} else {
+			VFMADD231PS(q, low, sum[i])
+		}
+	}
+	if sum == nil {
+		return products
 	}
 	return sum
+}
+
+// uppers leaves the upper elements of pairs. Their mask is in memory where registers are few.
+func (k *keptKeys) uppers(words asm.V) asm.V {
+	if k.isa == asm.AVX2 {
+		return k.isa.And(words, asm.Bits(upperBits))
+	}
+	VPANDD(k.upper, words[0], words[0])
+	return words
 }
 
 // multiplyAdd adds to sum, which is nil at first, the products of element d. It overwrites the keys.
