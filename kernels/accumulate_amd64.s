@@ -2839,16 +2839,34 @@ strip6:
 	MOVQ blocks+32(FP), R9
 
 block6:
-	MOVQ         DX, BX
-	LEAQ         (BX)(AX*2), SI
-	ADDQ         AX, SI
-	MOVQ         w+40(FP), R10
-	MOVQ         k+56(FP), R11
-	MOVQ         yStride+72(FP), R13
+	MOVQ    DX, BX
+	LEAQ    (BX)(AX*2), SI
+	ADDQ    AX, SI
+	MOVQ    w+40(FP), R10
+	MOVQ    k+56(FP), R11
+	MOVQ    yStride+72(FP), R13
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x000000ff, R14
+	JNZ     part1
+	VMOVUPS (R12), Y0
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y2
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y4
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y6
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y8
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y10
+	JMP     done2
+
+part1:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   (R12), Y12, Y0
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y2
@@ -2860,10 +2878,30 @@ block6:
 	VMASKMOVPS   (R12), Y12, Y8
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y10
+
+done2:
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x0000ff00, R14
+	JNZ     part3
+	VMOVUPS 32(R12), Y1
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y3
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y5
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y7
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y9
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y11
+	JMP     done4
+
+part3:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   32(R12), Y12, Y1
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y3
@@ -2876,6 +2914,7 @@ block6:
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y11
 
+done4:
 step6:
 	VMOVUPS      (R10), Y12
 	VMOVUPS      32(R10), Y13
@@ -2903,10 +2942,28 @@ step6:
 	DECQ         R11
 	JNZ          step6
 	MOVQ         yStride+72(FP), SI
+	MOVQ         R8, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part5
+	VMOVUPS      Y0, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y4, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y6, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y8, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y10, (BX)
+	JMP          done6
+
+part5:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y2, Y12, (BX)
@@ -2918,10 +2975,30 @@ step6:
 	VMASKMOVPS   Y8, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y10, Y12, (BX)
+
+done6:
+	MOVQ    R8, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part7
+	VMOVUPS Y1, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y5, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y7, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y9, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y11, 32(BX)
+	JMP     done8
+
+part7:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
@@ -2933,30 +3010,32 @@ step6:
 	VMASKMOVPS   Y9, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y11, Y12, 32(BX)
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R9
-	JNZ          block6
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         DI
-	JNZ          strip6
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel6
+
+done8:
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	DECQ R9
+	JNZ  block6
+	ADDQ $0x00000040, w+40(FP)
+	ADDQ $0x00000040, y+64(FP)
+	RORL $0x10, mask+88(FP)
+	DECQ DI
+	JNZ  strip6
+	MOVQ wStep+48(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, w+40(FP)
+	DECQ panels+80(FP)
+	JNZ  panel6
 	VZEROUPPER
 	RET
 
@@ -2973,16 +3052,32 @@ strip5:
 	MOVQ blocks+32(FP), R9
 
 block5:
-	MOVQ         DX, BX
-	LEAQ         (BX)(AX*2), SI
-	ADDQ         AX, SI
-	MOVQ         w+40(FP), R10
-	MOVQ         k+56(FP), R11
-	MOVQ         yStride+72(FP), R13
+	MOVQ    DX, BX
+	LEAQ    (BX)(AX*2), SI
+	ADDQ    AX, SI
+	MOVQ    w+40(FP), R10
+	MOVQ    k+56(FP), R11
+	MOVQ    yStride+72(FP), R13
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x000000ff, R14
+	JNZ     part9
+	VMOVUPS (R12), Y0
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y2
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y4
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y6
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y8
+	JMP     done10
+
+part9:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   (R12), Y12, Y0
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y2
@@ -2992,10 +3087,28 @@ block5:
 	VMASKMOVPS   (R12), Y12, Y6
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y8
+
+done10:
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x0000ff00, R14
+	JNZ     part11
+	VMOVUPS 32(R12), Y1
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y3
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y5
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y7
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y9
+	JMP     done12
+
+part11:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   32(R12), Y12, Y1
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y3
@@ -3006,6 +3119,7 @@ block5:
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y9
 
+done12:
 step5:
 	VMOVUPS      (R10), Y12
 	VMOVUPS      32(R10), Y13
@@ -3030,10 +3144,26 @@ step5:
 	DECQ         R11
 	JNZ          step5
 	MOVQ         yStride+72(FP), SI
+	MOVQ         R8, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part13
+	VMOVUPS      Y0, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y4, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y6, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y8, (BX)
+	JMP          done14
+
+part13:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y2, Y12, (BX)
@@ -3043,10 +3173,28 @@ step5:
 	VMASKMOVPS   Y6, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y8, Y12, (BX)
+
+done14:
+	MOVQ    R8, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part15
+	VMOVUPS Y1, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y5, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y7, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y9, 32(BX)
+	JMP     done16
+
+part15:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
@@ -3056,28 +3204,30 @@ step5:
 	VMASKMOVPS   Y7, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y9, Y12, 32(BX)
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R9
-	JNZ          block5
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         DI
-	JNZ          strip5
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel5
+
+done16:
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	DECQ R9
+	JNZ  block5
+	ADDQ $0x00000040, w+40(FP)
+	ADDQ $0x00000040, y+64(FP)
+	RORL $0x10, mask+88(FP)
+	DECQ DI
+	JNZ  strip5
+	MOVQ wStep+48(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, w+40(FP)
+	DECQ panels+80(FP)
+	JNZ  panel5
 	VZEROUPPER
 	RET
 
@@ -3094,16 +3244,30 @@ strip4:
 	MOVQ blocks+32(FP), R9
 
 block4:
-	MOVQ         DX, BX
-	LEAQ         (BX)(AX*2), SI
-	ADDQ         AX, SI
-	MOVQ         w+40(FP), R10
-	MOVQ         k+56(FP), R11
-	MOVQ         yStride+72(FP), R13
+	MOVQ    DX, BX
+	LEAQ    (BX)(AX*2), SI
+	ADDQ    AX, SI
+	MOVQ    w+40(FP), R10
+	MOVQ    k+56(FP), R11
+	MOVQ    yStride+72(FP), R13
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x000000ff, R14
+	JNZ     part17
+	VMOVUPS (R12), Y0
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y2
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y4
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y6
+	JMP     done18
+
+part17:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   (R12), Y12, Y0
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y2
@@ -3111,10 +3275,26 @@ block4:
 	VMASKMOVPS   (R12), Y12, Y4
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y6
+
+done18:
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x0000ff00, R14
+	JNZ     part19
+	VMOVUPS 32(R12), Y1
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y3
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y5
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y7
+	JMP     done20
+
+part19:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   32(R12), Y12, Y1
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y3
@@ -3123,6 +3303,7 @@ block4:
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y7
 
+done20:
 step4:
 	VMOVUPS      (R10), Y12
 	VMOVUPS      32(R10), Y13
@@ -3144,10 +3325,24 @@ step4:
 	DECQ         R11
 	JNZ          step4
 	MOVQ         yStride+72(FP), SI
+	MOVQ         R8, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part21
+	VMOVUPS      Y0, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y4, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y6, (BX)
+	JMP          done22
+
+part21:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y2, Y12, (BX)
@@ -3155,10 +3350,26 @@ step4:
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y6, Y12, (BX)
+
+done22:
+	MOVQ    R8, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part23
+	VMOVUPS Y1, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y5, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y7, 32(BX)
+	JMP     done24
+
+part23:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
@@ -3166,26 +3377,28 @@ step4:
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y7, Y12, 32(BX)
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R9
-	JNZ          block4
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         DI
-	JNZ          strip4
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel4
+
+done24:
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ yStride+72(FP), R8
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	DECQ R9
+	JNZ  block4
+	ADDQ $0x00000040, w+40(FP)
+	ADDQ $0x00000040, y+64(FP)
+	RORL $0x10, mask+88(FP)
+	DECQ DI
+	JNZ  strip4
+	MOVQ wStep+48(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, w+40(FP)
+	DECQ panels+80(FP)
+	JNZ  panel4
 	VZEROUPPER
 	RET
 
@@ -3202,29 +3415,56 @@ strip3:
 	MOVQ blocks+32(FP), R8
 
 block3:
-	MOVQ         DX, BX
-	MOVQ         w+40(FP), R9
-	MOVQ         k+56(FP), R10
-	MOVQ         yStride+72(FP), R12
+	MOVQ    DX, BX
+	MOVQ    w+40(FP), R9
+	MOVQ    k+56(FP), R10
+	MOVQ    yStride+72(FP), R12
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x000000ff, R13
+	JNZ     part25
+	VMOVUPS (R11), Y0
+	ADDQ    R12, R11
+	VMOVUPS (R11), Y2
+	ADDQ    R12, R11
+	VMOVUPS (R11), Y4
+	JMP     done26
+
+part25:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   (R11), Y12, Y0
 	ADDQ         R12, R11
 	VMASKMOVPS   (R11), Y12, Y2
 	ADDQ         R12, R11
 	VMASKMOVPS   (R11), Y12, Y4
+
+done26:
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x0000ff00, R13
+	JNZ     part27
+	VMOVUPS 32(R11), Y1
+	ADDQ    R12, R11
+	VMOVUPS 32(R11), Y3
+	ADDQ    R12, R11
+	VMOVUPS 32(R11), Y5
+	JMP     done28
+
+part27:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   32(R11), Y12, Y1
 	ADDQ         R12, R11
 	VMASKMOVPS   32(R11), Y12, Y3
 	ADDQ         R12, R11
 	VMASKMOVPS   32(R11), Y12, Y5
 
+done28:
 step3:
 	VMOVUPS      (R9), Y12
 	VMOVUPS      32(R9), Y13
@@ -3242,42 +3482,70 @@ step3:
 	DECQ         R10
 	JNZ          step3
 	MOVQ         yStride+72(FP), R9
+	MOVQ         DI, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part29
+	VMOVUPS      Y0, (BX)
+	ADDQ         R9, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         R9, BX
+	VMOVUPS      Y4, (BX)
+	JMP          done30
+
+part29:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y4, Y12, (BX)
+
+done30:
+	MOVQ    DI, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part31
+	VMOVUPS Y1, 32(BX)
+	ADDQ    R9, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    R9, BX
+	VMOVUPS Y5, 32(BX)
+	JMP     done32
+
+part31:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y5, Y12, 32(BX)
-	ADDQ         yStride+72(FP), DI
-	ADDQ         yStride+72(FP), DI
-	ADDQ         yStride+72(FP), DI
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R8
-	JNZ          block3
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         SI
-	JNZ          strip3
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel3
+
+done32:
+	ADDQ yStride+72(FP), DI
+	ADDQ yStride+72(FP), DI
+	ADDQ yStride+72(FP), DI
+	ADDQ AX, DX
+	ADDQ AX, DX
+	ADDQ AX, DX
+	DECQ R8
+	JNZ  block3
+	ADDQ $0x00000040, w+40(FP)
+	ADDQ $0x00000040, y+64(FP)
+	RORL $0x10, mask+88(FP)
+	DECQ SI
+	JNZ  strip3
+	MOVQ wStep+48(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, w+40(FP)
+	DECQ panels+80(FP)
+	JNZ  panel3
 	VZEROUPPER
 	RET
 
@@ -3294,25 +3562,48 @@ strip2:
 	MOVQ blocks+32(FP), R8
 
 block2:
-	MOVQ         DX, BX
-	MOVQ         w+40(FP), R9
-	MOVQ         k+56(FP), R10
-	MOVQ         yStride+72(FP), R12
+	MOVQ    DX, BX
+	MOVQ    w+40(FP), R9
+	MOVQ    k+56(FP), R10
+	MOVQ    yStride+72(FP), R12
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x000000ff, R13
+	JNZ     part33
+	VMOVUPS (R11), Y0
+	ADDQ    R12, R11
+	VMOVUPS (R11), Y2
+	JMP     done34
+
+part33:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   (R11), Y12, Y0
 	ADDQ         R12, R11
 	VMASKMOVPS   (R11), Y12, Y2
+
+done34:
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x0000ff00, R13
+	JNZ     part35
+	VMOVUPS 32(R11), Y1
+	ADDQ    R12, R11
+	VMOVUPS 32(R11), Y3
+	JMP     done36
+
+part35:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   32(R11), Y12, Y1
 	ADDQ         R12, R11
 	VMASKMOVPS   32(R11), Y12, Y3
 
+done36:
 step2:
 	VMOVUPS      (R9), Y12
 	VMOVUPS      32(R9), Y13
@@ -3327,36 +3618,60 @@ step2:
 	DECQ         R10
 	JNZ          step2
 	MOVQ         yStride+72(FP), R9
+	MOVQ         DI, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part37
+	VMOVUPS      Y0, (BX)
+	ADDQ         R9, BX
+	VMOVUPS      Y2, (BX)
+	JMP          done38
+
+part37:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y2, Y12, (BX)
+
+done38:
+	MOVQ    DI, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part39
+	VMOVUPS Y1, 32(BX)
+	ADDQ    R9, BX
+	VMOVUPS Y3, 32(BX)
+	JMP     done40
+
+part39:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
-	ADDQ         yStride+72(FP), DI
-	ADDQ         yStride+72(FP), DI
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R8
-	JNZ          block2
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         SI
-	JNZ          strip2
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel2
+
+done40:
+	ADDQ yStride+72(FP), DI
+	ADDQ yStride+72(FP), DI
+	ADDQ AX, DX
+	ADDQ AX, DX
+	DECQ R8
+	JNZ  block2
+	ADDQ $0x00000040, w+40(FP)
+	ADDQ $0x00000040, y+64(FP)
+	RORL $0x10, mask+88(FP)
+	DECQ SI
+	JNZ  strip2
+	MOVQ wStep+48(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, w+40(FP)
+	DECQ panels+80(FP)
+	JNZ  panel2
 	VZEROUPPER
 	RET
 
@@ -3373,21 +3688,40 @@ strip1:
 	MOVQ blocks+32(FP), R8
 
 block1:
-	MOVQ         DX, BX
-	MOVQ         w+40(FP), R9
-	MOVQ         k+56(FP), R10
-	MOVQ         yStride+72(FP), R11
+	MOVQ    DX, BX
+	MOVQ    w+40(FP), R9
+	MOVQ    k+56(FP), R10
+	MOVQ    yStride+72(FP), R11
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R12
+	NOTL    R12
+	TESTL   $0x000000ff, R12
+	JNZ     part41
+	VMOVUPS (R11), Y0
+	JMP     done42
+
+part41:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   (R11), Y12, Y0
+
+done42:
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R12
+	NOTL    R12
+	TESTL   $0x0000ff00, R12
+	JNZ     part43
+	VMOVUPS 32(R11), Y1
+	JMP     done44
+
+part43:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   32(R11), Y12, Y1
 
+done44:
 step1:
 	VMOVUPS      (R9), Y12
 	VMOVUPS      32(R9), Y13
@@ -3399,30 +3733,50 @@ step1:
 	DECQ         R10
 	JNZ          step1
 	MOVQ         yStride+72(FP), BX
+	MOVQ         DI, BX
+	MOVL         mask+88(FP), R9
+	NOTL         R9
+	TESTL        $0x000000ff, R9
+	JNZ          part45
+	VMOVUPS      Y0, (BX)
+	JMP          done46
+
+part45:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y0, Y12, (BX)
+
+done46:
+	MOVQ    DI, BX
+	MOVL    mask+88(FP), R9
+	NOTL    R9
+	TESTL   $0x0000ff00, R9
+	JNZ     part47
+	VMOVUPS Y1, 32(BX)
+	JMP     done48
+
+part47:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
-	ADDQ         yStride+72(FP), DI
-	ADDQ         AX, DX
-	DECQ         R8
-	JNZ          block1
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         SI
-	JNZ          strip1
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel1
+
+done48:
+	ADDQ yStride+72(FP), DI
+	ADDQ AX, DX
+	DECQ R8
+	JNZ  block1
+	ADDQ $0x00000040, w+40(FP)
+	ADDQ $0x00000040, y+64(FP)
+	RORL $0x10, mask+88(FP)
+	DECQ SI
+	JNZ  strip1
+	MOVQ wStep+48(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, w+40(FP)
+	DECQ panels+80(FP)
+	JNZ  panel1
 	VZEROUPPER
 	RET
 
@@ -13772,16 +14126,34 @@ strip6:
 	MOVQ blocks+32(FP), R9
 
 block6:
-	MOVQ         DX, BX
-	LEAQ         (BX)(AX*2), SI
-	ADDQ         AX, SI
-	MOVQ         w+40(FP), R10
-	MOVQ         k+56(FP), R11
-	MOVQ         yStride+72(FP), R13
+	MOVQ    DX, BX
+	LEAQ    (BX)(AX*2), SI
+	ADDQ    AX, SI
+	MOVQ    w+40(FP), R10
+	MOVQ    k+56(FP), R11
+	MOVQ    yStride+72(FP), R13
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x000000ff, R14
+	JNZ     part49
+	VMOVUPS (R12), Y0
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y2
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y4
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y6
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y8
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y10
+	JMP     done50
+
+part49:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   (R12), Y12, Y0
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y2
@@ -13793,10 +14165,30 @@ block6:
 	VMASKMOVPS   (R12), Y12, Y8
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y10
+
+done50:
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x0000ff00, R14
+	JNZ     part51
+	VMOVUPS 32(R12), Y1
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y3
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y5
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y7
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y9
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y11
+	JMP     done52
+
+part51:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   32(R12), Y12, Y1
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y3
@@ -13809,6 +14201,7 @@ block6:
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y11
 
+done52:
 step6:
 	VMOVDQU      (R10), Y12
 	VPAND        const_ffff0000<>+0(SB), Y12, Y12
@@ -13872,10 +14265,28 @@ step6:
 	DECQ         R11
 	JNZ          step6
 	MOVQ         yStride+72(FP), SI
+	MOVQ         R8, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part53
+	VMOVUPS      Y0, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y4, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y6, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y8, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y10, (BX)
+	JMP          done54
+
+part53:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y2, Y12, (BX)
@@ -13887,10 +14298,30 @@ step6:
 	VMASKMOVPS   Y8, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y10, Y12, (BX)
+
+done54:
+	MOVQ    R8, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part55
+	VMOVUPS Y1, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y5, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y7, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y9, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y11, 32(BX)
+	JMP     done56
+
+part55:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
@@ -13902,31 +14333,33 @@ step6:
 	VMASKMOVPS   Y9, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y11, Y12, 32(BX)
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R9
-	JNZ          block6
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         DI
-	JNZ          strip6
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel6
-	LDMXCSR      (SP)
+
+done56:
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	DECQ    R9
+	JNZ     block6
+	ADDQ    $0x00000040, w+40(FP)
+	ADDQ    $0x00000040, y+64(FP)
+	RORL    $0x10, mask+88(FP)
+	DECQ    DI
+	JNZ     strip6
+	MOVQ    wStep+48(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, w+40(FP)
+	DECQ    panels+80(FP)
+	JNZ     panel6
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -13943,16 +14376,32 @@ strip5:
 	MOVQ blocks+32(FP), R9
 
 block5:
-	MOVQ         DX, BX
-	LEAQ         (BX)(AX*2), SI
-	ADDQ         AX, SI
-	MOVQ         w+40(FP), R10
-	MOVQ         k+56(FP), R11
-	MOVQ         yStride+72(FP), R13
+	MOVQ    DX, BX
+	LEAQ    (BX)(AX*2), SI
+	ADDQ    AX, SI
+	MOVQ    w+40(FP), R10
+	MOVQ    k+56(FP), R11
+	MOVQ    yStride+72(FP), R13
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x000000ff, R14
+	JNZ     part57
+	VMOVUPS (R12), Y0
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y2
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y4
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y6
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y8
+	JMP     done58
+
+part57:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   (R12), Y12, Y0
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y2
@@ -13962,10 +14411,28 @@ block5:
 	VMASKMOVPS   (R12), Y12, Y6
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y8
+
+done58:
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x0000ff00, R14
+	JNZ     part59
+	VMOVUPS 32(R12), Y1
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y3
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y5
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y7
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y9
+	JMP     done60
+
+part59:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   32(R12), Y12, Y1
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y3
@@ -13976,6 +14443,7 @@ block5:
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y9
 
+done60:
 step5:
 	VMOVDQU      (R10), Y12
 	VPAND        const_ffff0000<>+0(SB), Y12, Y12
@@ -14031,10 +14499,26 @@ step5:
 	DECQ         R11
 	JNZ          step5
 	MOVQ         yStride+72(FP), SI
+	MOVQ         R8, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part61
+	VMOVUPS      Y0, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y4, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y6, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y8, (BX)
+	JMP          done62
+
+part61:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y2, Y12, (BX)
@@ -14044,10 +14528,28 @@ step5:
 	VMASKMOVPS   Y6, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y8, Y12, (BX)
+
+done62:
+	MOVQ    R8, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part63
+	VMOVUPS Y1, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y5, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y7, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y9, 32(BX)
+	JMP     done64
+
+part63:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
@@ -14057,29 +14559,31 @@ step5:
 	VMASKMOVPS   Y7, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y9, Y12, 32(BX)
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R9
-	JNZ          block5
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         DI
-	JNZ          strip5
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel5
-	LDMXCSR      (SP)
+
+done64:
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	DECQ    R9
+	JNZ     block5
+	ADDQ    $0x00000040, w+40(FP)
+	ADDQ    $0x00000040, y+64(FP)
+	RORL    $0x10, mask+88(FP)
+	DECQ    DI
+	JNZ     strip5
+	MOVQ    wStep+48(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, w+40(FP)
+	DECQ    panels+80(FP)
+	JNZ     panel5
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -14096,16 +14600,30 @@ strip4:
 	MOVQ blocks+32(FP), R9
 
 block4:
-	MOVQ         DX, BX
-	LEAQ         (BX)(AX*2), SI
-	ADDQ         AX, SI
-	MOVQ         w+40(FP), R10
-	MOVQ         k+56(FP), R11
-	MOVQ         yStride+72(FP), R13
+	MOVQ    DX, BX
+	LEAQ    (BX)(AX*2), SI
+	ADDQ    AX, SI
+	MOVQ    w+40(FP), R10
+	MOVQ    k+56(FP), R11
+	MOVQ    yStride+72(FP), R13
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x000000ff, R14
+	JNZ     part65
+	VMOVUPS (R12), Y0
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y2
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y4
+	ADDQ    R13, R12
+	VMOVUPS (R12), Y6
+	JMP     done66
+
+part65:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   (R12), Y12, Y0
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y2
@@ -14113,10 +14631,26 @@ block4:
 	VMASKMOVPS   (R12), Y12, Y4
 	ADDQ         R13, R12
 	VMASKMOVPS   (R12), Y12, Y6
+
+done66:
+	MOVQ    R8, R12
+	MOVL    mask+88(FP), R14
+	NOTL    R14
+	TESTL   $0x0000ff00, R14
+	JNZ     part67
+	VMOVUPS 32(R12), Y1
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y3
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y5
+	ADDQ    R13, R12
+	VMOVUPS 32(R12), Y7
+	JMP     done68
+
+part67:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, R12
 	VMASKMOVPS   32(R12), Y12, Y1
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y3
@@ -14125,6 +14659,7 @@ block4:
 	ADDQ         R13, R12
 	VMASKMOVPS   32(R12), Y12, Y7
 
+done68:
 step4:
 	VMOVDQU      (R10), Y12
 	VPAND        const_ffff0000<>+0(SB), Y12, Y12
@@ -14172,10 +14707,24 @@ step4:
 	DECQ         R11
 	JNZ          step4
 	MOVQ         yStride+72(FP), SI
+	MOVQ         R8, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part69
+	VMOVUPS      Y0, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y4, (BX)
+	ADDQ         SI, BX
+	VMOVUPS      Y6, (BX)
+	JMP          done70
+
+part69:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y2, Y12, (BX)
@@ -14183,10 +14732,26 @@ step4:
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y6, Y12, (BX)
+
+done70:
+	MOVQ    R8, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part71
+	VMOVUPS Y1, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y5, 32(BX)
+	ADDQ    SI, BX
+	VMOVUPS Y7, 32(BX)
+	JMP     done72
+
+part71:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         R8, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
@@ -14194,27 +14759,29 @@ step4:
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
 	VMASKMOVPS   Y7, Y12, 32(BX)
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         yStride+72(FP), R8
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R9
-	JNZ          block4
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         DI
-	JNZ          strip4
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel4
-	LDMXCSR      (SP)
+
+done72:
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+72(FP), R8
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	DECQ    R9
+	JNZ     block4
+	ADDQ    $0x00000040, w+40(FP)
+	ADDQ    $0x00000040, y+64(FP)
+	RORL    $0x10, mask+88(FP)
+	DECQ    DI
+	JNZ     strip4
+	MOVQ    wStep+48(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, w+40(FP)
+	DECQ    panels+80(FP)
+	JNZ     panel4
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -14231,29 +14798,56 @@ strip3:
 	MOVQ blocks+32(FP), R8
 
 block3:
-	MOVQ         DX, BX
-	MOVQ         w+40(FP), R9
-	MOVQ         k+56(FP), R10
-	MOVQ         yStride+72(FP), R12
+	MOVQ    DX, BX
+	MOVQ    w+40(FP), R9
+	MOVQ    k+56(FP), R10
+	MOVQ    yStride+72(FP), R12
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x000000ff, R13
+	JNZ     part73
+	VMOVUPS (R11), Y0
+	ADDQ    R12, R11
+	VMOVUPS (R11), Y2
+	ADDQ    R12, R11
+	VMOVUPS (R11), Y4
+	JMP     done74
+
+part73:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   (R11), Y12, Y0
 	ADDQ         R12, R11
 	VMASKMOVPS   (R11), Y12, Y2
 	ADDQ         R12, R11
 	VMASKMOVPS   (R11), Y12, Y4
+
+done74:
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x0000ff00, R13
+	JNZ     part75
+	VMOVUPS 32(R11), Y1
+	ADDQ    R12, R11
+	VMOVUPS 32(R11), Y3
+	ADDQ    R12, R11
+	VMOVUPS 32(R11), Y5
+	JMP     done76
+
+part75:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   32(R11), Y12, Y1
 	ADDQ         R12, R11
 	VMASKMOVPS   32(R11), Y12, Y3
 	ADDQ         R12, R11
 	VMASKMOVPS   32(R11), Y12, Y5
 
+done76:
 step3:
 	VMOVDQU      (R9), Y12
 	VPAND        const_ffff0000<>+0(SB), Y12, Y12
@@ -14292,43 +14886,71 @@ step3:
 	DECQ         R10
 	JNZ          step3
 	MOVQ         yStride+72(FP), R9
+	MOVQ         DI, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part77
+	VMOVUPS      Y0, (BX)
+	ADDQ         R9, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         R9, BX
+	VMOVUPS      Y4, (BX)
+	JMP          done78
+
+part77:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y4, Y12, (BX)
+
+done78:
+	MOVQ    DI, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part79
+	VMOVUPS Y1, 32(BX)
+	ADDQ    R9, BX
+	VMOVUPS Y3, 32(BX)
+	ADDQ    R9, BX
+	VMOVUPS Y5, 32(BX)
+	JMP     done80
+
+part79:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y5, Y12, 32(BX)
-	ADDQ         yStride+72(FP), DI
-	ADDQ         yStride+72(FP), DI
-	ADDQ         yStride+72(FP), DI
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R8
-	JNZ          block3
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         SI
-	JNZ          strip3
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel3
-	LDMXCSR      (SP)
+
+done80:
+	ADDQ    yStride+72(FP), DI
+	ADDQ    yStride+72(FP), DI
+	ADDQ    yStride+72(FP), DI
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	DECQ    R8
+	JNZ     block3
+	ADDQ    $0x00000040, w+40(FP)
+	ADDQ    $0x00000040, y+64(FP)
+	RORL    $0x10, mask+88(FP)
+	DECQ    SI
+	JNZ     strip3
+	MOVQ    wStep+48(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, w+40(FP)
+	DECQ    panels+80(FP)
+	JNZ     panel3
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -14345,25 +14967,48 @@ strip2:
 	MOVQ blocks+32(FP), R8
 
 block2:
-	MOVQ         DX, BX
-	MOVQ         w+40(FP), R9
-	MOVQ         k+56(FP), R10
-	MOVQ         yStride+72(FP), R12
+	MOVQ    DX, BX
+	MOVQ    w+40(FP), R9
+	MOVQ    k+56(FP), R10
+	MOVQ    yStride+72(FP), R12
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x000000ff, R13
+	JNZ     part81
+	VMOVUPS (R11), Y0
+	ADDQ    R12, R11
+	VMOVUPS (R11), Y2
+	JMP     done82
+
+part81:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   (R11), Y12, Y0
 	ADDQ         R12, R11
 	VMASKMOVPS   (R11), Y12, Y2
+
+done82:
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R13
+	NOTL    R13
+	TESTL   $0x0000ff00, R13
+	JNZ     part83
+	VMOVUPS 32(R11), Y1
+	ADDQ    R12, R11
+	VMOVUPS 32(R11), Y3
+	JMP     done84
+
+part83:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   32(R11), Y12, Y1
 	ADDQ         R12, R11
 	VMASKMOVPS   32(R11), Y12, Y3
 
+done84:
 step2:
 	VMOVDQU      (R9), Y12
 	VPAND        const_ffff0000<>+0(SB), Y12, Y12
@@ -14394,37 +15039,61 @@ step2:
 	DECQ         R10
 	JNZ          step2
 	MOVQ         yStride+72(FP), R9
+	MOVQ         DI, BX
+	MOVL         mask+88(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part85
+	VMOVUPS      Y0, (BX)
+	ADDQ         R9, BX
+	VMOVUPS      Y2, (BX)
+	JMP          done86
+
+part85:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y2, Y12, (BX)
+
+done86:
+	MOVQ    DI, BX
+	MOVL    mask+88(FP), R10
+	NOTL    R10
+	TESTL   $0x0000ff00, R10
+	JNZ     part87
+	VMOVUPS Y1, 32(BX)
+	ADDQ    R9, BX
+	VMOVUPS Y3, 32(BX)
+	JMP     done88
+
+part87:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
 	VMASKMOVPS   Y3, Y12, 32(BX)
-	ADDQ         yStride+72(FP), DI
-	ADDQ         yStride+72(FP), DI
-	ADDQ         AX, DX
-	ADDQ         AX, DX
-	DECQ         R8
-	JNZ          block2
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         SI
-	JNZ          strip2
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel2
-	LDMXCSR      (SP)
+
+done88:
+	ADDQ    yStride+72(FP), DI
+	ADDQ    yStride+72(FP), DI
+	ADDQ    AX, DX
+	ADDQ    AX, DX
+	DECQ    R8
+	JNZ     block2
+	ADDQ    $0x00000040, w+40(FP)
+	ADDQ    $0x00000040, y+64(FP)
+	RORL    $0x10, mask+88(FP)
+	DECQ    SI
+	JNZ     strip2
+	MOVQ    wStep+48(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, w+40(FP)
+	DECQ    panels+80(FP)
+	JNZ     panel2
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET
 
@@ -14441,21 +15110,40 @@ strip1:
 	MOVQ blocks+32(FP), R8
 
 block1:
-	MOVQ         DX, BX
-	MOVQ         w+40(FP), R9
-	MOVQ         k+56(FP), R10
-	MOVQ         yStride+72(FP), R11
+	MOVQ    DX, BX
+	MOVQ    w+40(FP), R9
+	MOVQ    k+56(FP), R10
+	MOVQ    yStride+72(FP), R11
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R12
+	NOTL    R12
+	TESTL   $0x000000ff, R12
+	JNZ     part89
+	VMOVUPS (R11), Y0
+	JMP     done90
+
+part89:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   (R11), Y12, Y0
+
+done90:
+	MOVQ    DI, R11
+	MOVL    mask+88(FP), R12
+	NOTL    R12
+	TESTL   $0x0000ff00, R12
+	JNZ     part91
+	VMOVUPS 32(R11), Y1
+	JMP     done92
+
+part91:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, R11
 	VMASKMOVPS   32(R11), Y12, Y1
 
+done92:
 step1:
 	VMOVDQU      (R9), Y12
 	VPAND        const_ffff0000<>+0(SB), Y12, Y12
@@ -14478,30 +15166,50 @@ step1:
 	DECQ         R10
 	JNZ          step1
 	MOVQ         yStride+72(FP), BX
+	MOVQ         DI, BX
+	MOVL         mask+88(FP), R9
+	NOTL         R9
+	TESTL        $0x000000ff, R9
+	JNZ          part93
+	VMOVUPS      Y0, (BX)
+	JMP          done94
+
+part93:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y0, Y12, (BX)
+
+done94:
+	MOVQ    DI, BX
+	MOVL    mask+88(FP), R9
+	NOTL    R9
+	TESTL   $0x0000ff00, R9
+	JNZ     part95
+	VMOVUPS Y1, 32(BX)
+	JMP     done96
+
+part95:
 	VBROADCASTSS mask+88(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
-	MOVQ         DI, BX
 	VMASKMOVPS   Y1, Y12, 32(BX)
-	ADDQ         yStride+72(FP), DI
-	ADDQ         AX, DX
-	DECQ         R8
-	JNZ          block1
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	RORL         $0x10, mask+88(FP)
-	DECQ         SI
-	JNZ          strip1
-	MOVQ         wStep+48(FP), DX
-	SUBQ         $0x00000080, DX
-	ADDQ         DX, w+40(FP)
-	DECQ         panels+80(FP)
-	JNZ          panel1
-	LDMXCSR      (SP)
+
+done96:
+	ADDQ    yStride+72(FP), DI
+	ADDQ    AX, DX
+	DECQ    R8
+	JNZ     block1
+	ADDQ    $0x00000040, w+40(FP)
+	ADDQ    $0x00000040, y+64(FP)
+	RORL    $0x10, mask+88(FP)
+	DECQ    SI
+	JNZ     strip1
+	MOVQ    wStep+48(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, w+40(FP)
+	DECQ    panels+80(FP)
+	JNZ     panel1
+	LDMXCSR (SP)
 	VZEROUPPER
 	RET

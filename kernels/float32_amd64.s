@@ -4351,11 +4351,43 @@ step6:
 	VBROADCASTSS floor+88(FP), Y13
 	MOVQ         yStride+72(FP), R9
 	MOVQ         bias+48(FP), CX
+	MOVQ         SI, R8
+	MOVL         mask+92(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part1
+	VMOVUPS      (CX), Y12
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMOVUPS      Y0, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMOVUPS      Y2, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMOVUPS      Y4, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y6, Y6
+	VMAXPS       Y6, Y13, Y6
+	VMOVUPS      Y6, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y8, Y8
+	VMAXPS       Y8, Y13, Y8
+	VMOVUPS      Y8, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y10, Y10
+	VMAXPS       Y10, Y13, Y10
+	VMOVUPS      Y10, (R8)
+	ADDQ         R9, R8
+	JMP          done2
+
+part1:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
 	VMASKMOVPS   (CX), Y14, Y12
-	MOVQ         SI, R8
 	VADDPS       Y12, Y0, Y0
 	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y14, (R8)
@@ -4380,11 +4412,45 @@ step6:
 	VMAXPS       Y10, Y13, Y10
 	VMASKMOVPS   Y10, Y14, (R8)
 	ADDQ         R9, R8
+
+done2:
+	MOVQ    SI, R8
+	MOVL    mask+92(FP), SI
+	NOTL    SI
+	TESTL   $0x0000ff00, SI
+	JNZ     part3
+	VMOVUPS 32(CX), Y12
+	VADDPS  Y12, Y1, Y1
+	VMAXPS  Y1, Y13, Y1
+	VMOVUPS Y1, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y3, Y3
+	VMAXPS  Y3, Y13, Y3
+	VMOVUPS Y3, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y5, Y5
+	VMAXPS  Y5, Y13, Y5
+	VMOVUPS Y5, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y7, Y7
+	VMAXPS  Y7, Y13, Y7
+	VMOVUPS Y7, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y9, Y9
+	VMAXPS  Y9, Y13, Y9
+	VMOVUPS Y9, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y11, Y11
+	VMAXPS  Y11, Y13, Y11
+	VMOVUPS Y11, 32(R8)
+	ADDQ    R9, R8
+	JMP     done4
+
+part3:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
 	VMASKMOVPS   32(CX), Y14, Y12
-	MOVQ         SI, R8
 	VADDPS       Y12, Y1, Y1
 	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y14, 32(R8)
@@ -4409,23 +4475,25 @@ step6:
 	VMAXPS       Y11, Y13, Y11
 	VMASKMOVPS   Y11, Y14, 32(R8)
 	ADDQ         R9, R8
-	MOVQ         R8, SI
-	MOVQ         DX, CX
-	MOVQ         k+40(FP), DX
-	SHLQ         $0x02, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block6
-	ADDQ         $0x00000040, w+32(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	CMPQ         biasStep+56(FP), $0x00000000
-	JEQ          noBias1
-	ADDQ         $0x00000040, bias+48(FP)
 
-noBias1:
+done4:
+	MOVQ R8, SI
+	MOVQ DX, CX
+	MOVQ k+40(FP), DX
+	SHLQ $0x02, DX
+	SUBQ DX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ DI
+	JNZ  block6
+	ADDQ $0x00000040, w+32(FP)
+	ADDQ $0x00000040, y+64(FP)
+	CMPQ biasStep+56(FP), $0x00000000
+	JEQ  noBias5
+	ADDQ $0x00000040, bias+48(FP)
+
+noBias5:
 	RORL $0x10, mask+92(FP)
 	DECQ BX
 	JNZ  strip6
@@ -4491,11 +4559,39 @@ step5:
 	VBROADCASTSS floor+88(FP), Y13
 	MOVQ         yStride+72(FP), R9
 	MOVQ         bias+48(FP), CX
+	MOVQ         SI, R8
+	MOVL         mask+92(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part6
+	VMOVUPS      (CX), Y12
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMOVUPS      Y0, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMOVUPS      Y2, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMOVUPS      Y4, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y6, Y6
+	VMAXPS       Y6, Y13, Y6
+	VMOVUPS      Y6, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y8, Y8
+	VMAXPS       Y8, Y13, Y8
+	VMOVUPS      Y8, (R8)
+	ADDQ         R9, R8
+	JMP          done7
+
+part6:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
 	VMASKMOVPS   (CX), Y14, Y12
-	MOVQ         SI, R8
 	VADDPS       Y12, Y0, Y0
 	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y14, (R8)
@@ -4516,11 +4612,41 @@ step5:
 	VMAXPS       Y8, Y13, Y8
 	VMASKMOVPS   Y8, Y14, (R8)
 	ADDQ         R9, R8
+
+done7:
+	MOVQ    SI, R8
+	MOVL    mask+92(FP), SI
+	NOTL    SI
+	TESTL   $0x0000ff00, SI
+	JNZ     part8
+	VMOVUPS 32(CX), Y12
+	VADDPS  Y12, Y1, Y1
+	VMAXPS  Y1, Y13, Y1
+	VMOVUPS Y1, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y3, Y3
+	VMAXPS  Y3, Y13, Y3
+	VMOVUPS Y3, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y5, Y5
+	VMAXPS  Y5, Y13, Y5
+	VMOVUPS Y5, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y7, Y7
+	VMAXPS  Y7, Y13, Y7
+	VMOVUPS Y7, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y9, Y9
+	VMAXPS  Y9, Y13, Y9
+	VMOVUPS Y9, 32(R8)
+	ADDQ    R9, R8
+	JMP     done9
+
+part8:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
 	VMASKMOVPS   32(CX), Y14, Y12
-	MOVQ         SI, R8
 	VADDPS       Y12, Y1, Y1
 	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y14, 32(R8)
@@ -4541,22 +4667,24 @@ step5:
 	VMAXPS       Y9, Y13, Y9
 	VMASKMOVPS   Y9, Y14, 32(R8)
 	ADDQ         R9, R8
-	MOVQ         R8, SI
-	MOVQ         DX, CX
-	MOVQ         k+40(FP), DX
-	SHLQ         $0x02, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block5
-	ADDQ         $0x00000040, w+32(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	CMPQ         biasStep+56(FP), $0x00000000
-	JEQ          noBias2
-	ADDQ         $0x00000040, bias+48(FP)
 
-noBias2:
+done9:
+	MOVQ R8, SI
+	MOVQ DX, CX
+	MOVQ k+40(FP), DX
+	SHLQ $0x02, DX
+	SUBQ DX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ DI
+	JNZ  block5
+	ADDQ $0x00000040, w+32(FP)
+	ADDQ $0x00000040, y+64(FP)
+	CMPQ biasStep+56(FP), $0x00000000
+	JEQ  noBias10
+	ADDQ $0x00000040, bias+48(FP)
+
+noBias10:
 	RORL $0x10, mask+92(FP)
 	DECQ BX
 	JNZ  strip5
@@ -4617,11 +4745,35 @@ step4:
 	VBROADCASTSS floor+88(FP), Y13
 	MOVQ         yStride+72(FP), R9
 	MOVQ         bias+48(FP), CX
+	MOVQ         SI, R8
+	MOVL         mask+92(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part11
+	VMOVUPS      (CX), Y12
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMOVUPS      Y0, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMOVUPS      Y2, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMOVUPS      Y4, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y6, Y6
+	VMAXPS       Y6, Y13, Y6
+	VMOVUPS      Y6, (R8)
+	ADDQ         R9, R8
+	JMP          done12
+
+part11:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
 	VMASKMOVPS   (CX), Y14, Y12
-	MOVQ         SI, R8
 	VADDPS       Y12, Y0, Y0
 	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y14, (R8)
@@ -4638,11 +4790,37 @@ step4:
 	VMAXPS       Y6, Y13, Y6
 	VMASKMOVPS   Y6, Y14, (R8)
 	ADDQ         R9, R8
+
+done12:
+	MOVQ    SI, R8
+	MOVL    mask+92(FP), SI
+	NOTL    SI
+	TESTL   $0x0000ff00, SI
+	JNZ     part13
+	VMOVUPS 32(CX), Y12
+	VADDPS  Y12, Y1, Y1
+	VMAXPS  Y1, Y13, Y1
+	VMOVUPS Y1, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y3, Y3
+	VMAXPS  Y3, Y13, Y3
+	VMOVUPS Y3, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y5, Y5
+	VMAXPS  Y5, Y13, Y5
+	VMOVUPS Y5, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y7, Y7
+	VMAXPS  Y7, Y13, Y7
+	VMOVUPS Y7, 32(R8)
+	ADDQ    R9, R8
+	JMP     done14
+
+part13:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
 	VMASKMOVPS   32(CX), Y14, Y12
-	MOVQ         SI, R8
 	VADDPS       Y12, Y1, Y1
 	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y14, 32(R8)
@@ -4659,21 +4837,23 @@ step4:
 	VMAXPS       Y7, Y13, Y7
 	VMASKMOVPS   Y7, Y14, 32(R8)
 	ADDQ         R9, R8
-	MOVQ         R8, SI
-	MOVQ         DX, CX
-	MOVQ         k+40(FP), DX
-	SHLQ         $0x02, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block4
-	ADDQ         $0x00000040, w+32(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	CMPQ         biasStep+56(FP), $0x00000000
-	JEQ          noBias3
-	ADDQ         $0x00000040, bias+48(FP)
 
-noBias3:
+done14:
+	MOVQ R8, SI
+	MOVQ DX, CX
+	MOVQ k+40(FP), DX
+	SHLQ $0x02, DX
+	SUBQ DX, CX
+	ADDQ AX, CX
+	DECQ DI
+	JNZ  block4
+	ADDQ $0x00000040, w+32(FP)
+	ADDQ $0x00000040, y+64(FP)
+	CMPQ biasStep+56(FP), $0x00000000
+	JEQ  noBias15
+	ADDQ $0x00000040, bias+48(FP)
+
+noBias15:
 	RORL $0x10, mask+92(FP)
 	DECQ BX
 	JNZ  strip4
@@ -4726,11 +4906,31 @@ step3:
 	VBROADCASTSS floor+88(FP), Y13
 	MOVQ         yStride+72(FP), R9
 	MOVQ         bias+48(FP), DI
+	MOVQ         BX, R8
+	MOVL         mask+92(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part16
+	VMOVUPS      (DI), Y12
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMOVUPS      Y0, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMOVUPS      Y2, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y4, Y4
+	VMAXPS       Y4, Y13, Y4
+	VMOVUPS      Y4, (R8)
+	ADDQ         R9, R8
+	JMP          done17
+
+part16:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
 	VMASKMOVPS   (DI), Y14, Y12
-	MOVQ         BX, R8
 	VADDPS       Y12, Y0, Y0
 	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y14, (R8)
@@ -4743,11 +4943,33 @@ step3:
 	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y14, (R8)
 	ADDQ         R9, R8
+
+done17:
+	MOVQ    BX, R8
+	MOVL    mask+92(FP), BX
+	NOTL    BX
+	TESTL   $0x0000ff00, BX
+	JNZ     part18
+	VMOVUPS 32(DI), Y12
+	VADDPS  Y12, Y1, Y1
+	VMAXPS  Y1, Y13, Y1
+	VMOVUPS Y1, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y3, Y3
+	VMAXPS  Y3, Y13, Y3
+	VMOVUPS Y3, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y5, Y5
+	VMAXPS  Y5, Y13, Y5
+	VMOVUPS Y5, 32(R8)
+	ADDQ    R9, R8
+	JMP     done19
+
+part18:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
 	VMASKMOVPS   32(DI), Y14, Y12
-	MOVQ         BX, R8
 	VADDPS       Y12, Y1, Y1
 	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y14, 32(R8)
@@ -4760,22 +4982,24 @@ step3:
 	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y14, 32(R8)
 	ADDQ         R9, R8
-	MOVQ         R8, BX
-	MOVQ         k+40(FP), DI
-	SHLQ         $0x02, DI
-	SUBQ         DI, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         SI
-	JNZ          block3
-	ADDQ         $0x00000040, w+32(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	CMPQ         biasStep+56(FP), $0x00000000
-	JEQ          noBias4
-	ADDQ         $0x00000040, bias+48(FP)
 
-noBias4:
+done19:
+	MOVQ R8, BX
+	MOVQ k+40(FP), DI
+	SHLQ $0x02, DI
+	SUBQ DI, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ SI
+	JNZ  block3
+	ADDQ $0x00000040, w+32(FP)
+	ADDQ $0x00000040, y+64(FP)
+	CMPQ biasStep+56(FP), $0x00000000
+	JEQ  noBias20
+	ADDQ $0x00000040, bias+48(FP)
+
+noBias20:
 	RORL $0x10, mask+92(FP)
 	DECQ DX
 	JNZ  strip3
@@ -4823,11 +5047,27 @@ step2:
 	VBROADCASTSS floor+88(FP), Y13
 	MOVQ         yStride+72(FP), R9
 	MOVQ         bias+48(FP), DI
+	MOVQ         BX, R8
+	MOVL         mask+92(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part21
+	VMOVUPS      (DI), Y12
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMOVUPS      Y0, (R8)
+	ADDQ         R9, R8
+	VADDPS       Y12, Y2, Y2
+	VMAXPS       Y2, Y13, Y2
+	VMOVUPS      Y2, (R8)
+	ADDQ         R9, R8
+	JMP          done22
+
+part21:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
 	VMASKMOVPS   (DI), Y14, Y12
-	MOVQ         BX, R8
 	VADDPS       Y12, Y0, Y0
 	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y14, (R8)
@@ -4836,11 +5076,29 @@ step2:
 	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y14, (R8)
 	ADDQ         R9, R8
+
+done22:
+	MOVQ    BX, R8
+	MOVL    mask+92(FP), BX
+	NOTL    BX
+	TESTL   $0x0000ff00, BX
+	JNZ     part23
+	VMOVUPS 32(DI), Y12
+	VADDPS  Y12, Y1, Y1
+	VMAXPS  Y1, Y13, Y1
+	VMOVUPS Y1, 32(R8)
+	ADDQ    R9, R8
+	VADDPS  Y12, Y3, Y3
+	VMAXPS  Y3, Y13, Y3
+	VMOVUPS Y3, 32(R8)
+	ADDQ    R9, R8
+	JMP     done24
+
+part23:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
 	VMASKMOVPS   32(DI), Y14, Y12
-	MOVQ         BX, R8
 	VADDPS       Y12, Y1, Y1
 	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y14, 32(R8)
@@ -4849,21 +5107,23 @@ step2:
 	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y14, 32(R8)
 	ADDQ         R9, R8
-	MOVQ         R8, BX
-	MOVQ         k+40(FP), DI
-	SHLQ         $0x02, DI
-	SUBQ         DI, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         SI
-	JNZ          block2
-	ADDQ         $0x00000040, w+32(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	CMPQ         biasStep+56(FP), $0x00000000
-	JEQ          noBias5
-	ADDQ         $0x00000040, bias+48(FP)
 
-noBias5:
+done24:
+	MOVQ R8, BX
+	MOVQ k+40(FP), DI
+	SHLQ $0x02, DI
+	SUBQ DI, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ SI
+	JNZ  block2
+	ADDQ $0x00000040, w+32(FP)
+	ADDQ $0x00000040, y+64(FP)
+	CMPQ biasStep+56(FP), $0x00000000
+	JEQ  noBias25
+	ADDQ $0x00000040, bias+48(FP)
+
+noBias25:
 	RORL $0x10, mask+92(FP)
 	DECQ DX
 	JNZ  strip2
@@ -4906,38 +5166,66 @@ step1:
 	VBROADCASTSS floor+88(FP), Y13
 	MOVQ         yStride+72(FP), R9
 	MOVQ         bias+48(FP), DI
+	MOVQ         BX, R8
+	MOVL         mask+92(FP), R10
+	NOTL         R10
+	TESTL        $0x000000ff, R10
+	JNZ          part26
+	VMOVUPS      (DI), Y12
+	VADDPS       Y12, Y0, Y0
+	VMAXPS       Y0, Y13, Y0
+	VMOVUPS      Y0, (R8)
+	ADDQ         R9, R8
+	JMP          done27
+
+part26:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_0<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y14, Y14
 	VMASKMOVPS   (DI), Y14, Y12
-	MOVQ         BX, R8
 	VADDPS       Y12, Y0, Y0
 	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y14, (R8)
 	ADDQ         R9, R8
+
+done27:
+	MOVQ    BX, R8
+	MOVL    mask+92(FP), BX
+	NOTL    BX
+	TESTL   $0x0000ff00, BX
+	JNZ     part28
+	VMOVUPS 32(DI), Y12
+	VADDPS  Y12, Y1, Y1
+	VMAXPS  Y1, Y13, Y1
+	VMOVUPS Y1, 32(R8)
+	ADDQ    R9, R8
+	JMP     done29
+
+part28:
 	VBROADCASTSS mask+92(FP), Y14
 	VPAND        bit_of_lane_8<>+0(SB), Y14, Y14
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y14, Y14
 	VMASKMOVPS   32(DI), Y14, Y12
-	MOVQ         BX, R8
 	VADDPS       Y12, Y1, Y1
 	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y14, 32(R8)
 	ADDQ         R9, R8
-	MOVQ         R8, BX
-	MOVQ         k+40(FP), DI
-	SHLQ         $0x02, DI
-	SUBQ         DI, CX
-	ADDQ         AX, CX
-	DECQ         SI
-	JNZ          block1
-	ADDQ         $0x00000040, w+32(FP)
-	ADDQ         $0x00000040, y+64(FP)
-	CMPQ         biasStep+56(FP), $0x00000000
-	JEQ          noBias6
-	ADDQ         $0x00000040, bias+48(FP)
 
-noBias6:
+done29:
+	MOVQ R8, BX
+	MOVQ k+40(FP), DI
+	SHLQ $0x02, DI
+	SUBQ DI, CX
+	ADDQ AX, CX
+	DECQ SI
+	JNZ  block1
+	ADDQ $0x00000040, w+32(FP)
+	ADDQ $0x00000040, y+64(FP)
+	CMPQ biasStep+56(FP), $0x00000000
+	JEQ  noBias30
+	ADDQ $0x00000040, bias+48(FP)
+
+noBias30:
 	RORL $0x10, mask+92(FP)
 	DECQ DX
 	JNZ  strip1

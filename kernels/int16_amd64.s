@@ -189,11 +189,67 @@ steps6:
 	MOVQ         bias+64(FP), CX
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part1
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y10, Y10
+	VADDPS       Y13, Y10, Y10
+	VMAXPS       Y10, Y14, Y10
+	VMOVUPS      Y10, (R11)
+	ADDQ         R9, R11
+	JMP          done2
+
+part1:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -242,11 +298,69 @@ steps6:
 	VMAXPS       Y10, Y14, Y10
 	VMASKMOVPS   Y10, Y12, (R11)
 	ADDQ         R9, R11
+
+done2:
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part3
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y11, Y11
+	VADDPS       Y13, Y11, Y11
+	VMAXPS       Y11, Y14, Y11
+	VMOVUPS      Y11, 32(R11)
+	ADDQ         R9, R11
+	JMP          done4
+
+part3:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -295,25 +409,27 @@ steps6:
 	VMAXPS       Y11, Y14, Y11
 	VMASKMOVPS   Y11, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000018, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block6
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias1
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias1:
+done4:
+	MOVQ   R11, SI
+	ADDQ   $0x00000018, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block6
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias5
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias5:
 	RORL $0x10, mask+108(FP)
 	DECQ BX
 	JNZ  strip6
@@ -476,11 +592,59 @@ steps5:
 	MOVQ         bias+64(FP), CX
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part6
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	JMP          done7
+
+part6:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -521,11 +685,61 @@ steps5:
 	VMAXPS       Y8, Y14, Y8
 	VMASKMOVPS   Y8, Y12, (R11)
 	ADDQ         R9, R11
+
+done7:
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part8
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	JMP          done9
+
+part8:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -566,24 +780,26 @@ steps5:
 	VMAXPS       Y9, Y14, Y9
 	VMASKMOVPS   Y9, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000014, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block5
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias2
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias2:
+done9:
+	MOVQ   R11, SI
+	ADDQ   $0x00000014, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block5
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias10
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias10:
 	RORL $0x10, mask+108(FP)
 	DECQ BX
 	JNZ  strip5
@@ -724,11 +940,51 @@ steps4:
 	MOVQ         bias+64(FP), CX
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part11
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	JMP          done12
+
+part11:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -761,11 +1017,53 @@ steps4:
 	VMAXPS       Y6, Y14, Y6
 	VMASKMOVPS   Y6, Y12, (R11)
 	ADDQ         R9, R11
+
+done12:
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part13
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	JMP          done14
+
+part13:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -798,23 +1096,25 @@ steps4:
 	VMAXPS       Y7, Y14, Y7
 	VMASKMOVPS   Y7, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000010, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block4
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias3
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias3:
+done14:
+	MOVQ   R11, SI
+	ADDQ   $0x00000010, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block4
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias15
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias15:
 	RORL $0x10, mask+108(FP)
 	DECQ BX
 	JNZ  strip4
@@ -930,11 +1230,43 @@ steps3:
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part16
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done17
+
+part16:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -959,11 +1291,45 @@ steps3:
 	VMAXPS       Y4, Y14, Y4
 	VMASKMOVPS   Y4, Y12, (R11)
 	ADDQ         R9, R11
+
+done17:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), BX
+	NOTL         BX
+	TESTL        $0x0000ff00, BX
+	JNZ          part18
+	VMOVUPS      32(R8), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done19
+
+part18:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -988,24 +1354,26 @@ steps3:
 	VMAXPS       Y5, Y14, Y5
 	VMASKMOVPS   Y5, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x0000000c, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block3
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias4
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias4:
+done19:
+	MOVQ   R11, BX
+	ADDQ   $0x0000000c, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block3
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias20
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias20:
 	RORL $0x10, mask+108(FP)
 	DECQ DX
 	JNZ  strip3
@@ -1147,11 +1515,35 @@ steps2:
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part21
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y4, Y4
+	VADDPS       Y9, Y4, Y4
+	VMAXPS       Y4, Y10, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done22
+
+part21:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -1168,11 +1560,37 @@ steps2:
 	VMAXPS       Y4, Y10, Y4
 	VMASKMOVPS   Y4, Y8, (R11)
 	ADDQ         R9, R11
+
+done22:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part23
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y9, Y5, Y5
+	VMAXPS       Y5, Y10, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done24
+
+part23:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -1189,11 +1607,37 @@ steps2:
 	VMAXPS       Y5, Y10, Y5
 	VMASKMOVPS   Y5, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done24:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part25
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y6, Y6
+	VADDPS       Y9, Y6, Y6
+	VMAXPS       Y6, Y10, Y6
+	VMOVUPS      Y6, 64(R11)
+	ADDQ         R9, R11
+	JMP          done26
+
+part25:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -1210,11 +1654,37 @@ steps2:
 	VMAXPS       Y6, Y10, Y6
 	VMASKMOVPS   Y6, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done26:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part27
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y9, Y7, Y7
+	VMAXPS       Y7, Y10, Y7
+	VMOVUPS      Y7, 96(R11)
+	ADDQ         R9, R11
+	JMP          done28
+
+part27:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -1231,23 +1701,25 @@ steps2:
 	VMAXPS       Y7, Y10, Y7
 	VMASKMOVPS   Y7, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000008, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block2
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+56(FP)
-	ADDQ         $0x00000080, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias5
-	ADDQ         $0x00000080, bias+64(FP)
 
-noBias5:
+done28:
+	MOVQ   R11, BX
+	ADDQ   $0x00000008, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block2
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+56(FP)
+	ADDQ   $0x00000080, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias29
+	ADDQ   $0x00000080, bias+64(FP)
+
+noBias29:
 	DECQ DX
 	JNZ  strip2
 	MOVQ steps+48(FP), CX
@@ -1348,11 +1820,27 @@ steps1:
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part30
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	JMP          done31
+
+part30:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -1361,11 +1849,29 @@ steps1:
 	VMAXPS       Y0, Y10, Y0
 	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
+
+done31:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part32
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	JMP          done33
+
+part32:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -1374,11 +1880,29 @@ steps1:
 	VMAXPS       Y1, Y10, Y1
 	VMASKMOVPS   Y1, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done33:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part34
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	JMP          done35
+
+part34:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -1387,11 +1911,29 @@ steps1:
 	VMAXPS       Y2, Y10, Y2
 	VMASKMOVPS   Y2, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done35:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part36
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	JMP          done37
+
+part36:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -1400,22 +1942,24 @@ steps1:
 	VMAXPS       Y3, Y10, Y3
 	VMASKMOVPS   Y3, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000004, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block1
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+56(FP)
-	ADDQ         $0x00000080, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias6
-	ADDQ         $0x00000080, bias+64(FP)
 
-noBias6:
+done37:
+	MOVQ   R11, BX
+	ADDQ   $0x00000004, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block1
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+56(FP)
+	ADDQ   $0x00000080, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias38
+	ADDQ   $0x00000080, bias+64(FP)
+
+noBias38:
 	DECQ DX
 	JNZ  strip1
 	MOVQ steps+48(FP), CX
@@ -1748,11 +2292,67 @@ steps6:
 	MOVQ         bias+64(FP), CX
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part39
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y10, Y10
+	VADDPS       Y13, Y10, Y10
+	VMAXPS       Y10, Y14, Y10
+	VMOVUPS      Y10, (R11)
+	ADDQ         R9, R11
+	JMP          done40
+
+part39:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -1801,11 +2401,69 @@ steps6:
 	VMAXPS       Y10, Y14, Y10
 	VMASKMOVPS   Y10, Y12, (R11)
 	ADDQ         R9, R11
+
+done40:
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part41
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y11, Y11
+	VADDPS       Y13, Y11, Y11
+	VMAXPS       Y11, Y14, Y11
+	VMOVUPS      Y11, 32(R11)
+	ADDQ         R9, R11
+	JMP          done42
+
+part41:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -1854,25 +2512,27 @@ steps6:
 	VMAXPS       Y11, Y14, Y11
 	VMASKMOVPS   Y11, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000018, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block6
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias7
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias7:
+done42:
+	MOVQ   R11, SI
+	ADDQ   $0x00000018, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block6
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias43
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias43:
 	RORL $0x10, mask+108(FP)
 	DECQ BX
 	JNZ  strip6
@@ -2115,11 +2775,59 @@ steps5:
 	MOVQ         bias+64(FP), CX
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part44
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	JMP          done45
+
+part44:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -2160,11 +2868,61 @@ steps5:
 	VMAXPS       Y8, Y14, Y8
 	VMASKMOVPS   Y8, Y12, (R11)
 	ADDQ         R9, R11
+
+done45:
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part46
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	JMP          done47
+
+part46:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -2205,24 +2963,26 @@ steps5:
 	VMAXPS       Y9, Y14, Y9
 	VMASKMOVPS   Y9, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000014, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block5
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias8
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias8:
+done47:
+	MOVQ   R11, SI
+	ADDQ   $0x00000014, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block5
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias48
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias48:
 	RORL $0x10, mask+108(FP)
 	DECQ BX
 	JNZ  strip5
@@ -2427,11 +3187,51 @@ steps4:
 	MOVQ         bias+64(FP), CX
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part49
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	JMP          done50
+
+part49:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -2464,11 +3264,53 @@ steps4:
 	VMAXPS       Y6, Y14, Y6
 	VMASKMOVPS   Y6, Y12, (R11)
 	ADDQ         R9, R11
+
+done50:
+	MOVQ         SI, R11
+	MOVL         mask+108(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part51
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	JMP          done52
+
+part51:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -2501,23 +3343,25 @@ steps4:
 	VMAXPS       Y7, Y14, Y7
 	VMASKMOVPS   Y7, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000010, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block4
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias9
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias9:
+done52:
+	MOVQ   R11, SI
+	ADDQ   $0x00000010, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block4
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias53
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias53:
 	RORL $0x10, mask+108(FP)
 	DECQ BX
 	JNZ  strip4
@@ -2693,11 +3537,43 @@ steps3:
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part54
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done55
+
+part54:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -2722,11 +3598,45 @@ steps3:
 	VMAXPS       Y4, Y14, Y4
 	VMASKMOVPS   Y4, Y12, (R11)
 	ADDQ         R9, R11
+
+done55:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), BX
+	NOTL         BX
+	TESTL        $0x0000ff00, BX
+	JNZ          part56
+	VMOVUPS      32(R8), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done57
+
+part56:
 	VBROADCASTSS mask+108(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -2751,24 +3661,26 @@ steps3:
 	VMAXPS       Y5, Y14, Y5
 	VMASKMOVPS   Y5, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x0000000c, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block3
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+56(FP)
-	ADDQ         $0x00000040, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias10
-	ADDQ         $0x00000040, bias+64(FP)
 
-noBias10:
+done57:
+	MOVQ   R11, BX
+	ADDQ   $0x0000000c, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block3
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+56(FP)
+	ADDQ   $0x00000040, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias58
+	ADDQ   $0x00000040, bias+64(FP)
+
+noBias58:
 	RORL $0x10, mask+108(FP)
 	DECQ DX
 	JNZ  strip3
@@ -2974,11 +3886,35 @@ steps2:
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part59
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y4, Y4
+	VADDPS       Y9, Y4, Y4
+	VMAXPS       Y4, Y10, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done60
+
+part59:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -2995,11 +3931,37 @@ steps2:
 	VMAXPS       Y4, Y10, Y4
 	VMASKMOVPS   Y4, Y8, (R11)
 	ADDQ         R9, R11
+
+done60:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part61
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y9, Y5, Y5
+	VMAXPS       Y5, Y10, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done62
+
+part61:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -3016,11 +3978,37 @@ steps2:
 	VMAXPS       Y5, Y10, Y5
 	VMASKMOVPS   Y5, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done62:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part63
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y6, Y6
+	VADDPS       Y9, Y6, Y6
+	VMAXPS       Y6, Y10, Y6
+	VMOVUPS      Y6, 64(R11)
+	ADDQ         R9, R11
+	JMP          done64
+
+part63:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -3037,11 +4025,37 @@ steps2:
 	VMAXPS       Y6, Y10, Y6
 	VMASKMOVPS   Y6, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done64:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part65
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y9, Y7, Y7
+	VMAXPS       Y7, Y10, Y7
+	VMOVUPS      Y7, 96(R11)
+	ADDQ         R9, R11
+	JMP          done66
+
+part65:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -3058,23 +4072,25 @@ steps2:
 	VMAXPS       Y7, Y10, Y7
 	VMASKMOVPS   Y7, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000008, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block2
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+56(FP)
-	ADDQ         $0x00000080, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias11
-	ADDQ         $0x00000080, bias+64(FP)
 
-noBias11:
+done66:
+	MOVQ   R11, BX
+	ADDQ   $0x00000008, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block2
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+56(FP)
+	ADDQ   $0x00000080, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias67
+	ADDQ   $0x00000080, bias+64(FP)
+
+noBias67:
 	DECQ DX
 	JNZ  strip2
 	MOVQ steps+48(FP), CX
@@ -3215,11 +4231,27 @@ steps1:
 	MOVQ         bias+64(FP), R8
 	MOVQ         scales+56(FP), R10
 	MOVQ         yStride+88(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part68
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	JMP          done69
+
+part68:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -3228,11 +4260,29 @@ steps1:
 	VMAXPS       Y0, Y10, Y0
 	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
+
+done69:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part70
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	JMP          done71
+
+part70:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -3241,11 +4291,29 @@ steps1:
 	VMAXPS       Y1, Y10, Y1
 	VMASKMOVPS   Y1, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done71:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part72
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	JMP          done73
+
+part72:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -3254,11 +4322,29 @@ steps1:
 	VMAXPS       Y2, Y10, Y2
 	VMASKMOVPS   Y2, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done73:
+	MOVQ         BX, R11
+	MOVL         mask+108(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part74
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	JMP          done75
+
+part74:
 	VBROADCASTSS mask+108(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -3267,22 +4353,24 @@ steps1:
 	VMAXPS       Y3, Y10, Y3
 	VMASKMOVPS   Y3, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000004, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block1
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+56(FP)
-	ADDQ         $0x00000080, y+80(FP)
-	CMPQ         biasStep+72(FP), $0x00000000
-	JEQ          noBias12
-	ADDQ         $0x00000080, bias+64(FP)
 
-noBias12:
+done75:
+	MOVQ   R11, BX
+	ADDQ   $0x00000004, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block1
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+56(FP)
+	ADDQ   $0x00000080, y+80(FP)
+	CMPQ   biasStep+72(FP), $0x00000000
+	JEQ    noBias76
+	ADDQ   $0x00000080, bias+64(FP)
+
+noBias76:
 	DECQ DX
 	JNZ  strip1
 	MOVQ steps+48(FP), CX
@@ -11620,9 +12708,9 @@ TEXT ·quantizeInt16AVX512(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail14
+	JGE          tail78
 
-loop13:
+loop77:
 	VMOVUPS   (CX)(SI*4), Z3
 	VMULPS    Z0, Z3, Z3
 	VCMPPS    $0x07, Z3, Z3, K2
@@ -11633,11 +12721,11 @@ loop13:
 	VPMOVDW   Z3, (AX)(SI*2)
 	ADDQ      $0x10, SI
 	CMPQ      SI, BX
-	JLT       loop13
+	JLT       loop77
 
-tail14:
+tail78:
 	CMPQ      SI, DX
-	JGE       done15
+	JGE       done79
 	VMOVUPS.Z (CX)(SI*4), K1, Z3
 	VMULPS    Z0, Z3, Z0
 	VCMPPS    $0x07, Z0, Z0, K1
@@ -11647,7 +12735,7 @@ tail14:
 	VCVTPS2DQ Z0, Z0
 	VPMOVDW   Z0, (AX)(SI*2)
 
-done15:
+done79:
 	VZEROUPPER
 	RET
 
@@ -11683,9 +12771,9 @@ TEXT ·quantizeInt16AVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail17
+	JGE          tail81
 
-loop16:
+loop80:
 	VMOVUPS   (CX)(SI*4), Y8
 	VMOVUPS   32(CX)(SI*4), Y9
 	VMULPS    Y0, Y8, Y8
@@ -11705,11 +12793,11 @@ loop16:
 	VMOVDQU   Y8, (AX)(SI*2)
 	ADDQ      $0x10, SI
 	CMPQ      SI, BX
-	JLT       loop16
+	JLT       loop80
 
-tail17:
+tail81:
 	CMPQ       SI, DX
-	JGE        done18
+	JGE        done82
 	VMASKMOVPS (CX)(SI*4), Y6, Y6
 	VMASKMOVPS 32(CX)(SI*4), Y7, Y7
 	VMULPS     Y0, Y6, Y0
@@ -11728,7 +12816,7 @@ tail17:
 	VPERMQ     $0xd8, Y0, Y0
 	VMOVDQU    Y0, (AX)(SI*2)
 
-done18:
+done82:
 	VZEROUPPER
 	RET
 

@@ -4885,100 +4885,176 @@ steps6:
 	ADDQ         $0x10, DX
 	SUBQ         $0x04, R10
 	JNZ          steps6
-	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         bias+72(FP), CX
-	VMASKMOVPS   (CX), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
+	MOVQ         bias+72(FP), R9
 	MOVQ         corrections+56(FP), CX
-	MOVQ         scales+64(FP), R10
-	MOVQ         yStride+96(FP), R9
+	MOVQ         scales+64(FP), R11
+	MOVQ         yStride+96(FP), R10
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part1
+	VMOVUPS      (R9), Y13
 	VPHADDD      Y1, Y0, Y0
 	VPERMQ       $0xd8, Y0, Y0
 	VPADDD       (CX), Y0, Y0
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y0, Y0
 	VADDPS       Y13, Y0, Y0
 	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y0, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y3, Y2, Y2
 	VPERMQ       $0xd8, Y2, Y2
 	VPADDD       (CX), Y2, Y2
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS 4(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y2, Y2
 	VADDPS       Y13, Y2, Y2
 	VMAXPS       Y2, Y14, Y2
-	VMASKMOVPS   Y2, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y2, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y5, Y4, Y4
 	VPERMQ       $0xd8, Y4, Y4
 	VPADDD       (CX), Y4, Y4
 	VCVTDQ2PS    Y4, Y4
 	VBROADCASTSS 8(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y4, Y4
 	VADDPS       Y13, Y4, Y4
 	VMAXPS       Y4, Y14, Y4
-	VMASKMOVPS   Y4, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y4, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y7, Y6, Y6
 	VPERMQ       $0xd8, Y6, Y6
 	VPADDD       (CX), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
 	VBROADCASTSS 12(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y6, Y6
 	VADDPS       Y13, Y6, Y6
 	VMAXPS       Y6, Y14, Y6
-	VMASKMOVPS   Y6, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y6, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y9, Y8, Y8
 	VPERMQ       $0xd8, Y8, Y8
 	VPADDD       (CX), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
 	VBROADCASTSS 16(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y8, Y8
 	VADDPS       Y13, Y8, Y8
 	VMAXPS       Y8, Y14, Y8
-	VMASKMOVPS   Y8, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y8, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y11, Y10, Y10
 	VPERMQ       $0xd8, Y10, Y10
 	VPADDD       (CX), Y10, Y10
 	VCVTDQ2PS    Y10, Y10
 	VBROADCASTSS 20(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y10, Y10
+	VADDPS       Y13, Y10, Y10
+	VMAXPS       Y10, Y14, Y10
+	VMOVUPS      Y10, (SI)
+	ADDQ         R10, SI
+	JMP          done2
+
+part1:
+	VBROADCASTSS mask+116(FP), Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMASKMOVPS   (R9), Y12, Y13
+	VPHADDD      Y1, Y0, Y0
+	VPERMQ       $0xd8, Y0, Y0
+	VPADDD       (CX), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMASKMOVPS   Y0, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VPADDD       (CX), Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMASKMOVPS   Y2, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y5, Y4, Y4
+	VPERMQ       $0xd8, Y4, Y4
+	VPADDD       (CX), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMASKMOVPS   Y4, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y7, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VPADDD       (CX), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMASKMOVPS   Y6, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y9, Y8, Y8
+	VPERMQ       $0xd8, Y8, Y8
+	VPADDD       (CX), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMASKMOVPS   Y8, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y11, Y10, Y10
+	VPERMQ       $0xd8, Y10, Y10
+	VPADDD       (CX), Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y10, Y10
 	VADDPS       Y13, Y10, Y10
 	VMAXPS       Y10, Y14, Y10
 	VMASKMOVPS   Y10, Y12, (SI)
-	ADDQ         R9, SI
-	ADDQ         $0x00000018, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block6
-	ADDQ         $0x00000020, w+40(FP)
-	ADDQ         $0x00000020, corrections+56(FP)
-	ADDQ         $0x00000020, scales+64(FP)
-	ADDQ         $0x00000020, y+88(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias1
-	ADDQ         $0x00000020, bias+72(FP)
+	ADDQ         R10, SI
 
-noBias1:
+done2:
+	ADDQ $0x00000018, DI
+	MOVQ DX, CX
+	MOVQ steps+48(FP), DX
+	SHLQ $0x02, DX
+	SUBQ DX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ R8
+	JNZ  block6
+	ADDQ $0x00000020, w+40(FP)
+	ADDQ $0x00000020, corrections+56(FP)
+	ADDQ $0x00000020, scales+64(FP)
+	ADDQ $0x00000020, y+88(FP)
+	CMPQ biasStep+80(FP), $0x00000000
+	JEQ  noBias3
+	ADDQ $0x00000020, bias+72(FP)
+
+noBias3:
 	RORL $0x08, mask+116(FP)
 	DECQ BX
 	JNZ  strip6
@@ -5153,88 +5229,153 @@ steps5:
 	ADDQ         $0x10, DX
 	SUBQ         $0x04, R10
 	JNZ          steps5
-	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         bias+72(FP), CX
-	VMASKMOVPS   (CX), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
+	MOVQ         bias+72(FP), R9
 	MOVQ         corrections+56(FP), CX
-	MOVQ         scales+64(FP), R10
-	MOVQ         yStride+96(FP), R9
+	MOVQ         scales+64(FP), R11
+	MOVQ         yStride+96(FP), R10
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part4
+	VMOVUPS      (R9), Y13
 	VPHADDD      Y1, Y0, Y0
 	VPERMQ       $0xd8, Y0, Y0
 	VPADDD       (CX), Y0, Y0
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y0, Y0
 	VADDPS       Y13, Y0, Y0
 	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y0, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y3, Y2, Y2
 	VPERMQ       $0xd8, Y2, Y2
 	VPADDD       (CX), Y2, Y2
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS 4(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y2, Y2
 	VADDPS       Y13, Y2, Y2
 	VMAXPS       Y2, Y14, Y2
-	VMASKMOVPS   Y2, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y2, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y5, Y4, Y4
 	VPERMQ       $0xd8, Y4, Y4
 	VPADDD       (CX), Y4, Y4
 	VCVTDQ2PS    Y4, Y4
 	VBROADCASTSS 8(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y4, Y4
 	VADDPS       Y13, Y4, Y4
 	VMAXPS       Y4, Y14, Y4
-	VMASKMOVPS   Y4, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y4, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y7, Y6, Y6
 	VPERMQ       $0xd8, Y6, Y6
 	VPADDD       (CX), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
 	VBROADCASTSS 12(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y6, Y6
 	VADDPS       Y13, Y6, Y6
 	VMAXPS       Y6, Y14, Y6
-	VMASKMOVPS   Y6, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y6, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y9, Y8, Y8
 	VPERMQ       $0xd8, Y8, Y8
 	VPADDD       (CX), Y8, Y8
 	VCVTDQ2PS    Y8, Y8
 	VBROADCASTSS 16(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (SI)
+	ADDQ         R10, SI
+	JMP          done5
+
+part4:
+	VBROADCASTSS mask+116(FP), Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMASKMOVPS   (R9), Y12, Y13
+	VPHADDD      Y1, Y0, Y0
+	VPERMQ       $0xd8, Y0, Y0
+	VPADDD       (CX), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMASKMOVPS   Y0, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VPADDD       (CX), Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMASKMOVPS   Y2, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y5, Y4, Y4
+	VPERMQ       $0xd8, Y4, Y4
+	VPADDD       (CX), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMASKMOVPS   Y4, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y7, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VPADDD       (CX), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMASKMOVPS   Y6, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y9, Y8, Y8
+	VPERMQ       $0xd8, Y8, Y8
+	VPADDD       (CX), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y8, Y8
 	VADDPS       Y13, Y8, Y8
 	VMAXPS       Y8, Y14, Y8
 	VMASKMOVPS   Y8, Y12, (SI)
-	ADDQ         R9, SI
-	ADDQ         $0x00000014, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block5
-	ADDQ         $0x00000020, w+40(FP)
-	ADDQ         $0x00000020, corrections+56(FP)
-	ADDQ         $0x00000020, scales+64(FP)
-	ADDQ         $0x00000020, y+88(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias2
-	ADDQ         $0x00000020, bias+72(FP)
+	ADDQ         R10, SI
 
-noBias2:
+done5:
+	ADDQ $0x00000014, DI
+	MOVQ DX, CX
+	MOVQ steps+48(FP), DX
+	SHLQ $0x02, DX
+	SUBQ DX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ R8
+	JNZ  block5
+	ADDQ $0x00000020, w+40(FP)
+	ADDQ $0x00000020, corrections+56(FP)
+	ADDQ $0x00000020, scales+64(FP)
+	ADDQ $0x00000020, y+88(FP)
+	CMPQ biasStep+80(FP), $0x00000000
+	JEQ  noBias6
+	ADDQ $0x00000020, bias+72(FP)
+
+noBias6:
 	RORL $0x08, mask+116(FP)
 	DECQ BX
 	JNZ  strip5
@@ -5383,76 +5524,130 @@ steps4:
 	ADDQ         $0x10, DX
 	SUBQ         $0x04, R10
 	JNZ          steps4
-	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         bias+72(FP), CX
-	VMASKMOVPS   (CX), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
+	MOVQ         bias+72(FP), R9
 	MOVQ         corrections+56(FP), CX
-	MOVQ         scales+64(FP), R10
-	MOVQ         yStride+96(FP), R9
+	MOVQ         scales+64(FP), R11
+	MOVQ         yStride+96(FP), R10
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part7
+	VMOVUPS      (R9), Y13
 	VPHADDD      Y1, Y0, Y0
 	VPERMQ       $0xd8, Y0, Y0
 	VPADDD       (CX), Y0, Y0
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y0, Y0
 	VADDPS       Y13, Y0, Y0
 	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y0, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y3, Y2, Y2
 	VPERMQ       $0xd8, Y2, Y2
 	VPADDD       (CX), Y2, Y2
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS 4(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y2, Y2
 	VADDPS       Y13, Y2, Y2
 	VMAXPS       Y2, Y14, Y2
-	VMASKMOVPS   Y2, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y2, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y5, Y4, Y4
 	VPERMQ       $0xd8, Y4, Y4
 	VPADDD       (CX), Y4, Y4
 	VCVTDQ2PS    Y4, Y4
 	VBROADCASTSS 8(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y4, Y4
 	VADDPS       Y13, Y4, Y4
 	VMAXPS       Y4, Y14, Y4
-	VMASKMOVPS   Y4, Y12, (SI)
-	ADDQ         R9, SI
+	VMOVUPS      Y4, (SI)
+	ADDQ         R10, SI
 	VPHADDD      Y7, Y6, Y6
 	VPERMQ       $0xd8, Y6, Y6
 	VPADDD       (CX), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
 	VBROADCASTSS 12(DI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (SI)
+	ADDQ         R10, SI
+	JMP          done8
+
+part7:
+	VBROADCASTSS mask+116(FP), Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMASKMOVPS   (R9), Y12, Y13
+	VPHADDD      Y1, Y0, Y0
+	VPERMQ       $0xd8, Y0, Y0
+	VPADDD       (CX), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMASKMOVPS   Y0, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VPADDD       (CX), Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMASKMOVPS   Y2, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y5, Y4, Y4
+	VPERMQ       $0xd8, Y4, Y4
+	VPADDD       (CX), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMASKMOVPS   Y4, Y12, (SI)
+	ADDQ         R10, SI
+	VPHADDD      Y7, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VPADDD       (CX), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y6, Y6
 	VADDPS       Y13, Y6, Y6
 	VMAXPS       Y6, Y14, Y6
 	VMASKMOVPS   Y6, Y12, (SI)
-	ADDQ         R9, SI
-	ADDQ         $0x00000010, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	SHLQ         $0x02, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block4
-	ADDQ         $0x00000020, w+40(FP)
-	ADDQ         $0x00000020, corrections+56(FP)
-	ADDQ         $0x00000020, scales+64(FP)
-	ADDQ         $0x00000020, y+88(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias3
-	ADDQ         $0x00000020, bias+72(FP)
+	ADDQ         R10, SI
 
-noBias3:
+done8:
+	ADDQ $0x00000010, DI
+	MOVQ DX, CX
+	MOVQ steps+48(FP), DX
+	SHLQ $0x02, DX
+	SUBQ DX, CX
+	ADDQ AX, CX
+	DECQ R8
+	JNZ  block4
+	ADDQ $0x00000020, w+40(FP)
+	ADDQ $0x00000020, corrections+56(FP)
+	ADDQ $0x00000020, scales+64(FP)
+	ADDQ $0x00000020, y+88(FP)
+	CMPQ biasStep+80(FP), $0x00000000
+	JEQ  noBias9
+	ADDQ $0x00000020, bias+72(FP)
+
+noBias9:
 	RORL $0x08, mask+116(FP)
 	DECQ BX
 	JNZ  strip4
@@ -5572,66 +5767,109 @@ steps3:
 	ADDQ         $0x10, CX
 	SUBQ         $0x04, R9
 	JNZ          steps3
-	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         bias+72(FP), R8
-	VMASKMOVPS   (R8), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
+	MOVQ         bias+72(FP), R9
 	MOVQ         corrections+56(FP), R8
-	MOVQ         scales+64(FP), R10
-	MOVQ         yStride+96(FP), R9
+	MOVQ         scales+64(FP), R11
+	MOVQ         yStride+96(FP), R10
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part10
+	VMOVUPS      (R9), Y13
 	VPHADDD      Y1, Y0, Y0
 	VPERMQ       $0xd8, Y0, Y0
 	VPADDD       (R8), Y0, Y0
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y0, Y0
 	VADDPS       Y13, Y0, Y0
 	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (BX)
-	ADDQ         R9, BX
+	VMOVUPS      Y0, (BX)
+	ADDQ         R10, BX
 	VPHADDD      Y3, Y2, Y2
 	VPERMQ       $0xd8, Y2, Y2
 	VPADDD       (R8), Y2, Y2
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS 4(SI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y2, Y2
 	VADDPS       Y13, Y2, Y2
 	VMAXPS       Y2, Y14, Y2
-	VMASKMOVPS   Y2, Y12, (BX)
-	ADDQ         R9, BX
+	VMOVUPS      Y2, (BX)
+	ADDQ         R10, BX
 	VPHADDD      Y5, Y4, Y4
 	VPERMQ       $0xd8, Y4, Y4
 	VPADDD       (R8), Y4, Y4
 	VCVTDQ2PS    Y4, Y4
 	VBROADCASTSS 8(SI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (BX)
+	ADDQ         R10, BX
+	JMP          done11
+
+part10:
+	VBROADCASTSS mask+116(FP), Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMASKMOVPS   (R9), Y12, Y13
+	VPHADDD      Y1, Y0, Y0
+	VPERMQ       $0xd8, Y0, Y0
+	VPADDD       (R8), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMASKMOVPS   Y0, Y12, (BX)
+	ADDQ         R10, BX
+	VPHADDD      Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VPADDD       (R8), Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMASKMOVPS   Y2, Y12, (BX)
+	ADDQ         R10, BX
+	VPHADDD      Y5, Y4, Y4
+	VPERMQ       $0xd8, Y4, Y4
+	VPADDD       (R8), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y4, Y4
 	VADDPS       Y13, Y4, Y4
 	VMAXPS       Y4, Y14, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
-	ADDQ         R9, BX
-	ADDQ         $0x0000000c, SI
-	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block3
-	ADDQ         $0x00000020, w+40(FP)
-	ADDQ         $0x00000020, corrections+56(FP)
-	ADDQ         $0x00000020, scales+64(FP)
-	ADDQ         $0x00000020, y+88(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias4
-	ADDQ         $0x00000020, bias+72(FP)
+	ADDQ         R10, BX
 
-noBias4:
+done11:
+	ADDQ $0x0000000c, SI
+	MOVQ steps+48(FP), R8
+	SHLQ $0x02, R8
+	SUBQ R8, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ DI
+	JNZ  block3
+	ADDQ $0x00000020, w+40(FP)
+	ADDQ $0x00000020, corrections+56(FP)
+	ADDQ $0x00000020, scales+64(FP)
+	ADDQ $0x00000020, y+88(FP)
+	CMPQ biasStep+80(FP), $0x00000000
+	JEQ  noBias12
+	ADDQ $0x00000020, bias+72(FP)
+
+noBias12:
 	RORL $0x08, mask+116(FP)
 	DECQ DX
 	JNZ  strip3
@@ -5725,54 +5963,86 @@ steps2:
 	ADDQ         $0x10, CX
 	SUBQ         $0x04, R9
 	JNZ          steps2
-	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         bias+72(FP), R8
-	VMASKMOVPS   (R8), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
+	MOVQ         bias+72(FP), R9
 	MOVQ         corrections+56(FP), R8
-	MOVQ         scales+64(FP), R10
-	MOVQ         yStride+96(FP), R9
+	MOVQ         scales+64(FP), R11
+	MOVQ         yStride+96(FP), R10
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part13
+	VMOVUPS      (R9), Y13
 	VPHADDD      Y1, Y0, Y0
 	VPERMQ       $0xd8, Y0, Y0
 	VPADDD       (R8), Y0, Y0
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y0, Y0
 	VADDPS       Y13, Y0, Y0
 	VMAXPS       Y0, Y14, Y0
-	VMASKMOVPS   Y0, Y12, (BX)
-	ADDQ         R9, BX
+	VMOVUPS      Y0, (BX)
+	ADDQ         R10, BX
 	VPHADDD      Y3, Y2, Y2
 	VPERMQ       $0xd8, Y2, Y2
 	VPADDD       (R8), Y2, Y2
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS 4(SI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (BX)
+	ADDQ         R10, BX
+	JMP          done14
+
+part13:
+	VBROADCASTSS mask+116(FP), Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMASKMOVPS   (R9), Y12, Y13
+	VPHADDD      Y1, Y0, Y0
+	VPERMQ       $0xd8, Y0, Y0
+	VPADDD       (R8), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMASKMOVPS   Y0, Y12, (BX)
+	ADDQ         R10, BX
+	VPHADDD      Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VPADDD       (R8), Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y2, Y2
 	VADDPS       Y13, Y2, Y2
 	VMAXPS       Y2, Y14, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
-	ADDQ         R9, BX
-	ADDQ         $0x00000008, SI
-	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block2
-	ADDQ         $0x00000020, w+40(FP)
-	ADDQ         $0x00000020, corrections+56(FP)
-	ADDQ         $0x00000020, scales+64(FP)
-	ADDQ         $0x00000020, y+88(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias5
-	ADDQ         $0x00000020, bias+72(FP)
+	ADDQ         R10, BX
 
-noBias5:
+done14:
+	ADDQ $0x00000008, SI
+	MOVQ steps+48(FP), R8
+	SHLQ $0x02, R8
+	SUBQ R8, CX
+	ADDQ AX, CX
+	ADDQ AX, CX
+	DECQ DI
+	JNZ  block2
+	ADDQ $0x00000020, w+40(FP)
+	ADDQ $0x00000020, corrections+56(FP)
+	ADDQ $0x00000020, scales+64(FP)
+	ADDQ $0x00000020, y+88(FP)
+	CMPQ biasStep+80(FP), $0x00000000
+	JEQ  noBias15
+	ADDQ $0x00000020, bias+72(FP)
+
+noBias15:
 	RORL $0x08, mask+116(FP)
 	DECQ DX
 	JNZ  strip2
@@ -5840,42 +6110,63 @@ steps1:
 	ADDQ         $0x10, CX
 	SUBQ         $0x04, R9
 	JNZ          steps1
-	VBROADCASTSS mask+116(FP), Y12
-	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
-	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
-	MOVQ         bias+72(FP), R8
-	VMASKMOVPS   (R8), Y12, Y13
 	VBROADCASTSS floor+112(FP), Y14
+	MOVQ         bias+72(FP), R9
 	MOVQ         corrections+56(FP), R8
-	MOVQ         scales+64(FP), R10
-	MOVQ         yStride+96(FP), R9
+	MOVQ         scales+64(FP), R11
+	MOVQ         yStride+96(FP), R10
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part16
+	VMOVUPS      (R9), Y13
 	VPHADDD      Y1, Y0, Y0
 	VPERMQ       $0xd8, Y0, Y0
 	VPADDD       (R8), Y0, Y0
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y15
-	VMULPS       (R10), Y15, Y15
+	VMULPS       (R11), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (BX)
+	ADDQ         R10, BX
+	JMP          done17
+
+part16:
+	VBROADCASTSS mask+116(FP), Y12
+	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
+	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMASKMOVPS   (R9), Y12, Y13
+	VPHADDD      Y1, Y0, Y0
+	VPERMQ       $0xd8, Y0, Y0
+	VPADDD       (R8), Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y15
+	VMULPS       (R11), Y15, Y15
 	VMULPS       Y15, Y0, Y0
 	VADDPS       Y13, Y0, Y0
 	VMAXPS       Y0, Y14, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
-	ADDQ         R9, BX
-	ADDQ         $0x00000004, SI
-	MOVQ         steps+48(FP), R8
-	SHLQ         $0x02, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block1
-	ADDQ         $0x00000020, w+40(FP)
-	ADDQ         $0x00000020, corrections+56(FP)
-	ADDQ         $0x00000020, scales+64(FP)
-	ADDQ         $0x00000020, y+88(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias6
-	ADDQ         $0x00000020, bias+72(FP)
+	ADDQ         R10, BX
 
-noBias6:
+done17:
+	ADDQ $0x00000004, SI
+	MOVQ steps+48(FP), R8
+	SHLQ $0x02, R8
+	SUBQ R8, CX
+	ADDQ AX, CX
+	DECQ DI
+	JNZ  block1
+	ADDQ $0x00000020, w+40(FP)
+	ADDQ $0x00000020, corrections+56(FP)
+	ADDQ $0x00000020, scales+64(FP)
+	ADDQ $0x00000020, y+88(FP)
+	CMPQ biasStep+80(FP), $0x00000000
+	JEQ  noBias18
+	ADDQ $0x00000020, bias+72(FP)
+
+noBias18:
 	RORL $0x08, mask+116(FP)
 	DECQ DX
 	JNZ  strip1

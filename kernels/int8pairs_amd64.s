@@ -38,24 +38,48 @@ strip11:
 	MOVQ blocks+32(FP), DI
 
 block11:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	VMOVAPS Y0, Y7
-	VMOVAPS Y0, Y8
-	VMOVAPS Y0, Y9
-	VMOVAPS Y0, Y10
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone11
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	VMOVAPS    Y0, Y4
+	VMOVAPS    Y0, Y5
+	VMOVAPS    Y0, Y6
+	VMOVAPS    Y0, Y7
+	VMOVAPS    Y0, Y8
+	VMOVAPS    Y0, Y9
+	VMOVAPS    Y0, Y10
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone11
 
 pairs11:
 	PREFETCHT0   4096(BX)
@@ -215,6 +239,102 @@ singlesDone11:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part1
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 16(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 28(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 36(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 40(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y10, Y10
+	VADDPS       Y13, Y10, Y10
+	VMAXPS       Y10, Y14, Y10
+	VMOVUPS      Y10, (CX)
+	ADDQ         R10, CX
+	JMP          done2
+
+part1:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -307,20 +427,22 @@ singlesDone11:
 	VMAXPS       Y10, Y14, Y10
 	VMASKMOVPS   Y10, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x2c, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block11
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip11
+
+done2:
+	ADDQ $0x2c, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block11
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip11
 	VZEROUPPER
 	RET
 
@@ -335,23 +457,45 @@ strip10:
 	MOVQ blocks+32(FP), DI
 
 block10:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	VMOVAPS Y0, Y7
-	VMOVAPS Y0, Y8
-	VMOVAPS Y0, Y9
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone10
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	VMOVAPS    Y0, Y4
+	VMOVAPS    Y0, Y5
+	VMOVAPS    Y0, Y6
+	VMOVAPS    Y0, Y7
+	VMOVAPS    Y0, Y8
+	VMOVAPS    Y0, Y9
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone10
 
 pairs10:
 	PREFETCHT0   4096(BX)
@@ -497,6 +641,94 @@ singlesDone10:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part3
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 16(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 28(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 36(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, (CX)
+	ADDQ         R10, CX
+	JMP          done4
+
+part3:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -581,20 +813,22 @@ singlesDone10:
 	VMAXPS       Y9, Y14, Y9
 	VMASKMOVPS   Y9, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x28, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block10
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip10
+
+done4:
+	ADDQ $0x28, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block10
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip10
 	VZEROUPPER
 	RET
 
@@ -609,22 +843,42 @@ strip9:
 	MOVQ blocks+32(FP), DI
 
 block9:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	VMOVAPS Y0, Y7
-	VMOVAPS Y0, Y8
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone9
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	VMOVAPS    Y0, Y4
+	VMOVAPS    Y0, Y5
+	VMOVAPS    Y0, Y6
+	VMOVAPS    Y0, Y7
+	VMOVAPS    Y0, Y8
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone9
 
 pairs9:
 	PREFETCHT0   4096(BX)
@@ -759,6 +1013,86 @@ singlesDone9:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part5
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 16(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 28(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 32(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (CX)
+	ADDQ         R10, CX
+	JMP          done6
+
+part5:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -835,20 +1169,22 @@ singlesDone9:
 	VMAXPS       Y8, Y14, Y8
 	VMASKMOVPS   Y8, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x24, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block9
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip9
+
+done6:
+	ADDQ $0x24, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block9
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip9
 	VZEROUPPER
 	RET
 
@@ -863,21 +1199,39 @@ strip8:
 	MOVQ blocks+32(FP), DI
 
 block8:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	VMOVAPS Y0, Y7
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone8
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	VMOVAPS    Y0, Y4
+	VMOVAPS    Y0, Y5
+	VMOVAPS    Y0, Y6
+	VMOVAPS    Y0, Y7
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone8
 
 pairs8:
 	PREFETCHT0   4096(BX)
@@ -1001,6 +1355,78 @@ singlesDone8:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part7
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 16(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 28(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         R10, CX
+	JMP          done8
+
+part7:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -1069,20 +1495,22 @@ singlesDone8:
 	VMAXPS       Y7, Y14, Y7
 	VMASKMOVPS   Y7, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x20, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block8
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip8
+
+done8:
+	ADDQ $0x20, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block8
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip8
 	VZEROUPPER
 	RET
 
@@ -1097,20 +1525,36 @@ strip7:
 	MOVQ blocks+32(FP), DI
 
 block7:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone7
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	VMOVAPS    Y0, Y4
+	VMOVAPS    Y0, Y5
+	VMOVAPS    Y0, Y6
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone7
 
 pairs7:
 	PREFETCHT0   4096(BX)
@@ -1226,6 +1670,70 @@ singlesDone7:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part9
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 16(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 24(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         R10, CX
+	JMP          done10
+
+part9:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -1286,20 +1794,22 @@ singlesDone7:
 	VMAXPS       Y6, Y14, Y6
 	VMASKMOVPS   Y6, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x1c, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block7
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip7
+
+done10:
+	ADDQ $0x1c, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block7
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip7
 	VZEROUPPER
 	RET
 
@@ -1314,19 +1824,33 @@ strip6:
 	MOVQ blocks+32(FP), DI
 
 block6:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone6
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	VMOVAPS    Y0, Y4
+	VMOVAPS    Y0, Y5
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone6
 
 pairs6:
 	PREFETCHT0   4096(BX)
@@ -1428,6 +1952,62 @@ singlesDone6:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part11
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 16(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 20(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         R10, CX
+	JMP          done12
+
+part11:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -1480,20 +2060,22 @@ singlesDone6:
 	VMAXPS       Y5, Y14, Y5
 	VMASKMOVPS   Y5, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x18, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block6
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip6
+
+done12:
+	ADDQ $0x18, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block6
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip6
 	VZEROUPPER
 	RET
 
@@ -1508,18 +2090,30 @@ strip5:
 	MOVQ blocks+32(FP), DI
 
 block5:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone5
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	VMOVAPS    Y0, Y4
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone5
 
 pairs5:
 	PREFETCHT0   4096(BX)
@@ -1610,6 +2204,54 @@ singlesDone5:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part13
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 16(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         R10, CX
+	JMP          done14
+
+part13:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -1654,20 +2296,22 @@ singlesDone5:
 	VMAXPS       Y4, Y14, Y4
 	VMASKMOVPS   Y4, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x14, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block5
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip5
+
+done14:
+	ADDQ $0x14, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block5
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip5
 	VZEROUPPER
 	RET
 
@@ -1682,17 +2326,27 @@ strip4:
 	MOVQ blocks+32(FP), DI
 
 block4:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone4
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	VMOVAPS    Y0, Y3
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone4
 
 pairs4:
 	PREFETCHT0   4096(BX)
@@ -1772,6 +2426,46 @@ singlesDone4:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part15
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         R10, CX
+	JMP          done16
+
+part15:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -1808,20 +2502,22 @@ singlesDone4:
 	VMAXPS       Y3, Y14, Y3
 	VMASKMOVPS   Y3, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x10, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block4
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip4
+
+done16:
+	ADDQ $0x10, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block4
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip4
 	VZEROUPPER
 	RET
 
@@ -1836,16 +2532,24 @@ strip3:
 	MOVQ blocks+32(FP), DI
 
 block3:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone3
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	VMOVAPS    Y0, Y2
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone3
 
 pairs3:
 	PREFETCHT0   4096(BX)
@@ -1914,6 +2618,38 @@ singlesDone3:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part17
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 8(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         R10, CX
+	JMP          done18
+
+part17:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -1942,20 +2678,22 @@ singlesDone3:
 	VMAXPS       Y2, Y14, Y2
 	VMASKMOVPS   Y2, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x0c, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block3
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip3
+
+done18:
+	ADDQ $0x0c, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block3
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip3
 	VZEROUPPER
 	RET
 
@@ -1970,15 +2708,21 @@ strip2:
 	MOVQ blocks+32(FP), DI
 
 block2:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VMOVAPS Y0, Y1
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone2
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VMOVAPS    Y0, Y1
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone2
 
 pairs2:
 	PREFETCHT0   4096(BX)
@@ -2033,6 +2777,30 @@ singlesDone2:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part19
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS 4(DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         R10, CX
+	JMP          done20
+
+part19:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -2053,20 +2821,22 @@ singlesDone2:
 	VMAXPS       Y1, Y14, Y1
 	VMASKMOVPS   Y1, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x08, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block2
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip2
+
+done20:
+	ADDQ $0x08, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block2
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip2
 	VZEROUPPER
 	RET
 
@@ -2081,14 +2851,18 @@ strip1:
 	MOVQ blocks+32(FP), DI
 
 block1:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone1
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone1
 
 pairs1:
 	PREFETCHT0   4096(BX)
@@ -2132,6 +2906,22 @@ singlesDone1:
 	MOVQ         bias+80(FP), R8
 	MOVQ         scales+72(FP), R9
 	MOVQ         yStride+104(FP), R10
+	MOVL         mask+124(FP), R11
+	NOTL         R11
+	TESTL        $0x000000ff, R11
+	JNZ          part21
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DX), Y15
+	VMULPS       (R9), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         R10, CX
+	JMP          done22
+
+part21:
 	VBROADCASTSS mask+124(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
@@ -2144,20 +2934,22 @@ singlesDone1:
 	VMAXPS       Y0, Y14, Y0
 	VMASKMOVPS   Y0, Y12, (CX)
 	ADDQ         R10, CX
-	ADDQ         $0x04, DX
-	ADDQ         blockBytes+16(FP), AX
-	DECQ         DI
-	JNZ          block1
-	MOVQ         BX, w+40(FP)
-	MOVQ         SI, order+48(FP)
-	ADDQ         $0x04, counts+56(FP)
-	ADDQ         $0x20, corrections+64(FP)
-	ADDQ         $0x20, scales+72(FP)
-	ADDQ         $0x20, y+96(FP)
-	MOVQ         biasStep+88(FP), AX
-	ADDQ         AX, bias+80(FP)
-	DECQ         strips+112(FP)
-	JNZ          strip1
+
+done22:
+	ADDQ $0x04, DX
+	ADDQ blockBytes+16(FP), AX
+	DECQ DI
+	JNZ  block1
+	MOVQ BX, w+40(FP)
+	MOVQ SI, order+48(FP)
+	ADDQ $0x04, counts+56(FP)
+	ADDQ $0x20, corrections+64(FP)
+	ADDQ $0x20, scales+72(FP)
+	ADDQ $0x20, y+96(FP)
+	MOVQ biasStep+88(FP), AX
+	ADDQ AX, bias+80(FP)
+	DECQ strips+112(FP)
+	JNZ  strip1
 	VZEROUPPER
 	RET
 
@@ -2212,26 +3004,76 @@ strip12:
 	MOVQ blocks+32(FP), DI
 
 block12:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z7
-	VMOVAPS Z0, Z8
-	VMOVAPS Z0, Z9
-	VMOVAPS Z0, Z10
-	VMOVAPS Z0, Z11
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone12
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	VMOVAPS    Z0, Z5
+	VMOVAPS    Z0, Z6
+	VMOVAPS    Z0, Z7
+	VMOVAPS    Z0, Z8
+	VMOVAPS    Z0, Z9
+	VMOVAPS    Z0, Z10
+	VMOVAPS    Z0, Z11
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone12
 
 pairs12:
 	PREFETCHT0   4096(BX)
@@ -2585,25 +3427,71 @@ strip11:
 	MOVQ blocks+32(FP), DI
 
 block11:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z7
-	VMOVAPS Z0, Z8
-	VMOVAPS Z0, Z9
-	VMOVAPS Z0, Z10
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone11
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	VMOVAPS    Z0, Z5
+	VMOVAPS    Z0, Z6
+	VMOVAPS    Z0, Z7
+	VMOVAPS    Z0, Z8
+	VMOVAPS    Z0, Z9
+	VMOVAPS    Z0, Z10
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone11
 
 pairs11:
 	PREFETCHT0   4096(BX)
@@ -2934,24 +3822,66 @@ strip10:
 	MOVQ blocks+32(FP), DI
 
 block10:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z7
-	VMOVAPS Z0, Z8
-	VMOVAPS Z0, Z9
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone10
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	VMOVAPS    Z0, Z5
+	VMOVAPS    Z0, Z6
+	VMOVAPS    Z0, Z7
+	VMOVAPS    Z0, Z8
+	VMOVAPS    Z0, Z9
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone10
 
 pairs10:
 	PREFETCHT0   4096(BX)
@@ -3259,23 +4189,61 @@ strip9:
 	MOVQ blocks+32(FP), DI
 
 block9:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z7
-	VMOVAPS Z0, Z8
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone9
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	VMOVAPS    Z0, Z5
+	VMOVAPS    Z0, Z6
+	VMOVAPS    Z0, Z7
+	VMOVAPS    Z0, Z8
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone9
 
 pairs9:
 	PREFETCHT0   4096(BX)
@@ -3557,22 +4525,56 @@ strip8:
 	MOVQ blocks+32(FP), DI
 
 block8:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	VMOVAPS Z0, Z7
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone8
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	VMOVAPS    Z0, Z5
+	VMOVAPS    Z0, Z6
+	VMOVAPS    Z0, Z7
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone8
 
 pairs8:
 	PREFETCHT0   4096(BX)
@@ -3831,21 +4833,51 @@ strip7:
 	MOVQ blocks+32(FP), DI
 
 block7:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	VMOVAPS Z0, Z6
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone7
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	VMOVAPS    Z0, Z5
+	VMOVAPS    Z0, Z6
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone7
 
 pairs7:
 	PREFETCHT0   4096(BX)
@@ -4084,20 +5116,46 @@ strip6:
 	MOVQ blocks+32(FP), DI
 
 block6:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	VMOVAPS Z0, Z5
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone6
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	VMOVAPS    Z0, Z5
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone6
 
 pairs6:
 	PREFETCHT0   4096(BX)
@@ -4313,19 +5371,41 @@ strip5:
 	MOVQ blocks+32(FP), DI
 
 block5:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone5
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	VMOVAPS    Z0, Z4
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone5
 
 pairs5:
 	PREFETCHT0   4096(BX)
@@ -4515,18 +5595,36 @@ strip4:
 	MOVQ blocks+32(FP), DI
 
 block4:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone4
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	VMOVAPS    Z0, Z3
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone4
 
 pairs4:
 	PREFETCHT0   4096(BX)
@@ -4693,17 +5791,31 @@ strip3:
 	MOVQ blocks+32(FP), DI
 
 block3:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone3
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	VMOVAPS    Z0, Z2
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone3
 
 pairs3:
 	PREFETCHT0   4096(BX)
@@ -4847,16 +5959,26 @@ strip2:
 	MOVQ blocks+32(FP), DI
 
 block2:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	VMOVAPS Z0, Z1
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone2
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	VMOVAPS    Z0, Z1
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone2
 
 pairs2:
 	PREFETCHT0   4096(BX)
@@ -4977,15 +6099,21 @@ strip1:
 	MOVQ blocks+32(FP), DI
 
 block1:
-	MOVQ    w+40(FP), BX
-	MOVQ    order+48(FP), SI
-	MOVQ    corrections+64(FP), R8
-	VMOVDQU (R8), Y0
-	VPERMD  Z0, Z29, Z0
-	MOVQ    counts+56(FP), R8
-	MOVWQZX (R8), R8
-	TESTQ   R8, R8
-	JZ      pairsDone1
+	MOVQ       w+40(FP), BX
+	MOVQ       order+48(FP), SI
+	MOVQ       CX, R8
+	MOVQ       yStride+104(FP), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	MOVQ       corrections+64(FP), R8
+	VMOVDQU    (R8), Y0
+	VPERMD     Z0, Z29, Z0
+	MOVQ       counts+56(FP), R8
+	MOVWQZX    (R8), R8
+	TESTQ      R8, R8
+	JZ         pairsDone1
 
 pairs1:
 	PREFETCHT0   4096(BX)

@@ -286,11 +286,67 @@ steps6:
 	MOVQ         bias+72(FP), CX
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part1
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y10, Y10
+	VADDPS       Y13, Y10, Y10
+	VMAXPS       Y10, Y14, Y10
+	VMOVUPS      Y10, (R11)
+	ADDQ         R9, R11
+	JMP          done2
+
+part1:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -339,11 +395,69 @@ steps6:
 	VMAXPS       Y10, Y14, Y10
 	VMASKMOVPS   Y10, Y12, (R11)
 	ADDQ         R9, R11
+
+done2:
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part3
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y11, Y11
+	VADDPS       Y13, Y11, Y11
+	VMAXPS       Y11, Y14, Y11
+	VMOVUPS      Y11, 32(R11)
+	ADDQ         R9, R11
+	JMP          done4
+
+part3:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -392,26 +506,28 @@ steps6:
 	VMAXPS       Y11, Y14, Y11
 	VMASKMOVPS   Y11, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000018, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block6
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias1
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias1:
+done4:
+	MOVQ   R11, SI
+	ADDQ   $0x00000018, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block6
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias5
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias5:
 	RORL $0x10, mask+116(FP)
 	DECQ BX
 	JNZ  strip6
@@ -655,11 +771,59 @@ steps5:
 	MOVQ         bias+72(FP), CX
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part6
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	JMP          done7
+
+part6:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -700,11 +864,61 @@ steps5:
 	VMAXPS       Y8, Y14, Y8
 	VMASKMOVPS   Y8, Y12, (R11)
 	ADDQ         R9, R11
+
+done7:
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part8
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	JMP          done9
+
+part8:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -745,25 +959,27 @@ steps5:
 	VMAXPS       Y9, Y14, Y9
 	VMASKMOVPS   Y9, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000014, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block5
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias2
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias2:
+done9:
+	MOVQ   R11, SI
+	ADDQ   $0x00000014, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block5
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias10
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias10:
 	RORL $0x10, mask+116(FP)
 	DECQ BX
 	JNZ  strip5
@@ -969,11 +1185,51 @@ steps4:
 	MOVQ         bias+72(FP), CX
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part11
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	JMP          done12
+
+part11:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -1006,11 +1262,53 @@ steps4:
 	VMAXPS       Y6, Y14, Y6
 	VMASKMOVPS   Y6, Y12, (R11)
 	ADDQ         R9, R11
+
+done12:
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part13
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	JMP          done14
+
+part13:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -1043,24 +1341,26 @@ steps4:
 	VMAXPS       Y7, Y14, Y7
 	VMASKMOVPS   Y7, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000010, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000004, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block4
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias3
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias3:
+done14:
+	MOVQ   R11, SI
+	ADDQ   $0x00000010, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000004, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block4
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias15
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias15:
 	RORL $0x10, mask+116(FP)
 	DECQ BX
 	JNZ  strip4
@@ -1237,11 +1537,43 @@ steps3:
 	MOVQ         bias+72(FP), R8
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part16
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done17
+
+part16:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -1266,11 +1598,45 @@ steps3:
 	VMAXPS       Y4, Y14, Y4
 	VMASKMOVPS   Y4, Y12, (R11)
 	ADDQ         R9, R11
+
+done17:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), BX
+	NOTL         BX
+	TESTL        $0x0000ff00, BX
+	JNZ          part18
+	VMOVUPS      32(R8), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done19
+
+part18:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -1295,25 +1661,27 @@ steps3:
 	VMAXPS       Y5, Y14, Y5
 	VMASKMOVPS   Y5, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x0000000c, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block3
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias4
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias4:
+done19:
+	MOVQ   R11, BX
+	ADDQ   $0x0000000c, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block3
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias20
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias20:
 	RORL $0x10, mask+116(FP)
 	DECQ DX
 	JNZ  strip3
@@ -1520,11 +1888,35 @@ steps2:
 	MOVQ         bias+72(FP), R8
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part21
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y4, Y4
+	VADDPS       Y9, Y4, Y4
+	VMAXPS       Y4, Y10, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done22
+
+part21:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -1541,11 +1933,37 @@ steps2:
 	VMAXPS       Y4, Y10, Y4
 	VMASKMOVPS   Y4, Y8, (R11)
 	ADDQ         R9, R11
+
+done22:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part23
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y9, Y5, Y5
+	VMAXPS       Y5, Y10, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done24
+
+part23:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -1562,11 +1980,37 @@ steps2:
 	VMAXPS       Y5, Y10, Y5
 	VMASKMOVPS   Y5, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done24:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part25
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y6, Y6
+	VADDPS       Y9, Y6, Y6
+	VMAXPS       Y6, Y10, Y6
+	VMOVUPS      Y6, 64(R11)
+	ADDQ         R9, R11
+	JMP          done26
+
+part25:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -1583,11 +2027,37 @@ steps2:
 	VMAXPS       Y6, Y10, Y6
 	VMASKMOVPS   Y6, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done26:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part27
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y9, Y7, Y7
+	VMAXPS       Y7, Y10, Y7
+	VMOVUPS      Y7, 96(R11)
+	ADDQ         R9, R11
+	JMP          done28
+
+part27:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -1604,24 +2074,26 @@ steps2:
 	VMAXPS       Y7, Y10, Y7
 	VMASKMOVPS   Y7, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000008, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block2
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+64(FP)
-	ADDQ         $0x00000080, y+88(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias5
-	ADDQ         $0x00000080, bias+72(FP)
 
-noBias5:
+done28:
+	MOVQ   R11, BX
+	ADDQ   $0x00000008, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block2
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+64(FP)
+	ADDQ   $0x00000080, y+88(FP)
+	ADDQ   $0x00000080, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias29
+	ADDQ   $0x00000080, bias+72(FP)
+
+noBias29:
 	DECQ DX
 	JNZ  strip2
 	MOVQ steps+48(FP), CX
@@ -1763,11 +2235,27 @@ steps1:
 	MOVQ         bias+72(FP), R8
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part30
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	JMP          done31
+
+part30:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -1776,11 +2264,29 @@ steps1:
 	VMAXPS       Y0, Y10, Y0
 	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
+
+done31:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part32
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	JMP          done33
+
+part32:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -1789,11 +2295,29 @@ steps1:
 	VMAXPS       Y1, Y10, Y1
 	VMASKMOVPS   Y1, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done33:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part34
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	JMP          done35
+
+part34:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -1802,11 +2326,29 @@ steps1:
 	VMAXPS       Y2, Y10, Y2
 	VMASKMOVPS   Y2, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done35:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part36
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	JMP          done37
+
+part36:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -1815,23 +2357,25 @@ steps1:
 	VMAXPS       Y3, Y10, Y3
 	VMASKMOVPS   Y3, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000004, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000004, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block1
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+64(FP)
-	ADDQ         $0x00000080, y+88(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias6
-	ADDQ         $0x00000080, bias+72(FP)
 
-noBias6:
+done37:
+	MOVQ   R11, BX
+	ADDQ   $0x00000004, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000004, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block1
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+64(FP)
+	ADDQ   $0x00000080, y+88(FP)
+	ADDQ   $0x00000080, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias38
+	ADDQ   $0x00000080, bias+72(FP)
+
+noBias38:
 	DECQ DX
 	JNZ  strip1
 	MOVQ steps+48(FP), CX
@@ -1916,7 +2460,7 @@ group4:
 	VPXOR   Y7, Y7, Y7
 	XORQ    DX, DX
 
-bytes7:
+bytes39:
 	VMOVDQU (BX)(DX*1), Y12
 	VMOVDQU 32(BX)(DX*1), Y13
 	VMOVDQU (DI)(DX*1), Y14
@@ -1961,7 +2505,7 @@ bytes7:
 	BYTE         $0xff
 	ADDQ         $0x00000040, DX
 	CMPQ         DX, CX
-	JLT          bytes7
+	JLT          bytes39
 	VPADDD       Y1, Y0, Y0
 	VPADDD       Y3, Y2, Y1
 	VPADDD       Y5, Y4, Y2
@@ -1993,7 +2537,7 @@ group1:
 	VPXOR   Y1, Y1, Y1
 	XORQ    DX, DX
 
-bytes8:
+bytes40:
 	VMOVDQU (BX)(DX*1), Y12
 	VMOVDQU 32(BX)(DX*1), Y13
 	VMOVDQU (AX)(DX*1), Y14
@@ -2008,7 +2552,7 @@ bytes8:
 	BYTE         $0xcf
 	ADDQ         $0x00000040, DX
 	CMPQ         DX, CX
-	JLT          bytes8
+	JLT          bytes40
 	VPADDD       Y1, Y0, Y0
 	VPHADDD      Y0, Y0, Y0
 	VPHADDD      Y0, Y0, Y0
@@ -7994,11 +8538,67 @@ steps6:
 	MOVQ         bias+72(FP), CX
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part41
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y10, Y10
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y10, Y10
+	VADDPS       Y13, Y10, Y10
+	VMAXPS       Y10, Y14, Y10
+	VMOVUPS      Y10, (R11)
+	ADDQ         R9, R11
+	JMP          done42
+
+part41:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -8047,11 +8647,69 @@ steps6:
 	VMAXPS       Y10, Y14, Y10
 	VMASKMOVPS   Y10, Y12, (R11)
 	ADDQ         R9, R11
+
+done42:
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part43
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y11, Y11
+	VBROADCASTSS 20(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y11, Y11
+	VADDPS       Y13, Y11, Y11
+	VMAXPS       Y11, Y14, Y11
+	VMOVUPS      Y11, 32(R11)
+	ADDQ         R9, R11
+	JMP          done44
+
+part43:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -8100,26 +8758,28 @@ steps6:
 	VMAXPS       Y11, Y14, Y11
 	VMASKMOVPS   Y11, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000018, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000008, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block6
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias9
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias9:
+done44:
+	MOVQ   R11, SI
+	ADDQ   $0x00000018, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000008, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block6
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias45
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias45:
 	RORL $0x10, mask+116(FP)
 	DECQ BX
 	JNZ  strip6
@@ -8415,11 +9075,59 @@ steps5:
 	MOVQ         bias+72(FP), CX
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part46
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y8, Y8
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y8, Y8
+	VADDPS       Y13, Y8, Y8
+	VMAXPS       Y8, Y14, Y8
+	VMOVUPS      Y8, (R11)
+	ADDQ         R9, R11
+	JMP          done47
+
+part46:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -8460,11 +9168,61 @@ steps5:
 	VMAXPS       Y8, Y14, Y8
 	VMASKMOVPS   Y8, Y12, (R11)
 	ADDQ         R9, R11
+
+done47:
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part48
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y9, Y9
+	VBROADCASTSS 16(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y9, Y9
+	VADDPS       Y13, Y9, Y9
+	VMAXPS       Y9, Y14, Y9
+	VMOVUPS      Y9, 32(R11)
+	ADDQ         R9, R11
+	JMP          done49
+
+part48:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -8505,25 +9263,27 @@ steps5:
 	VMAXPS       Y9, Y14, Y9
 	VMASKMOVPS   Y9, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000014, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000008, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block5
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias10
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias10:
+done49:
+	MOVQ   R11, SI
+	ADDQ   $0x00000014, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000008, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block5
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias50
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias50:
 	RORL $0x10, mask+116(FP)
 	DECQ BX
 	JNZ  strip5
@@ -8777,11 +9537,51 @@ steps4:
 	MOVQ         bias+72(FP), CX
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part51
+	VMOVUPS      (CX), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y6, Y6
+	VADDPS       Y13, Y6, Y6
+	VMAXPS       Y6, Y14, Y6
+	VMOVUPS      Y6, (R11)
+	ADDQ         R9, R11
+	JMP          done52
+
+part51:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (DI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -8814,11 +9614,53 @@ steps4:
 	VMAXPS       Y6, Y14, Y6
 	VMASKMOVPS   Y6, Y12, (R11)
 	ADDQ         R9, R11
+
+done52:
+	MOVQ         SI, R11
+	MOVL         mask+116(FP), SI
+	NOTL         SI
+	TESTL        $0x0000ff00, SI
+	JNZ          part53
+	VMOVUPS      32(CX), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 12(DI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y7, Y7
+	VADDPS       Y13, Y7, Y7
+	VMAXPS       Y7, Y14, Y7
+	VMOVUPS      Y7, 32(R11)
+	ADDQ         R9, R11
+	JMP          done54
+
+part53:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(CX), Y12, Y13
-	MOVQ         SI, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (DI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -8851,24 +9693,26 @@ steps4:
 	VMAXPS       Y7, Y14, Y7
 	VMASKMOVPS   Y7, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, SI
-	ADDQ         $0x00000010, DI
-	MOVQ         DX, CX
-	MOVQ         steps+48(FP), DX
-	IMUL3Q       $0x00000008, DX, DX
-	SUBQ         DX, CX
-	ADDQ         AX, CX
-	DECQ         R8
-	JNZ          block4
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias11
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias11:
+done54:
+	MOVQ   R11, SI
+	ADDQ   $0x00000010, DI
+	MOVQ   DX, CX
+	MOVQ   steps+48(FP), DX
+	IMUL3Q $0x00000008, DX, DX
+	SUBQ   DX, CX
+	ADDQ   AX, CX
+	DECQ   R8
+	JNZ    block4
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias55
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias55:
 	RORL $0x10, mask+116(FP)
 	DECQ BX
 	JNZ  strip4
@@ -9077,11 +9921,43 @@ steps3:
 	MOVQ         bias+72(FP), R8
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part56
+	VMOVUPS      (R8), Y13
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y0, Y0
+	VADDPS       Y13, Y0, Y0
+	VMAXPS       Y0, Y14, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y2, Y2
+	VADDPS       Y13, Y2, Y2
+	VMAXPS       Y2, Y14, Y2
+	VMOVUPS      Y2, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       (R10), Y15, Y15
+	VMULPS       Y15, Y4, Y4
+	VADDPS       Y13, Y4, Y4
+	VMAXPS       Y4, Y14, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done57
+
+part56:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y15
 	VMULPS       (R10), Y15, Y15
@@ -9106,11 +9982,45 @@ steps3:
 	VMAXPS       Y4, Y14, Y4
 	VMASKMOVPS   Y4, Y12, (R11)
 	ADDQ         R9, R11
+
+done57:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), BX
+	NOTL         BX
+	TESTL        $0x0000ff00, BX
+	JNZ          part58
+	VMOVUPS      32(R8), Y13
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y1, Y1
+	VADDPS       Y13, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y3, Y3
+	VADDPS       Y13, Y3, Y3
+	VMAXPS       Y3, Y14, Y3
+	VMOVUPS      Y3, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 8(SI), Y15
+	VMULPS       32(R10), Y15, Y15
+	VMULPS       Y15, Y5, Y5
+	VADDPS       Y13, Y5, Y5
+	VMAXPS       Y5, Y14, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done59
+
+part58:
 	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R8), Y12, Y13
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y15
 	VMULPS       32(R10), Y15, Y15
@@ -9135,25 +10045,27 @@ steps3:
 	VMAXPS       Y5, Y14, Y5
 	VMASKMOVPS   Y5, Y12, 32(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x0000000c, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000008, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block3
-	ADDQ         $0x00000040, w+40(FP)
-	ADDQ         $0x00000040, scales+64(FP)
-	ADDQ         $0x00000040, y+88(FP)
-	ADDQ         $0x00000040, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias12
-	ADDQ         $0x00000040, bias+72(FP)
 
-noBias12:
+done59:
+	MOVQ   R11, BX
+	ADDQ   $0x0000000c, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000008, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block3
+	ADDQ   $0x00000040, w+40(FP)
+	ADDQ   $0x00000040, scales+64(FP)
+	ADDQ   $0x00000040, y+88(FP)
+	ADDQ   $0x00000040, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias60
+	ADDQ   $0x00000040, bias+72(FP)
+
+noBias60:
 	RORL $0x10, mask+116(FP)
 	DECQ DX
 	JNZ  strip3
@@ -9432,11 +10344,35 @@ steps2:
 	MOVQ         bias+72(FP), R8
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part61
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y4, Y4
+	VADDPS       Y9, Y4, Y4
+	VMAXPS       Y4, Y10, Y4
+	VMOVUPS      Y4, (R11)
+	ADDQ         R9, R11
+	JMP          done62
+
+part61:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -9453,11 +10389,37 @@ steps2:
 	VMAXPS       Y4, Y10, Y4
 	VMASKMOVPS   Y4, Y8, (R11)
 	ADDQ         R9, R11
+
+done62:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part63
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y9, Y5, Y5
+	VMAXPS       Y5, Y10, Y5
+	VMOVUPS      Y5, 32(R11)
+	ADDQ         R9, R11
+	JMP          done64
+
+part63:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -9474,11 +10436,37 @@ steps2:
 	VMAXPS       Y5, Y10, Y5
 	VMASKMOVPS   Y5, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done64:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part65
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y6, Y6
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y6, Y6
+	VADDPS       Y9, Y6, Y6
+	VMAXPS       Y6, Y10, Y6
+	VMOVUPS      Y6, 64(R11)
+	ADDQ         R9, R11
+	JMP          done66
+
+part65:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -9495,11 +10483,37 @@ steps2:
 	VMAXPS       Y6, Y10, Y6
 	VMASKMOVPS   Y6, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done66:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part67
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	VCVTDQ2PS    Y7, Y7
+	VBROADCASTSS 4(SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y7, Y7
+	VADDPS       Y9, Y7, Y7
+	VMAXPS       Y7, Y10, Y7
+	VMOVUPS      Y7, 96(R11)
+	ADDQ         R9, R11
+	JMP          done68
+
+part67:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -9516,24 +10530,26 @@ steps2:
 	VMAXPS       Y7, Y10, Y7
 	VMASKMOVPS   Y7, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000008, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000008, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block2
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+64(FP)
-	ADDQ         $0x00000080, y+88(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias13
-	ADDQ         $0x00000080, bias+72(FP)
 
-noBias13:
+done68:
+	MOVQ   R11, BX
+	ADDQ   $0x00000008, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000008, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block2
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+64(FP)
+	ADDQ   $0x00000080, y+88(FP)
+	ADDQ   $0x00000080, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias69
+	ADDQ   $0x00000080, bias+72(FP)
+
+noBias69:
 	DECQ DX
 	JNZ  strip2
 	MOVQ steps+48(FP), CX
@@ -9735,11 +10751,27 @@ steps1:
 	MOVQ         bias+72(FP), R8
 	MOVQ         scales+64(FP), R10
 	MOVQ         yStride+96(FP), R9
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x000000ff, R12
+	JNZ          part70
+	VMOVUPS      (R8), Y9
+	VCVTDQ2PS    Y0, Y0
+	VBROADCASTSS (SI), Y11
+	VMULPS       (R10), Y11, Y11
+	VMULPS       Y11, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMAXPS       Y0, Y10, Y0
+	VMOVUPS      Y0, (R11)
+	ADDQ         R9, R11
+	JMP          done71
+
+part70:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_0<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y8, Y8
 	VMASKMOVPS   (R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y0, Y0
 	VBROADCASTSS (SI), Y11
 	VMULPS       (R10), Y11, Y11
@@ -9748,11 +10780,29 @@ steps1:
 	VMAXPS       Y0, Y10, Y0
 	VMASKMOVPS   Y0, Y8, (R11)
 	ADDQ         R9, R11
+
+done71:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x0000ff00, R12
+	JNZ          part72
+	VMOVUPS      32(R8), Y9
+	VCVTDQ2PS    Y1, Y1
+	VBROADCASTSS (SI), Y11
+	VMULPS       32(R10), Y11, Y11
+	VMULPS       Y11, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VMAXPS       Y1, Y10, Y1
+	VMOVUPS      Y1, 32(R11)
+	ADDQ         R9, R11
+	JMP          done73
+
+part72:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_8<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y8, Y8
 	VMASKMOVPS   32(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y1, Y1
 	VBROADCASTSS (SI), Y11
 	VMULPS       32(R10), Y11, Y11
@@ -9761,11 +10811,29 @@ steps1:
 	VMAXPS       Y1, Y10, Y1
 	VMASKMOVPS   Y1, Y8, 32(R11)
 	ADDQ         R9, R11
+
+done73:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), R12
+	NOTL         R12
+	TESTL        $0x00ff0000, R12
+	JNZ          part74
+	VMOVUPS      64(R8), Y9
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS (SI), Y11
+	VMULPS       64(R10), Y11, Y11
+	VMULPS       Y11, Y2, Y2
+	VADDPS       Y9, Y2, Y2
+	VMAXPS       Y2, Y10, Y2
+	VMOVUPS      Y2, 64(R11)
+	ADDQ         R9, R11
+	JMP          done75
+
+part74:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_16<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_16<>+0(SB), Y8, Y8
 	VMASKMOVPS   64(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y2, Y2
 	VBROADCASTSS (SI), Y11
 	VMULPS       64(R10), Y11, Y11
@@ -9774,11 +10842,29 @@ steps1:
 	VMAXPS       Y2, Y10, Y2
 	VMASKMOVPS   Y2, Y8, 64(R11)
 	ADDQ         R9, R11
+
+done75:
+	MOVQ         BX, R11
+	MOVL         mask+116(FP), BX
+	NOTL         BX
+	TESTL        $0xff000000, BX
+	JNZ          part76
+	VMOVUPS      96(R8), Y9
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y11
+	VMULPS       96(R10), Y11, Y11
+	VMULPS       Y11, Y3, Y3
+	VADDPS       Y9, Y3, Y3
+	VMAXPS       Y3, Y10, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         R9, R11
+	JMP          done77
+
+part76:
 	VBROADCASTSS mask+116(FP), Y8
 	VPAND        bit_of_lane_24<>+0(SB), Y8, Y8
 	VPCMPEQD     bit_of_lane_24<>+0(SB), Y8, Y8
 	VMASKMOVPS   96(R8), Y8, Y9
-	MOVQ         BX, R11
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (SI), Y11
 	VMULPS       96(R10), Y11, Y11
@@ -9787,23 +10873,25 @@ steps1:
 	VMAXPS       Y3, Y10, Y3
 	VMASKMOVPS   Y3, Y8, 96(R11)
 	ADDQ         R9, R11
-	MOVQ         R11, BX
-	ADDQ         $0x00000004, SI
-	MOVQ         steps+48(FP), R8
-	IMUL3Q       $0x00000008, R8, R8
-	SUBQ         R8, CX
-	ADDQ         AX, CX
-	DECQ         DI
-	JNZ          block1
-	ADDQ         $0x00000080, w+40(FP)
-	ADDQ         $0x00000080, scales+64(FP)
-	ADDQ         $0x00000080, y+88(FP)
-	ADDQ         $0x00000080, corrections+56(FP)
-	CMPQ         biasStep+80(FP), $0x00000000
-	JEQ          noBias14
-	ADDQ         $0x00000080, bias+72(FP)
 
-noBias14:
+done77:
+	MOVQ   R11, BX
+	ADDQ   $0x00000004, SI
+	MOVQ   steps+48(FP), R8
+	IMUL3Q $0x00000008, R8, R8
+	SUBQ   R8, CX
+	ADDQ   AX, CX
+	DECQ   DI
+	JNZ    block1
+	ADDQ   $0x00000080, w+40(FP)
+	ADDQ   $0x00000080, scales+64(FP)
+	ADDQ   $0x00000080, y+88(FP)
+	ADDQ   $0x00000080, corrections+56(FP)
+	CMPQ   biasStep+80(FP), $0x00000000
+	JEQ    noBias78
+	ADDQ   $0x00000080, bias+72(FP)
+
+noBias78:
 	DECQ DX
 	JNZ  strip1
 	MOVQ steps+48(FP), CX

@@ -151,7 +151,7 @@ func (s *Stepper) recurrent(l *recurrent, slots []search.Slot, layer int) {
 		s.after(l.post, s.x, s.y, s.x, n)
 		return
 	}
-	stride := l.gates.n
+	stride := apart(l.gates.n)
 	s.operand.set(input, n, dim)
 	s.mul(s.wide, stride, l.gates, kernels.None)
 	for i, slot := range slots {
@@ -217,7 +217,7 @@ func (s *Stepper) averageNetwork(l *average, mean, x, y []float32, rows int) {
 // kept yet, they come from the normalised input, though what is kept for later steps does not.
 func (s *Stepper) selfAttention(l *selfAttention, slots []search.Slot, layer int) {
 	dim, n := s.w.dim, len(slots)
-	query, stride := s.wide, 3*dim
+	query, stride := s.wide, apart(3*dim)
 	if l.qkv != nil {
 		s.operand.set(s.x, n, dim)
 		s.mul(s.wide, stride, l.qkv, kernels.None)

@@ -105,9 +105,9 @@ func (s *Stepper) reserve(rows, tile int) {
 	w := s.w
 	s.x, s.y = grow(s.x, rows*w.dim), grow(s.y, tile*w.dim)
 	s.normed, s.attended = grow(s.normed, tile*w.dim), grow(s.attended, tile*w.dim)
-	s.wide = grow(s.wide, tile*3*w.dim)
+	s.wide = grow(s.wide, tile*apart(3*w.dim))
 	for i := range s.hidden {
-		s.hidden[i] = grow(s.hidden[i], min(tile, tileRows)*max(w.ffnWidth, w.aanWidth, w.dim))
+		s.hidden[i] = grow(s.hidden[i], min(tile, tileRows)*(max(w.ffnWidth, w.aanWidth, w.dim)+mostApart))
 	}
 }
 
@@ -145,9 +145,10 @@ func (s *Stepper) selfAttentionOfSources(l *encoderLayer, x []float32, sources [
 	dim := s.w.dim
 	input := s.before(l.pre, s.normed, x, rows)
 	s.operand.set(input, rows, dim)
-	s.mul(s.wide, 3*dim, l.qkv, kernels.None)
+	stride := apart(3 * dim)
+	s.mul(s.wide, stride, l.qkv, kernels.None)
 	attention := s.w.attention
-	attention.QStride, attention.KStride, attention.VStride = 3*dim, 3*dim, 3*dim
+	attention.QStride, attention.KStride, attention.VStride = stride, stride, stride
 	first := 0
 	for i := range sources {
 		n := len(sources[i].Tokens)
@@ -155,7 +156,7 @@ func (s *Stepper) selfAttentionOfSources(l *encoderLayer, x []float32, sources [
 			continue
 		}
 		s.scratch = grow(s.scratch, attention.ScratchLen(n))
-		qkv := s.wide[first*3*dim:]
+		qkv := s.wide[first*stride:]
 		attention.Run(s.attended[first*dim:], qkv, qkv[dim:], qkv[2*dim:], n, n, s.scratch)
 		first += n
 	}
@@ -179,16 +180,15 @@ func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
 	dim := s.w.dim
 	for rows > 0 {
 		n := min(tileRows, rows)
-		input, width := s.before(f.pre, s.normed, x, n), dim
+		s.operand.set(s.before(f.pre, s.normed, x, n), n, dim)
 		last := len(f.layers) - 1
 		for i, layer := range f.layers[:last] {
-			out := s.hidden[i%2][:n*layer.n]
-			s.operand.set(input, n, width)
-			s.mul(out, layer.n, layer, fused(f.activation))
-			activate(f.activation, out)
-			input, width = out, layer.n
+			stride := apart(layer.n)
+			out := s.hidden[i%2][:n*stride]
+			s.mul(out, stride, layer, fused(f.activation))
+			activate(f.activation, out) // of what lies between the rows, too, which is nothing
+			s.operand.setApart(out, n, layer.n, stride)
 		}
-		s.operand.set(input, n, width)
 		s.mul(s.y, dim, f.layers[last], kernels.None)
 		s.after(f.post, x, s.y, x, n)
 		x, rows = x[n*dim:], rows-n
@@ -197,22 +197,22 @@ func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
 
 // storeContexts computes the keys and values of the sentences and notes those with numbers that are not finite.
 func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts []search.Context, tokens int) {
-	dim, width := s.w.dim, s.w.contextKV.n
+	dim, stride := s.w.dim, apart(s.w.contextKV.n)
 	all := s.memory.take(tokens)
 	at := all.first
 	for len(sources) > 0 {
 		count, rows := group(sources, tileRows)
 		if rows > 0 {
 			s.operand.set(x, rows, dim)
-			s.wide = grow(s.wide, rows*width)
-			s.mul(s.wide, width, s.w.contextKV, kernels.None)
+			s.wide = grow(s.wide, rows*stride)
+			s.mul(s.wide, stride, s.w.contextKV, kernels.None)
 		}
 		first := 0
 		for _, handle := range contexts[:count] {
 			c := &s.contexts[handle]
 			c.memory = loan{all.segment, run{at + first, c.length}}
 			c.broken = s.furtherBroken(c) || !finite(kernels.AbsMax(x[first*dim:(first+c.length)*dim]))
-			s.keep(c, s.wide[first*width:])
+			s.keep(c, s.wide[first*stride:])
 			first += c.length
 		}
 		at += rows
@@ -224,7 +224,7 @@ func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts [
 func (s *Stepper) keep(c *context, from []float32) {
 	dim, width := s.w.dim, s.w.contextKV.n
 	attention := s.w.attention
-	attention.KStride, attention.VStride = width, width
+	attention.KStride, attention.VStride = apart(width), apart(width)
 	s.scratch = grow(s.scratch, attention.ScratchLen(c.length))
 	for first := 0; first < width && c.length > 0; first += 2 * dim {
 		attention.Keep(s.kept(c, first), from[first:], from[first+dim:], c.length, s.scratch)

@@ -145,6 +145,8 @@ func (o *operand) quantise16(limit int) {
 		return
 	}
 	o.words, o.wordScales = grow(o.words, o.rows*kernels.Int16Stride(o.k)), grow(o.wordScales, o.rows)
-	kernels.QuantizeRowsInt16(o.words, o.wordScales, o.x, o.rows, o.k, limit)
+	o.each(func(first, rows int, x []float32) {
+		kernels.QuantizeRowsInt16(o.words[first*kernels.Int16Stride(o.k):], o.wordScales[first:], x, rows, o.k, limit)
+	})
 	o.limit = limit
 }

@@ -38,8 +38,8 @@ func (l *linear) add(bias []float32) {
 // An operand is the input of products. Its quantised form is made when a product first needs it, and shared by those that
 // follow.
 type operand struct {
-	x       []float32
-	rows, k int
+	x               []float32
+	rows, k, stride int
 
 	quantised  bool
 	multiplier float32 // that it was quantised with; 0 if each row has its own
@@ -52,9 +52,37 @@ type operand struct {
 }
 
 // set makes rows of k elements the operand. They must not change until the last product with them.
-func (o *operand) set(x []float32, rows, k int) {
-	o.x, o.rows, o.k, o.quantised, o.limit = x[:rows*k], rows, k, false, 0
+func (o *operand) set(x []float32, rows, k int) { o.setApart(x, rows, k, k) }
+
+// setApart is set for rows that begin stride elements from each other.
+func (o *operand) setApart(x []float32, rows, k, stride int) {
+	o.x, o.rows, o.k, o.stride, o.quantised, o.limit = x[:rows*stride], rows, k, stride, false, 0
 }
+
+// each calls f for rows that lie without a gap: all at a time if there is none, else one after the other.
+func (o *operand) each(f func(first, rows int, x []float32)) {
+	if o.stride == o.k {
+		f(0, o.rows, o.x)
+		return
+	}
+	for i := range o.rows {
+		f(i, 1, o.x[i*o.stride:i*o.stride+o.k])
+	}
+}
+
+// apart is how many elements it is from row to row of a wide result of a product. Rows that were a multiple of many cache lines apart
+// would all want the same few places of the first-level cache, and push each other out while one strip of columns after the other is
+// written.
+func apart(n int) int {
+	const few = 8 * mostApart
+	if n >= 2*few && n%few == 0 {
+		return n + mostApart
+	}
+	return n
+}
+
+// mostApart is what apart adds at most: a cache line.
+const mostApart = 16
 
 // quantise makes the quantised form for a fixed multiplier, or with one for each row if that is 0.
 func (o *operand) quantise(multiplier float32) {
@@ -63,11 +91,16 @@ func (o *operand) quantise(multiplier float32) {
 	}
 	o.bytes = grow(o.bytes, o.rows*kernels.Int8Stride(o.k))
 	o.scales = grow(o.scales, o.rows)
-	if multiplier == 0 {
-		kernels.QuantizeRows(o.bytes, o.scales, o.x, o.rows, o.k)
-	} else {
-		kernels.QuantizeRowsFixed(o.bytes, o.x, o.rows, o.k, multiplier)
-		for i := range o.scales[:o.rows] {
+	bytes := kernels.Int8Stride(o.k)
+	o.each(func(first, rows int, x []float32) {
+		if multiplier == 0 {
+			kernels.QuantizeRows(o.bytes[first*bytes:], o.scales[first:], x, rows, o.k)
+		} else {
+			kernels.QuantizeRowsFixed(o.bytes[first*bytes:], x, rows, o.k, multiplier)
+		}
+	})
+	for i := range o.scales[:o.rows] {
+		if multiplier != 0 {
 			o.scales[i] = 1 / multiplier
 		}
 	}
@@ -88,11 +121,11 @@ func (s *Stepper) mul(y []float32, stride int, l *linear, act kernels.Activation
 	for i := range l.parts {
 		p := &l.parts[i]
 		if s.observe != nil {
-			s.observed(p.names, o.x)
+			o.each(func(_, _ int, x []float32) { s.observed(p.names, x) })
 		}
 		switch {
 		case p.float != nil:
-			kernels.MulFloat32(y[p.first:], stride, o.x, o.k, o.rows, p.float, p.bias, act)
+			kernels.MulFloat32(y[p.first:], stride, o.x, o.stride, o.rows, p.float, p.bias, act)
 		case p.int16 != nil:
 			o.quantise16(p.int16.Limit)
 			kernels.MulInt16(y[p.first:], stride, o.words, o.wordScales, o.rows, p.int16, p.bias, act)

@@ -39,14 +39,14 @@ func (m product256) generate() {
 	m.start()
 	MOVQ(asm.Addr("w"), w)
 	MOVQ(asm.Addr("k"), k)
-	m.results(y, func(v, exists reg.VecPhysical, at Mem) { VMASKMOVPS(at, exists, v) })
+	m.results(y, func(l asm.Lanes, v reg.VecPhysical, at Mem) { l.Load(at, v) })
 	Label(m.label("step"))
 	m.kernel.step(m.rows, []Mem{{Base: w}, {Base: w, Disp: 32}}, m.at, m.sum, asm.Y[12:])
 	m.advance()
 	ADDQ(U32(4*panel), w)
 	DECQ(k)
 	JNZ(LabelRef(m.label("step")))
-	m.results(y, func(v, exists reg.VecPhysical, at Mem) { VMASKMOVPS(v, exists, at) })
+	m.results(y, func(l asm.Lanes, v reg.VecPhysical, at Mem) { l.Store(v, at) })
 	for range m.rows {
 		ADDQ(asm.Addr("yStride"), y)
 	}
@@ -68,17 +68,18 @@ func (m product256) generate() {
 }
 
 // results moves the results of the block between registers and memory.
-func (m product256) results(y reg.GPVirtual, move func(v, exists reg.VecPhysical, at Mem)) {
+func (m product256) results(y reg.GPVirtual, move func(l asm.Lanes, v reg.VecPhysical, at Mem)) {
 	row, stride, exists := GP64(), GP64(), asm.Y[12]
 	MOVQ(asm.Addr("yStride"), stride)
 	for half := range 2 {
-		asm.LanesOfBits(asm.Addr("mask"), 8*half, exists)
 		MOVQ(y, row)
-		for r := range m.rows {
-			move(m.sum(r, half), exists, Mem{Base: row, Disp: 32 * half})
-			if r < m.rows-1 {
-				ADDQ(stride, row)
+		asm.WithLanes(asm.Addr("mask"), 8*half, exists, func(lanes asm.Lanes) {
+			for r := range m.rows {
+				move(lanes, m.sum(r, half), Mem{Base: row, Disp: 32 * half})
+				if r < m.rows-1 {
+					ADDQ(stride, row)
+				}
 			}
-		}
+		})
 	}
 }

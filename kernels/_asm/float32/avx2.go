@@ -114,16 +114,17 @@ func (m *mulFloat32x256) finish(y reg.GPVirtual) {
 	MOVQ(asm.Addr("yStride"), stride)
 	MOVQ(asm.Addr("bias"), biasAt)
 	for half := range 2 {
-		asm.LanesOfBits(asm.Addr("mask"), 8*half, exists)
-		VMASKMOVPS(Mem{Base: biasAt, Disp: 32 * half}, exists, bias)
 		MOVQ(y, row)
-		for r := range m.rows {
-			v := m.sum(r, half)
-			VADDPS(bias, v, v)
-			VMAXPS(v, floor, v)
-			VMASKMOVPS(v, exists, Mem{Base: row, Disp: 32 * half})
-			ADDQ(stride, row)
-		}
+		asm.WithLanes(asm.Addr("mask"), 8*half, exists, func(lanes asm.Lanes) {
+			lanes.Load(Mem{Base: biasAt, Disp: 32 * half}, bias)
+			for r := range m.rows {
+				v := m.sum(r, half)
+				VADDPS(bias, v, v)
+				VMAXPS(v, floor, v)
+				lanes.Store(v, Mem{Base: row, Disp: 32 * half})
+				ADDQ(stride, row)
+			}
+		})
 	}
 	MOVQ(row, y)
 }

@@ -130,28 +130,29 @@ func (m *mulInt8x256) step(w reg.GPVirtual, step int) {
 // finish writes y = max(floor, float(sum + correction)·(aScale·scale) + bias) for the rows of the block.
 func (m *mulInt8x256) finish(y, aScales reg.GPVirtual) {
 	exists, bias, floor, scale := asm.Y[12], asm.Y[13], asm.Y[14], asm.Y[15]
-	at, stride, scales := GP64(), GP64(), GP64()
-	asm.LanesOfBits(asm.Addr("mask"), 0, exists)
-	MOVQ(asm.Addr("bias"), at)
-	VMASKMOVPS(Mem{Base: at}, exists, bias)
+	at, biasAt, stride, scales := GP64(), GP64(), GP64(), GP64()
 	VBROADCASTSS(asm.Addr("floor"), floor)
+	MOVQ(asm.Addr("bias"), biasAt)
 	MOVQ(asm.Addr("corrections"), at)
 	MOVQ(asm.Addr("scales"), scales)
 	MOVQ(asm.Addr("yStride"), stride)
-	for r := range m.rows {
-		v := m.sum(r, 0)
-		VPHADDD(m.sum(r, 1), v, v) // columns 0 1 4 5 | 2 3 6 7
-		VPERMQ(Imm(0xd8), v, v)
-		VPADDD(Mem{Base: at}, v, v)
-		VCVTDQ2PS(v, v)
-		VBROADCASTSS(Mem{Base: aScales, Disp: 4 * r}, scale)
-		VMULPS(Mem{Base: scales}, scale, scale)
-		VMULPS(scale, v, v)
-		VADDPS(bias, v, v)
-		VMAXPS(v, floor, v)
-		VMASKMOVPS(v, exists, Mem{Base: y})
-		ADDQ(stride, y)
-	}
+	asm.WithLanes(asm.Addr("mask"), 0, exists, func(lanes asm.Lanes) {
+		lanes.Load(Mem{Base: biasAt}, bias)
+		for r := range m.rows {
+			v := m.sum(r, 0)
+			VPHADDD(m.sum(r, 1), v, v) // columns 0 1 4 5 | 2 3 6 7
+			VPERMQ(Imm(0xd8), v, v)
+			VPADDD(Mem{Base: at}, v, v)
+			VCVTDQ2PS(v, v)
+			VBROADCASTSS(Mem{Base: aScales, Disp: 4 * r}, scale)
+			VMULPS(Mem{Base: scales}, scale, scale)
+			VMULPS(scale, v, v)
+			VADDPS(bias, v, v)
+			VMAXPS(v, floor, v)
+			lanes.Store(v, Mem{Base: y})
+			ADDQ(stride, y)
+		}
+	})
 	ADDQ(U32(4*m.rows), aScales)
 }
 

@@ -39,18 +39,19 @@ func (avx2) finish(p product) {
 	MOVQ(asm.Addr("bias"), biasAt)
 	MOVQ(asm.Addr("scales"), scales)
 	MOVQ(asm.Addr("yStride"), stride)
-	asm.LanesOfBits(asm.Addr("mask"), 0, exists)
-	VMASKMOVPS(Mem{Base: biasAt}, exists, bias)
-	for r, v := range p.sums {
-		VCVTDQ2PS(v, v)
-		VBROADCASTSS(Mem{Base: p.aScales, Disp: 4 * r}, scale)
-		VMULPS(Mem{Base: scales}, scale, scale)
-		VMULPS(scale, v, v)
-		VADDPS(bias, v, v)
-		VMAXPS(v, floor, v)
-		VMASKMOVPS(v, exists, Mem{Base: p.y})
-		ADDQ(stride, p.y)
-	}
+	asm.WithLanes(asm.Addr("mask"), 0, exists, func(lanes asm.Lanes) {
+		lanes.Load(Mem{Base: biasAt}, bias)
+		for r, v := range p.sums {
+			VCVTDQ2PS(v, v)
+			VBROADCASTSS(Mem{Base: p.aScales, Disp: 4 * r}, scale)
+			VMULPS(Mem{Base: scales}, scale, scale)
+			VMULPS(scale, v, v)
+			VADDPS(bias, v, v)
+			VMAXPS(v, floor, v)
+			lanes.Store(v, Mem{Base: p.y})
+			ADDQ(stride, p.y)
+		}
+	})
 	ADDQ(Imm(uint64(4*len(p.sums))), p.aScales)
 }
 

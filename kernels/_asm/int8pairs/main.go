@@ -102,6 +102,7 @@ func (p product) generate() {
 	Label(p.label("block"))
 	MOVQ(asm.Addr("w"), p.w)
 	MOVQ(asm.Addr("order"), p.order)
+	p.fetchResults()
 	p.startSums()
 	p.steps("pairs", 0, 2)
 	p.steps("singles", 2, 1)
@@ -123,6 +124,18 @@ func (p product) generate() {
 	JNZ(LabelRef(p.label("strip")))
 	VZEROUPPER()
 	RET()
+}
+
+// fetchResults has the lines of the results fetched while their sums are made: stores to lines that are far away would fill the queue of
+// stores, and lines whose rows are a power of two apart push each other out of the first-level cache.
+func (p product) fetchResults() {
+	y, stride := GP64(), GP64()
+	MOVQ(p.y, y)
+	MOVQ(asm.Addr("yStride"), stride)
+	for range p.rows() * len(p.sums) {
+		PREFETCHT0(Mem{Base: y})
+		ADDQ(stride, y)
+	}
 }
 
 // startSums sets the sums to the corrections.

@@ -131,20 +131,21 @@ func (p product256) finish(y, aScales reg.GPVirtual) {
 	MOVQ(asm.Addr("scales"), scales)
 	MOVQ(asm.Addr("yStride"), stride)
 	for j := range p.vectors {
-		asm.LanesOfBits(asm.Addr("mask"), 8*j, exists)
-		VMASKMOVPS(Mem{Base: biasAt, Disp: 32 * j}, exists, bias)
 		MOVQ(y, row)
-		for r := range p.rows {
-			v := p.sum(0, r, j)
-			VCVTDQ2PS(v, v)
-			VBROADCASTSS(Mem{Base: aScales, Disp: 4 * r}, scale)
-			VMULPS(Mem{Base: scales, Disp: 32 * j}, scale, scale)
-			VMULPS(scale, v, v)
-			VADDPS(bias, v, v)
-			VMAXPS(v, floor, v)
-			VMASKMOVPS(v, exists, Mem{Base: row, Disp: 32 * j})
-			ADDQ(stride, row)
-		}
+		asm.WithLanes(asm.Addr("mask"), 8*j, exists, func(lanes asm.Lanes) {
+			lanes.Load(Mem{Base: biasAt, Disp: 32 * j}, bias)
+			for r := range p.rows {
+				v := p.sum(0, r, j)
+				VCVTDQ2PS(v, v)
+				VBROADCASTSS(Mem{Base: aScales, Disp: 4 * r}, scale)
+				VMULPS(Mem{Base: scales, Disp: 32 * j}, scale, scale)
+				VMULPS(scale, v, v)
+				VADDPS(bias, v, v)
+				VMAXPS(v, floor, v)
+				lanes.Store(v, Mem{Base: row, Disp: 32 * j})
+				ADDQ(stride, row)
+			}
+		})
 	}
 	MOVQ(row, y)
 	ADDQ(U32(4*p.rows), aScales)
