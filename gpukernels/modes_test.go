@@ -17,7 +17,7 @@ import (
 
 // kernelTests are the tests that run kernels.
 const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Words|Recall|Embed|SSRU|MoveRows|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|TakeTokens|Scores|" +
-	"Training(Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam))$"
+	"Training(Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam))$"
 
 // All kernels in the other modes of the emulated device.
 func TestModes(t *testing.T) {

@@ -16,9 +16,15 @@ var trainingSources = map[string]map[string]int{
 		"training_norm_sums": 0, "training_column_sums": 0, "training_add_groups": 0, "training_embed": 0, "training_embed_backward": 0,
 		"training_ssru": 0, "training_ssru_backward": 0,
 	},
-	"training_attention": {"training_attention": 0, "training_attention_queries": 0, "training_attention_keys": 0},
-	"training_loss":      {"training_loss_statistics": 0, "training_loss_gradient": 0},
-	"training_update":    {"training_add_numbers": 0, "training_squares": 0, "training_adam": 0},
+	"training_gates": {
+		"training_activate": 0, "training_activate_backward": 0, "training_gated_sum": 0, "training_gated_sum_backward": 0, "training_mean": 0,
+		"training_mean_backward": 0, "training_sru": 0, "training_sru_backward": 0,
+	},
+	"training_attention": {
+		"training_attention": 0, "training_attention_queries": 0, "training_attention_keys": 0, "training_guide_queries": 0, "training_guide_keys": 0,
+	},
+	"training_loss":   {"training_loss_statistics": 0, "training_loss_gradient": 0},
+	"training_update": {"training_add_numbers": 0, "training_squares": 0, "training_adam": 0},
 }
 
 // Training is the kernels for training on one device. Activations, their gradients and what products read of the parameters are stored

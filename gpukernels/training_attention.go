@@ -67,3 +67,30 @@ func (t *Training) AttentionBackward(s *cuda.Stream, dq, dk, dv, dout, inners cu
 			cuda.Address(a.V), cuda.Address(dout), cuda.Address(a.LogSums), cuda.Address(inners), cuda.Address(dk), cuda.Address(dv))...),
 	)
 }
+
+// A Guide is an alignment that the first head of an attention is to have.
+type Guide struct {
+	Targets cuda.Pointer // float32: for each sentence, a number for each query and key, row by row; guiding overwrites them
+	Places  cuda.Pointer // int32: where those of each sentence begin
+	Squared bool         // the cost is Σ (p - a)²/2 of weights p and targets a, in place of -Σ a·log(p + 1e-6)
+	Weight  float32
+	Losses  cuda.Pointer // receives a float32 for each query
+}
+
+// Guide adds to dq and dk, the gradients of an attention after AttentionBackward, what a guide adds to its loss. The attention is not causal.
+func (t *Training) Guide(s *cuda.Stream, dq, dk cuda.Pointer, g Guide, a TrainingAttention) error {
+	if err := cmp.Or(a.check(), need(!a.Causal, "training guide", "the attention is causal")); err != nil || a.Queries.Rows == 0 {
+		return err
+	}
+	batch := func(own Sentences) []cuda.Argument {
+		return []cuda.Argument{cuda.Address(own.Of), cuda.Address(a.Queries.Starts), cuda.Address(a.Keys.Starts), cuda.Int(own.Rows), cuda.Int(a.Width),
+			cuda.Int(a.Width / a.Heads)}
+	}
+	queries := append([]cuda.Argument{cuda.Address(a.Q), cuda.Address(a.K), cuda.Address(a.LogSums), cuda.Address(g.Losses), cuda.Address(dq),
+		cuda.Address(g.Targets), cuda.Address(g.Places), cuda.Int(a.Heads), flag(g.Squared), cuda.Float(g.Weight)}, batch(a.Queries)...)
+	keys := append([]cuda.Argument{cuda.Address(a.Q), cuda.Address(g.Targets), cuda.Address(g.Places), cuda.Address(dk)}, batch(a.Keys)...)
+	return cmp.Or(
+		t.launch(s, "training_guide_queries", rowGrid(a.Queries.Rows), rowBlock.X, append(queries, cuda.Float(a.Scale))...),
+		t.launch(s, "training_guide_keys", rowGrid(a.Keys.Rows), rowBlock.X, keys...),
+	)
+}

@@ -28,10 +28,10 @@ func (t *Training) addGroups(s *cuda.Stream, to, groups cuda.Pointer, rows, n in
 		cuda.Int(blocks(rows, groupRows)), cuda.Int(n))
 }
 
-// A Norm is a layer norm of rows.
+// A Norm is a layer norm of rows, or an RMS norm, which has no bias.
 type Norm struct {
 	X           Matrix       // rows without gaps, a multiple of 8 elements wide
-	Scale, Bias cuda.Pointer // float32
+	Scale, Bias cuda.Pointer // float32; no bias makes it an RMS norm
 	Statistics  cuda.Pointer // room for two float32 for each row
 }
 
@@ -53,14 +53,18 @@ func (t *Training) NormBackward(s *cuda.Stream, dx cuda.Pointer, add bool, scale
 	rows, columns := n.X.Rows, n.X.Columns
 	biases := cuda.Offset[float32](groups, GroupNumbers(rows, columns))
 	grid := cuda.Shape{X: blocks(columns, elementThreads), Y: blocks(rows, groupRows)}
-	return cmp.Or(
+	err := cmp.Or(
 		t.launch(s, "training_norm_backward", rowGrid(rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Statistics),
-			cuda.Address(dy), cuda.Address(dx), cuda.Int(rows), cuda.Int(columns), flag(add)),
+			cuda.Address(dy), cuda.Address(dx), cuda.Int(rows), cuda.Int(columns), flag(add),
+			flag(n.Bias == 0)),
 		t.launch(s, "training_norm_sums", grid, elementThreads, cuda.Address(n.X.At), cuda.Address(n.Statistics), cuda.Address(dy),
 			cuda.Address(groups), cuda.Address(biases), cuda.Int(rows), cuda.Int(columns)),
 		t.addGroups(s, scale, groups, rows, columns),
-		t.addGroups(s, bias, biases, rows, columns),
 	)
+	if err != nil || n.Bias == 0 {
+		return err
+	}
+	return t.addGroups(s, bias, biases, rows, columns)
 }
 
 // An Embedding makes vectors of tokens: rows of a table, whose width is a multiple of 8, times Factor. Whole rows are dropped.

@@ -206,19 +206,23 @@ func TestTrainingElements(t *testing.T) {
 func TestTrainingNorm(t *testing.T) {
 	r := newTrainingRig(t)
 	const epsilon = 1e-6
-	for i, shape := range [][2]int{{1, 8}, {67, 264}, {130, 40}} {
-		rows, n := shape[0], shape[1]
+	for i, shape := range [][2]int{{1, 8}, {67, 264}, {130, 40}, {67, 264}, {3, 8}} {
+		rows, n, rms := shape[0], shape[1], i > 2
 		r.tape.Reset(true, dropoutSeed)
 		x, xAt := r.matrix(rows, n, 3)
 		scale, scaleAt := r.vector(n, 2)
 		bias, biasAt := r.vector(n, 2)
 		y := r.tape.LayerNorm(x, scale, bias, epsilon)
+		if rms {
+			r.tape.Reset(true, dropoutSeed)
+			y, biasAt = r.tape.RMSNorm(x, scale, epsilon), 0
+		}
 		norm := Norm{X: Matrix{At: xAt, Rows: rows, Columns: n}, Scale: scaleAt, Bias: biasAt, Statistics: alloc[float32](r.rig, 2*rows)}
 		yAt := alloc[Half](r.rig, rows*n)
 		must(t, r.kernels.Norm(r.stream, yAt, norm, epsilon))
 		r.near(fmt.Sprint("norm", shape), yAt, y.Value, 1e-4)
 
-		add := i == 1
+		add := i == 1 || i == 3
 		dx := alloc[Half](r.rig, rows*n)
 		if add {
 			old, at := r.matrix(rows, n, 2)

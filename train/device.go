@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/marian"
 )
 
 // A Device computes losses, gradients and steps in the place of the processor. It has the parameters and what the optimiser keeps of them;
@@ -14,6 +15,8 @@ import (
 type Device interface {
 	// Workers is how many mini-batches it can work on at the same time: how many devices it is.
 	Workers() int
+	// Fix leaves tables of embeddings as they are: they have no gradient.
+	Fix(tables []*marian.Tensor)
 	// Train adds the gradient of a batch's loss to that of a worker. The seed decides about dropout. Different workers may train at the same time.
 	Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error)
 	// Memory says what the last mini-batch of the first worker took, in bytes: what grows with its pieces, and what does not, for mini-batches
@@ -43,15 +46,13 @@ func (r *run) openDevice() error {
 	switch c := &r.config; {
 	case c.QuantizeBits > 0:
 		return fmt.Errorf("%w: quantize-bits: only the processor trains quantised models", ErrConfig)
-	case len(c.fixed(r.network.Model)) > 0:
-		return fmt.Errorf("%w: embedding-fix-src and embedding-fix-trg: only the processor leaves tables as they are", ErrConfig)
-	case c.guided():
-		return fmt.Errorf("%w: guided-alignment: only the processor guides attention", ErrConfig)
 	case c.DropoutRNN > 0:
 		return fmt.Errorf("%w: dropout-rnn: only the processor has it", ErrConfig)
 	}
 	var err error
-	r.device, err = r.open(r.network, r.optimiser.State())
+	if r.device, err = r.open(r.network, r.optimiser.State()); err == nil {
+		r.device.Fix(r.config.fixed(r.network.Model))
+	}
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/marian"
 )
 
 // A sideDevice is a device that computes on the processor, with vectors of its own.
@@ -38,6 +39,12 @@ func (d *sideDevice) open(n *network.Network, s optimiser.State) (Device, error)
 }
 
 func (d *sideDevice) Workers() int { return 1 }
+
+func (d *sideDevice) Fix(tables []*marian.Tensor) {
+	for _, table := range tables {
+		d.replica.Fix(table)
+	}
+}
 
 func (d *sideDevice) Memory(int) (growing, fixed int) { return d.replica.Memory(), 0 }
 
@@ -128,8 +135,7 @@ func TestRunOnRefuses(t *testing.T) {
 		t.Errorf("%v, want what the device said", err)
 	}
 	for want, change := range map[string]func(*Config){
-		"quantize-bits": func(c *Config) { c.QuantizeBits = 8 }, "embedding-fix": func(c *Config) { c.EmbeddingFixSrc = true },
-		"guided-alignment": func(c *Config) { c.GuidedAlignment = folder + "/train.align" }, "dropout-rnn": func(c *Config) { c.DropoutRNN = 0.1 },
+		"quantize-bits": func(c *Config) { c.QuantizeBits = 8 }, "dropout-rnn": func(c *Config) { c.DropoutRNN = 0.1 },
 	} {
 		c := toyConfig(folder)
 		c.AfterBatches = 1

@@ -171,3 +171,90 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
   write_head(dv + b.place(row), of_value, 1, b.dim);
 }
 KERNEL(training_attention_keys);
+
+namespace {
+
+// An alignment that guides the first head: `targets` has a number for each query and key of a sentence, row by row, from places[sentence] on.
+struct Guide {
+  float* targets;
+  const int* places;
+  int heads, squared;  // the cost is Σ (p - a)²/2 of weights p and targets a, not -Σ a·log(p + ε)
+  float weight;
+
+  // The cost of a weight and its gradient.
+  __device__ float cost(float p, float a) const {
+    if (squared) return weight * (p - a) * (p - a) / 2;
+    return a != 0 ? -weight * a * logf(p + 1e-6f) : 0.f;
+  }
+  __device__ float gradient(float p, float a) const { return squared ? weight * (p - a) : -weight * a / (p + 1e-6f); }
+};
+
+__device__ void add_head(Element* to, const float (&sums)[PARTS], int dim) {
+#pragma unroll
+  for (int p = 0; p < PARTS; p++) {
+    int i = threadIdx.x % 32 + 32 * p;
+    if (i < dim) to[i] = from_float(to_float(to[i]) + sums[p]);
+  }
+}
+
+}  // namespace
+
+#define GUIDE_PARAMETERS float *targets, const int *places, int heads, int squared, float weight
+#define GUIDED_BATCH Batch{sentences, query_starts, key_starts, rows, width, dim, 0, scale, {0, 0, 1}}
+
+// Adds to dq what guiding the first head gives, with losses for each query. With the gradients e of the weights p, those of the scores are
+// p·(e - Σ p·e)·scale, which take the place of the targets.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
+    KERNEL_NAME(training_guide_queries)(const Element* q, const Element* k, const float* log_sums, float* losses, Element* dq, GUIDE_PARAMETERS,
+                                        const int* sentences, const int* query_starts, const int* key_starts, int rows, int width, int dim, float scale) {
+  SHARED(staged, float[WARPS][MOST]);
+  Batch b = GUIDED_BATCH;
+  Guide guide{targets, places, heads, squared, weight};
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row >= b.rows) return;
+  float* query = staged[threadIdx.x / 32];
+  stage(query, q + b.place(row), b.dim);
+  __syncwarp();
+  int sentence = b.sentences[row], keys = b.keys(sentence), first_key = b.key_starts[sentence];
+  float* own = guide.targets + guide.places[sentence] + size_t(row - b.query_starts[sentence]) * keys;
+  float log_sum = log_sums[size_t(row) * heads], loss = 0, inner = 0, sums[PARTS] = {};
+  for (int j = lane; j < keys; j += 32) {
+    float p = __expf(dot(query, k + b.place(first_key + j), b.dim) * b.scale - log_sum), e = guide.gradient(p, own[j]);
+    loss += guide.cost(p, own[j]), inner += p * e;
+    own[j] = e;
+  }
+  loss = warp_sum(loss), inner = warp_sum(inner);
+  for (int first = 0; first < keys; first += 32) {
+    int count = min(32, keys - first), j = first + lane;
+    float score = 0;
+    if (lane < count) {
+      float p = __expf(dot(query, k + b.place(first_key + j), b.dim) * b.scale - log_sum);
+      own[j] = score = p * (own[j] - inner) * b.scale;
+    }
+    add_rows(sums, score, k + b.place(first_key + first), b.width, count, b.dim);
+  }
+  add_head(dq + b.place(row), sums, b.dim);
+  if (lane == 0) losses[row] = loss;
+}
+KERNEL(training_guide_queries);
+
+// The same for the keys, whose rows `rows` and `sentences` are here: dk grows by the gradients of the scores, which stand where the targets
+// were, times q.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    KERNEL_NAME(training_guide_keys)(const Element* q, const float* scores, const int* places, Element* dk, const int* sentences, const int* query_starts,
+                                     const int* key_starts, int rows, int width, int dim) {
+  float scale = 1;
+  Batch b = GUIDED_BATCH;
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row >= b.rows) return;
+  int sentence = b.sentences[row], keys = b.keys(sentence), queries = b.queries(sentence);
+  const float* own = scores + places[sentence] + row - b.key_starts[sentence];
+  float sums[PARTS] = {};
+  for (int first = 0; first < queries; first += 32) {
+    int count = min(32, queries - first);
+    float score = lane < count ? own[size_t(first + lane) * keys] : 0.f;
+    add_rows(sums, score, q + b.place(b.query_starts[sentence] + first), b.width, count, b.dim);
+  }
+  add_head(dk + b.place(row), sums, b.dim);
+}
+KERNEL(training_guide_keys);

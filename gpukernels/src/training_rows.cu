@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) KERNEL_NAME(training_st
 KERNEL(training_store);
 
 // y = (x - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, a multiple of 8. statistics receives the mean and
-// 1/sqrt(variance + epsilon) of each row.
+// 1/sqrt(variance + epsilon) of each row. Without bias, the mean counts as zero: an RMS norm.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     KERNEL_NAME(training_norm)(const Element* x, const float* scale, const float* bias, Element* y, float* statistics, int rows, int n, float epsilon) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
 #pragma unroll
     for (int e = 0; e < 8; e++) sum += v[e];
   }
-  float mean = warp_sum(sum) / n;
+  float mean = bias ? warp_sum(sum) / n : 0.f;
   for (int i = lane * 8; i < n; i += 256) {
     read_eight(v, x + i);
 #pragma unroll
@@ -89,16 +89,17 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
   for (int i = lane * 8; i < n; i += 256) {
     read_eight(v, x + i);
 #pragma unroll
-    for (int e = 0; e < 8; e++) v[e] = (v[e] - mean) * inverse * scale[i + e] + bias[i + e];
+    for (int e = 0; e < 8; e++) v[e] = (v[e] - mean) * inverse * scale[i + e] + (bias ? bias[i + e] : 0.f);
     write_eight(y + i, v);
   }
   if (lane == 0) statistics[2 * row] = mean, statistics[2 * row + 1] = inverse;
 }
 KERNEL(training_norm);
 
-// With n̂ = (x - mean)·inverse and g = dy·scale: dx = (g - mean of g - n̂·mean of g·n̂)·inverse, added to dx if `add`.
+// With n̂ = (x - mean)·inverse and g = dy·scale: dx = (g - mean of g - n̂·mean of g·n̂)·inverse, added to dx if `add`. In an RMS norm, the mean
+// of g does not count.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(training_norm_backward)(const Element* x, const float* scale, const float* statistics, const Element* dy, Element* dx, int rows, int n, int add) {
+    KERNEL_NAME(training_norm_backward)(const Element* x, const float* scale, const float* statistics, const Element* dy, Element* dx, int rows, int n, int add, int rms) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   x += size_t(row) * n, dy += size_t(row) * n, dx += size_t(row) * n;
@@ -111,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
       sum += g[e], with += g[e] * (v[e] - mean) * inverse;
     }
   }
-  sum = warp_sum(sum) / n, with = warp_sum(with) / n;
+  sum = rms ? 0.f : warp_sum(sum) / n, with = warp_sum(with) / n;
   for (int i = lane * 8; i < n; i += 256) {
     float old[8] = {};
     read_eight(v, x + i), read_eight(g, dy + i);

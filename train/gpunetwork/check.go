@@ -28,52 +28,22 @@ func check(n *network.Network) error {
 	case n.Size() > math.MaxInt32:
 		return unsupported("%d parameters", n.Size())
 	}
-	processes := []model.Process{m.EncoderEmb, m.EncoderTop, m.DecoderEmb, m.DecoderTop}
+	widths := []model.Affine{}
 	for i := range m.Encoder {
-		l := &m.Encoder[i]
-		processes = append(processes, l.Self.Pre, l.Self.Post, l.FFN.Pre, l.FFN.Post)
-		if err := checkFeedForward(&l.FFN, m.EncoderStack.Activation); err != nil {
-			return err
-		}
+		widths = append(widths, m.Encoder[i].FFN.Layers...)
 	}
 	for _, l := range m.Decoder {
 		switch {
-		case l.Self != nil:
-			processes = append(processes, l.Self.Pre, l.Self.Post)
-		case l.Recurrent != nil && l.Recurrent.Cell == nil && l.Recurrent.Reset == nil:
-			processes = append(processes, l.Recurrent.Pre, l.Recurrent.Post)
-		default:
-			return unsupported("decoder layers with neither SSRUs nor self-attention")
+		case l.Average != nil:
+			widths = append(widths, l.Average.Hidden...)
+		case l.Recurrent != nil && l.Recurrent.Cell != nil:
+			return unsupported("decoder layers with the cells of recurrent models")
 		}
-		processes = append(processes, l.Context.Pre, l.Context.Post, l.FFN.Pre, l.FFN.Post)
-		if err := checkFeedForward(&l.FFN, m.DecoderStack.Activation); err != nil {
-			return err
-		}
+		widths = append(widths, l.FFN.Layers...)
 	}
-	return checkProcesses(processes)
-}
-
-func checkProcesses(processes []model.Process) error {
-	for _, p := range processes {
-		for i := range p {
-			switch {
-			case p[i].Operation == model.Highway:
-				return unsupported("highway connections")
-			case p[i].Operation == model.Normalize && p[i].Norm.RMS:
-				return unsupported("RMS norms")
-			}
-		}
-	}
-	return nil
-}
-
-func checkFeedForward(f *model.FFN, activation model.Activation) error {
-	if len(f.Layers) > 1 && activation != model.ReLU {
-		return unsupported("a transformer-ffn-activation other than relu")
-	}
-	for i := range f.Layers {
-		if f.Layers[i].Out%8 != 0 {
-			return unsupported("sublayers of width %d, which is no multiple of 8", f.Layers[i].Out)
+	for i := range widths {
+		if widths[i].Out%8 != 0 {
+			return unsupported("sublayers of width %d, which is no multiple of 8", widths[i].Out)
 		}
 	}
 	return nil
@@ -81,10 +51,7 @@ func checkFeedForward(f *model.FFN, activation model.Activation) error {
 
 // checkOptions refuses what is not computed.
 func checkOptions(o *network.Options) error {
-	switch {
-	case o.AlignmentWeight > 0:
-		return unsupported("guided-alignment")
-	case o.DropoutRNN > 0:
+	if o.DropoutRNN > 0 {
 		return unsupported("dropout-rnn")
 	}
 	return nil

@@ -14,20 +14,24 @@ type forward struct {
 	model          *model.Model
 	options        network.Options
 	source, target *side
-	context        *matrix // what the encoder gives
+	context        *matrix           // what the encoder gives
+	guide          *gpukernels.Guide // of the alignment layer; nil without guided alignment
 }
 
-// train returns the loss of a batch and adds its gradient.
-func (f *forward) train(b *network.Batch) (float64, error) {
+// train returns the losses of a batch, its cross-entropy and that of its alignment, and adds its gradient.
+func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
 	t := f.tape
 	f.source, f.target = t.side(b.Source.Sentences), t.side(b.Target.Sentences)
+	if f.options.AlignmentWeight > 0 && len(b.Alignment) > 0 {
+		f.guide = t.guide(b, &f.options)
+	}
 	f.encode(b)
 	top := f.decode(b)
 	at := t.loss(top, &f.model.Output, b.Target.Tokens, b.Weights, f.options.LabelSmoothing)
 	t.backward()
 	statistics := make([]gpukernels.Statistic, len(b.Target.Tokens))
 	t.do(func() error { return cuda.CopyOut(t.stream, statistics, at) })
-	loss, vocabulary := 0.0, f.worker.network.Parameter(f.model.Output.W).Rows
+	vocabulary := f.worker.network.Parameter(f.model.Output.W).Rows
 	for i, s := range statistics {
 		of := s.Loss(f.options.LabelSmoothing, vocabulary)
 		if len(b.Weights) > 0 {
@@ -35,7 +39,14 @@ func (f *forward) train(b *network.Batch) (float64, error) {
 		}
 		loss += of
 	}
-	return loss, t.err
+	if f.guide != nil {
+		losses := make([]float32, len(b.Target.Tokens))
+		t.do(func() error { return cuda.CopyOut(t.stream, losses, f.guide.Losses) })
+		for _, of := range losses {
+			alignment += float64(of)
+		}
+	}
+	return loss, alignment, t.err
 }
 
 func (f *forward) encode(b *network.Batch) {
@@ -45,7 +56,7 @@ func (f *forward) encode(b *network.Batch) {
 	for i := range m.Encoder {
 		l := &m.Encoder[i]
 		x = f.selfAttention(&l.Self, x, f.source, false)
-		x = f.feedForward(&l.FFN, x)
+		x = f.feedForward(&l.FFN, m.EncoderStack.Activation, x)
 	}
 	f.context = f.after(m.PostprocessTop, m.EncoderTop, x, bottom)
 }
@@ -54,15 +65,22 @@ func (f *forward) decode(b *network.Batch) *matrix {
 	m := f.model
 	bottom := f.tape.embed(m.TargetEmbedding, b.Shifted(), f.target, f.options.DropoutTarget)
 	x := f.before(m.PostprocessEmb, m.DecoderEmb, bottom)
-	for _, l := range m.Decoder {
-		if l.Self != nil {
+	for i, l := range m.Decoder {
+		switch {
+		case l.Self != nil:
 			x = f.selfAttention(l.Self, x, f.target, true)
-		} else {
+		case l.Average != nil:
+			x = f.averageAttention(l.Average, x)
+		default:
 			x = f.recurrent(l.Recurrent, x)
 		}
 		query := f.before(m.Preprocess, l.Context.Pre, x)
-		x = f.attention(l.Context, x, query, f.context, f.target, f.source, false)
-		x = f.feedForward(&l.FFN, x)
+		var guide *gpukernels.Guide
+		if i == m.AlignmentLayer {
+			guide = f.guide
+		}
+		x = f.attention(l.Context, x, query, f.context, f.target, f.source, false, guide)
+		x = f.feedForward(&l.FFN, m.DecoderStack.Activation, x)
 	}
 	return f.after(m.PostprocessTop, m.DecoderTop, x, bottom)
 }
@@ -98,10 +116,13 @@ func (f *forward) after(operations string, steps model.Process, y, x *matrix) *m
 			y = f.dropped(y, x)
 			continue
 		}
-		if steps[0].Operation == model.Add {
+		switch step := &steps[0]; step.Operation {
+		case model.Add:
 			y = f.tape.add(y, x)
-		} else {
-			y = f.tape.norm(y, &steps[0].Norm)
+		case model.Highway:
+			y = f.tape.gatedSum(f.tape.affine(x, &step.Gate, false), y, nil, x)
+		default:
+			y = f.tape.norm(y, &step.Norm)
 		}
 		steps = steps[1:]
 	}
@@ -118,27 +139,60 @@ func (f *forward) post(o *model.Affine, steps model.Process, y, x *matrix) *matr
 
 func (f *forward) selfAttention(a *model.Attention, x *matrix, s *side, causal bool) *matrix {
 	input := f.before(f.model.Preprocess, a.Pre, x)
-	return f.attention(a, x, input, input, s, s, causal)
+	return f.attention(a, x, input, input, s, s, causal, nil)
 }
 
 // attention runs an attention sublayer: x is its input, query the same after what stands in front, memory the same for self-attention.
-func (f *forward) attention(a *model.Attention, x, query, memory *matrix, queries, keys *side, causal bool) *matrix {
+func (f *forward) attention(a *model.Attention, x, query, memory *matrix, queries, keys *side, causal bool,
+	guide *gpukernels.Guide) *matrix {
 	q, k, v := f.tape.affine(query, &a.Q, false), f.tape.affine(memory, &a.K, false), f.tape.affine(memory, &a.V, false)
-	return f.post(a.O, a.Post, f.tape.attend(q, k, v, queries, keys, causal, f.options.DropoutAttention), x)
+	return f.post(a.O, a.Post, f.tape.attend(q, k, v, queries, keys, causal, f.options.DropoutAttention, guide), x)
 }
 
-func (f *forward) feedForward(l *model.FFN, x *matrix) *matrix {
+func (f *forward) feedForward(l *model.FFN, activation model.Activation, x *matrix) *matrix {
 	y := f.before(f.model.Preprocess, l.Pre, x)
 	last := len(l.Layers) - 1
 	for i := range l.Layers[:last] {
-		y = f.tape.affine(y, &l.Layers[i], true)
-		f.tape.dropout(y, f.options.DropoutFFN)
+		y = f.hidden(&l.Layers[i], y, activation)
 	}
 	return f.post(nil, l.Post, f.tape.affine(y, &l.Layers[last], false), x)
+}
+
+// hidden runs a hidden layer of a feed-forward network.
+func (f *forward) hidden(a *model.Affine, x *matrix, activation model.Activation) *matrix {
+	var y *matrix
+	if activation == model.ReLU {
+		y = f.tape.affine(x, a, true)
+	} else {
+		y = f.tape.activate(f.tape.affine(x, a, false), activation)
+	}
+	f.tape.dropout(y, f.options.DropoutFFN)
+	return y
+}
+
+func (f *forward) averageAttention(a *model.Average, x *matrix) *matrix {
+	y := f.before(f.model.Preprocess, a.Pre, f.tape.runningMean(x, f.target))
+	for i := range a.Hidden {
+		y = f.hidden(&a.Hidden[i], y, f.model.AverageNetwork.Activation)
+	}
+	if a.Out != nil {
+		y = f.tape.affine(y, a.Out, false)
+	}
+	if a.GateX != nil {
+		gateX, gateY := f.tape.affine(x, a.GateX, false), f.tape.affine(y, a.GateY, false)
+		y = f.tape.gatedSum(gateX, x, gateY, y)
+	}
+	return f.post(nil, a.Post, y, x)
 }
 
 func (f *forward) recurrent(l *model.Recurrent, x *matrix) *matrix {
 	input := f.before(f.model.Preprocess, l.Pre, x)
 	projected, forget := f.tape.affine(input, &l.Input, false), f.tape.affine(input, &l.Forget, false)
-	return f.post(l.O, l.Post, f.tape.ssru(forget, projected, f.target), x)
+	var y *matrix
+	if l.Reset == nil {
+		y = f.tape.ssru(forget, projected, f.target)
+	} else {
+		y = f.tape.sru(forget, f.tape.affine(input, l.Reset, false), projected, input, f.target)
+	}
+	return f.post(l.O, l.Post, y, x)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train/autodiff"
+	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 )
@@ -110,8 +111,8 @@ func (t *tape) ssru(f, x *matrix, s *side) *matrix {
 	return h
 }
 
-// attend returns multi-head attention.
-func (t *tape) attend(q, k, v *matrix, queries, keys *side, causal bool, dropout float64) *matrix {
+// attend returns multi-head attention, whose first head has a guide, unless that is nil.
+func (t *tape) attend(q, k, v *matrix, queries, keys *side, causal bool, dropout float64, guide *gpukernels.Guide) *matrix {
 	heads := t.worker.network.Model.Heads
 	y := t.matrix(q.rows, q.cols)
 	a := gpukernels.TrainingAttention{Q: q.at, K: k.at, V: v.at, Out: y.at, LogSums: t.floats(q.rows * heads), Queries: queries.sentences,
@@ -121,15 +122,103 @@ func (t *tape) attend(q, k, v *matrix, queries, keys *side, causal bool, dropout
 		if t.err != nil {
 			return t.err
 		}
-		return t.contribute(q, func(dq cuda.Pointer) error {
-			return t.contribute(k, func(dk cuda.Pointer) error {
-				return t.contribute(v, func(dv cuda.Pointer) error {
-					return t.kernels.AttentionBackward(t.stream, dq, dk, dv, y.grad, inners, a)
-				})
-			})
+		return t.contributeAll([]*matrix{q, k, v}, func(to []cuda.Pointer) error {
+			err := t.kernels.AttentionBackward(t.stream, to[0], to[1], to[2], y.grad, inners, a)
+			if err != nil || guide == nil {
+				return err
+			}
+			return t.kernels.Guide(t.stream, to[0], to[1], *guide, a)
 		})
 	})
 	return y
+}
+
+// guide puts the alignment of a batch onto the device: for each target word, where the source words are that belong to it.
+func (t *tape) guide(b *network.Batch, options *network.Options) *gpukernels.Guide {
+	squared := options.AlignmentCost == autodiff.AlignmentMSE
+	targets, places := guidedWeights(b, squared)
+	return &gpukernels.Guide{Targets: put(t, targets), Places: put(t, places), Squared: squared, Weight: float32(options.AlignmentWeight),
+		Losses: t.floats(len(b.Target.Tokens))}
+}
+
+// guidedWeights returns the attention that an alignment wants, for each sentence a row of source words for each target word, and where those of
+// each sentence begin. The share of a word is divided among its points, unless costs are squares.
+func guidedWeights(b *network.Batch, squared bool) (targets []float32, places []int32) {
+	total := 0
+	for s := range b.Target.Sentences.Sentences() {
+		places = append(places, int32(total))
+		total += b.Target.Sentences.Len(s) * b.Source.Sentences.Len(s)
+	}
+	targets = make([]float32, total)
+	points := b.Alignment
+	for len(points) > 0 {
+		first, n := points[0], 1
+		for n < len(points) && points[n].Sentence == first.Sentence && points[n].Query == first.Query {
+			n++
+		}
+		row := int(places[first.Sentence]) + int(first.Query)*b.Source.Sentences.Len(int(first.Sentence))
+		for _, point := range points[:n] {
+			if targets[row+int(point.Key)] = 1; !squared {
+				targets[row+int(point.Key)] = 1 / float32(n)
+			}
+		}
+		points = points[n:]
+	}
+	return targets, places
+}
+
+// activate returns f(x).
+func (t *tape) activate(x *matrix, f model.Activation) *matrix {
+	if f == model.Identity {
+		return x
+	}
+	y := t.matrix(x.rows, x.cols)
+	t.record(func() error { return t.kernels.Activate(t.stream, y.at, x.at, x.numbers(), int(f)) }, func() error {
+		return t.contribute(x, func(dx cuda.Pointer) error {
+			return t.kernels.ActivateBackward(t.stream, dx, y.grad, x.at, x.numbers(), int(f))
+		})
+	})
+	return y
+}
+
+// gatedSum returns σ(a)·u + σ(b)·v, or with b = nil, as in highway connections, σ(a)·u + (1 - σ(a))·v.
+func (t *tape) gatedSum(a, u, b, v *matrix) *matrix {
+	y := t.matrix(a.rows, a.cols)
+	g := gpukernels.GatedSum{A: a.at, U: u.at, V: v.at, N: a.numbers()}
+	if b != nil {
+		g.B = b.at
+	}
+	t.record(func() error { return t.kernels.GatedSum(t.stream, y.at, g) }, func() error {
+		return t.contributeAll([]*matrix{a, u, b, v}, func(to []cuda.Pointer) error {
+			return t.kernels.GatedSumBackward(t.stream, gpukernels.GatedSum{A: to[0], U: to[1], B: to[2], V: to[3]}, y.grad, g)
+		})
+	})
+	return y
+}
+
+func (s *side) columns(n int) gpukernels.Columns {
+	return gpukernels.Columns{Starts: s.sentences.Starts, Sentences: s.count, Columns: n}
+}
+
+// runningMean returns for each row the mean of those of its sentence up to it.
+func (t *tape) runningMean(x *matrix, s *side) *matrix {
+	y, columns := t.matrix(x.rows, x.cols), s.columns(x.cols)
+	t.record(func() error { return t.kernels.Mean(t.stream, y.at, x.at, columns) }, func() error {
+		return t.contribute(x, func(dx cuda.Pointer) error { return t.kernels.MeanBackward(t.stream, dx, y.grad, columns) })
+	})
+	return y
+}
+
+// sru returns the outputs of simple recurrent units.
+func (t *tape) sru(f, r, w, x *matrix, s *side) *matrix {
+	h, states, columns := t.matrix(x.rows, x.cols), t.floats(x.numbers()), s.columns(x.cols)
+	units := gpukernels.SRU{W: w.at, F: f.at, R: r.at, X: x.at}
+	t.record(func() error { return t.kernels.SRU(t.stream, h.at, states, units, columns) }, func() error {
+		return t.contributeAll([]*matrix{w, f, r, x}, func(to []cuda.Pointer) error {
+			return t.kernels.SRUBackward(t.stream, gpukernels.SRU{W: to[0], F: to[1], R: to[2], X: to[3]}, h.grad, states, units, columns)
+		})
+	})
+	return h
 }
 
 // loss puts the cross-entropy of the output layer and its gradients into the stream, and returns where the statistics of the rows will be.

@@ -210,6 +210,22 @@ func (t *tape) contribute(m *matrix, write func(at cuda.Pointer) error) error {
 	return t.kernels.Add(t.stream, m.grad, m.grad, more, m.numbers())
 }
 
+// contributeAll is contribute to several matrices, whose places write receives in their order. nil stands for none.
+func (t *tape) contributeAll(matrices []*matrix, write func(at []cuda.Pointer) error) error {
+	return t.contributeFrom(matrices, nil, write)
+}
+
+func (t *tape) contributeFrom(matrices []*matrix, places []cuda.Pointer, write func(at []cuda.Pointer) error) error {
+	if len(places) == len(matrices) {
+		return write(places)
+	}
+	m := matrices[len(places)]
+	if m == nil {
+		return t.contributeFrom(matrices, append(places, 0), write)
+	}
+	return t.contribute(m, func(at cuda.Pointer) error { return t.contributeFrom(matrices, append(places, at), write) })
+}
+
 // pass adds a gradient to that of a matrix of the same shape.
 func (t *tape) pass(m *matrix, grad cuda.Pointer) error {
 	if !m.given {
@@ -295,11 +311,15 @@ func (t *tape) dropout(x *matrix, p float64) {
 		func() error { return t.kernels.Dropout(t.stream, x.grad, x.numbers(), d) })
 }
 
-// norm returns the normalised rows of x.
+// norm returns the normalised rows of x. An RMS norm is one without bias.
 func (t *tape) norm(x *matrix, n *model.Norm) *matrix {
+	epsilon := float32(model.LayerNormEpsilon)
+	if n.RMS {
+		epsilon = model.RMSNormEpsilon
+	}
 	y := t.matrix(x.rows, x.cols)
 	norm := gpukernels.Norm{X: x.view(), Scale: t.value(n.Scale), Bias: t.value(n.Bias), Statistics: t.floats(2 * x.rows)}
-	t.record(func() error { return t.kernels.Norm(t.stream, y.at, norm, model.LayerNormEpsilon) }, func() error {
+	t.record(func() error { return t.kernels.Norm(t.stream, y.at, norm, epsilon) }, func() error {
 		groups := t.floats(2 * gpukernels.GroupNumbers(x.rows, x.cols))
 		if t.err != nil {
 			return t.err

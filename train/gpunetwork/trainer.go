@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/marian"
 )
 
 // A Trainer trains a network on one GPU or several. Each has the parameters and works on mini-batches of its own. For an update, the first one
@@ -65,6 +66,13 @@ func (t *Trainer) connect() error {
 
 // Workers is how many devices there are.
 func (t *Trainer) Workers() int { return len(t.workers) }
+
+// Fix leaves tables of embeddings as they are: they have no gradient.
+func (t *Trainer) Fix(tables []*marian.Tensor) {
+	for _, w := range t.workers {
+		w.fixed = tables
+	}
+}
 
 // Train adds the gradient of a batch's loss to that of a worker and returns the loss. The seed decides about dropout. Different workers may
 // train at the same time.

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/marian"
 )
 
 // A worker computes losses and gradients on one GPU. The first of several makes the updates, too, and has what the optimiser keeps. A worker
@@ -28,6 +29,7 @@ type worker struct {
 	sums     cuda.Pointer // float64: squares of the gradient's chunks
 	part     cuda.Pointer // room for a part of another device's gradient; 0 without others
 
+	fixed     []*marian.Tensor // tables that stay as they are
 	tape      tape
 	positions positionTable
 }
@@ -137,7 +139,12 @@ func (w *worker) train(b *network.Batch, options network.Options, seed uint64) (
 	err = w.bound(func() (err error) {
 		w.tape.reset(seed)
 		f := forward{tape: &w.tape, worker: w, model: w.network.Model, options: options}
-		loss.CrossEntropy, err = f.train(b)
+		loss.CrossEntropy, loss.Alignment, err = f.train(b)
+		for _, table := range w.fixed {
+			if err == nil {
+				err = w.stream.Zero(w.tape.slope(table), 4*w.network.Parameter(table).Size())
+			}
+		}
 		return err
 	})
 	if errors.Is(err, cuda.ErrOutOfMemory) {

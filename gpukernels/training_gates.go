@@ -1,0 +1,73 @@
+package gpukernels
+
+import (
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// Activate sets y to f(x), n elements; kind is a number of model.Activation.
+func (t *Training) Activate(s *cuda.Stream, y, x cuda.Pointer, n, kind int) error {
+	return t.over(s, "training_activate", n, cuda.Address(x), cuda.Address(y), cuda.Int(n), cuda.Int(kind))
+}
+
+// ActivateBackward sets dx to dy·f'(x).
+func (t *Training) ActivateBackward(s *cuda.Stream, dx, dy, x cuda.Pointer, n, kind int) error {
+	return t.over(s, "training_activate_backward", n, cuda.Address(x), cuda.Address(dy), cuda.Address(dx), cuda.Int(n), cuda.Int(kind))
+}
+
+// A GatedSum is σ(A)·U + σ(B)·V, or with B = 0, as in highway connections, σ(A)·U + (1 - σ(A))·V: N elements each. As the receiver of
+// gradients it has the places of those.
+type GatedSum struct {
+	A, U, B, V cuda.Pointer
+	N          int
+}
+
+// GatedSum sets y to the sum.
+func (t *Training) GatedSum(s *cuda.Stream, y cuda.Pointer, g GatedSum) error {
+	return t.over(s, "training_gated_sum", g.N, cuda.Address(g.A), cuda.Address(g.U), cuda.Address(g.B), cuda.Address(g.V), cuda.Address(y), cuda.Int(g.N))
+}
+
+// GatedSumBackward sets the gradients, in places of which no two are the same, given that of the result.
+func (t *Training) GatedSumBackward(s *cuda.Stream, to GatedSum, dy cuda.Pointer, g GatedSum) error {
+	if err := need(g.N%8 == 0, "training_gated_sum_backward", "%d elements are no multiple of 8", g.N); err != nil || g.N == 0 {
+		return err
+	}
+	return t.launch(s, "training_gated_sum_backward", cuda.Shape{X: blocks(g.N/2, elementThreads)}, elementThreads, cuda.Address(g.A), cuda.Address(g.U),
+		cuda.Address(g.B), cuda.Address(g.V), cuda.Address(dy), cuda.Address(to.A), cuda.Address(to.U), cuda.Address(to.B), cuda.Address(to.V), cuda.Int(g.N))
+}
+
+// Columns are the columns of sentences' rows, which are gone through one after another.
+type Columns struct {
+	Starts    cuda.Pointer // int32: the first row of each sentence, and the end
+	Sentences int
+	Columns   int
+}
+
+func (c Columns) grid() cuda.Shape {
+	return cuda.Shape{X: blocks(c.Columns, elementThreads), Y: c.Sentences}
+}
+
+// Mean sets each row of y to the mean of the rows of x from the beginning of its sentence up to it.
+func (t *Training) Mean(s *cuda.Stream, y, x cuda.Pointer, c Columns) error {
+	return t.launch(s, "training_mean", c.grid(), elementThreads, cuda.Address(x), cuda.Address(c.Starts), cuda.Address(y), cuda.Int(c.Columns))
+}
+
+// MeanBackward sets dx to the gradient, given that of the means.
+func (t *Training) MeanBackward(s *cuda.Stream, dx, dy cuda.Pointer, c Columns) error {
+	return t.launch(s, "training_mean_backward", c.grid(), elementThreads, cuda.Address(dy), cuda.Address(c.Starts), cuda.Address(dx), cuda.Int(c.Columns))
+}
+
+// SRU is what simple recurrent units have as input, or the gradients of that: the product W, the gates F and R, and the input X itself.
+type SRU struct{ W, F, R, X cuda.Pointer }
+
+// SRU sets h to what the units give. states is room for as many float32.
+func (t *Training) SRU(s *cuda.Stream, h, states cuda.Pointer, u SRU, c Columns) error {
+	return t.launch(s, "training_sru", c.grid(), elementThreads, cuda.Address(u.W), cuda.Address(u.F), cuda.Address(u.R), cuda.Address(u.X),
+		cuda.Address(c.Starts), cuda.Address(states), cuda.Address(h), cuda.Int(c.Columns))
+}
+
+// SRUBackward sets the gradients of the input, given that of h.
+func (t *Training) SRUBackward(s *cuda.Stream, to SRU, dh, states cuda.Pointer, u SRU, c Columns) error {
+	return t.launch(s, "training_sru_backward", c.grid(), elementThreads, cuda.Address(u.W), cuda.Address(u.F), cuda.Address(u.R), cuda.Address(u.X),
+		cuda.Address(c.Starts), cuda.Address(states), cuda.Address(dh), cuda.Address(to.W), cuda.Address(to.F), cuda.Address(to.R), cuda.Address(to.X),
+		cuda.Int(c.Columns))
+}
