@@ -119,7 +119,8 @@ func TestTrainingGuide(t *testing.T) {
 		k, kAt := r.matrix(keys.Rows(), width, 1)
 		v, vAt := r.matrix(keys.Rows(), width, 1)
 		y, record := r.tape.Attend(q, k, v, queries, keys, autodiff.AttentionOptions{Heads: heads, Dropout: 0.2})
-		points := []autodiff.AlignmentPoint{{Sentence: 0, Query: 0, Key: 3}, {Sentence: 0, Query: 2, Key: 0}, {Sentence: 0, Query: 2, Key: 1}, {Sentence: 1, Query: 0, Key: 33}, {Sentence: 2, Query: 33, Key: 1}}
+		points := []autodiff.AlignmentPoint{{Sentence: 0, Query: 0, Key: 3}, {Sentence: 0, Query: 2, Key: 0},
+			{Sentence: 0, Query: 2, Key: 1}, {Sentence: 1, Query: 0, Key: 33}, {Sentence: 2, Query: 33, Key: 1}}
 		want := r.tape.AlignmentLoss(record, points, cost, weight)
 		targets := make([]float32, 3*4+1*35+34*2)
 		for at, target := range map[int]float32{3: 1, 8: 0.5, 9: 0.5, 12 + 33: 1, 12 + 35 + 33*2 + 1: 1} {
