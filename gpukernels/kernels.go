@@ -14,13 +14,14 @@ var programs embed.FS
 var sources = map[string]map[string]int{
 	"product":   {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared()},
 	"layernorm": {"layer_norm": 0, "rms_norm": 0},
-	"embed":     {"embed": 0, "move_rows": 0},
+	"embed":     {"embed": 0},
 	"ssru":      {"ssru": 0},
 	"gates":     {"activate": 0, "add": 0, "highway": 0, "gated_sum": 0, "average": 0, "sru": 0},
 	"words":     {"keep_words": 0, "first_words": 0},
 	"attention": ofHeads(attentionShared, "attention"),
 	"lookup":    ofHeads(func(int) int { return 0 }, "lookup", "lookup_weights", "recall"),
-	"output":    {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared(), "take_tokens": 0},
+	"output": {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared(),
+		"guess_beams": 0, "begin_rows": 0},
 }
 
 // ofHeads names the kernels that there are for each size of attention heads.

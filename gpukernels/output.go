@@ -92,12 +92,62 @@ func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error 
 		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), flag(o.Normalised))
 }
 
-// TakeTokens writes, for each row, the token of the choice at its place, which is an index of choices; rows whose place is -1 keep what
-// they have. No token, or one whose score is no number, is -1. places, tokens: int32.
-func (k *Kernels) TakeTokens(s *cuda.Stream, tokens, choices, places cuda.Pointer, rows int) error {
+// A Guess is what a row goes on with before anybody has read the choices: the number of a state, and a token.
+type Guess struct{ State, Token int32 }
+
+// Beams are sentences whose rows compete. All lists are int32 but for Ranks and Guesses.
+type Beams struct {
+	// Row r has Count choices, the best first, from Choices[Places[r]] on. To go on with one is worth Ranks[r] (float32) + Weight × its score,
+	// each rounded to float32. States[r] is the number of its state.
+	Choices, Places, Ranks, States cuda.Pointer
+	Count                          int
+	Weight                         float32
+
+	// Sentence s has the rows from FirstRows[s] up to FirstRows[s+1], and as many guesses as there are from FirstGuesses[s] to
+	// FirstGuesses[s+1].
+	FirstRows, FirstGuesses cuda.Pointer
+	Sentences               int
+
+	// Guesses (Guess) are the best ways to go on, best first; among equals those of earlier rows, then earlier choices. Where there are
+	// no more, the token is -1.
+	Guesses cuda.Pointer
+}
+
+// GuessBeams writes what the rows of beams go on with.
+func (k *Kernels) GuessBeams(s *cuda.Stream, b Beams) error {
+	if b.Sentences == 0 {
+		return nil
+	}
+	if err := need(b.Count > 0, "guess_beams", "the best %d choices of a row", b.Count); err != nil {
+		return err
+	}
+	return k.byName["guess_beams"].Launch(s, rowGrid(b.Sentences), rowBlock, 0, cuda.Address(b.Choices), cuda.Address(b.Places),
+		cuda.Address(b.Ranks), cuda.Address(b.States), cuda.Address(b.FirstRows), cuda.Address(b.FirstGuesses), cuda.Address(b.Guesses),
+		cuda.Int(b.Sentences), cuda.Int(b.Count), cuda.Float(b.Weight))
+}
+
+// Beginnings are what rows begin a step with. All lists are int32.
+type Beginnings struct {
+	Tokens, From cuda.Pointer // of each row: its token, and the number of the state that it goes on from
+
+	// Where a row's place is not -1, it gets the token of that choice; no token, or one whose score is no number, is -1.
+	Choices, Places cuda.Pointer
+
+	// Where a row's number in Guessed is not -1, it gets token and state of that guess.
+	Guesses, Guessed cuda.Pointer
+
+	// The numbers of the words before Positions[r] are copied from the list of state From[r] to that of To[r]; a list has Capacity numbers.
+	// 0 for no words. No state is both read and written.
+	Words, To, Positions cuda.Pointer
+	Capacity             int
+}
+
+// BeginRows writes what rows begin a step with, before anybody has read the choices.
+func (k *Kernels) BeginRows(s *cuda.Stream, b Beginnings, rows int) error {
 	if rows == 0 {
 		return nil
 	}
-	return k.byName["take_tokens"].Launch(s, cuda.Shape{X: blocks(rows, rowBlock.X)}, rowBlock, 0, cuda.Address(choices), cuda.Address(places),
-		cuda.Address(tokens), cuda.Int(rows))
+	return k.byName["begin_rows"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(b.Choices), cuda.Address(b.Places),
+		cuda.Address(b.Guesses), cuda.Address(b.Guessed), cuda.Address(b.Tokens), cuda.Address(b.From), cuda.Address(b.To),
+		cuda.Address(b.Positions), cuda.Address(b.Words), cuda.Int(rows), cuda.Int(b.Capacity))
 }

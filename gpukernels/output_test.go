@@ -218,20 +218,135 @@ func TestOutputOfBrokenRows(t *testing.T) {
 	}
 }
 
-// Tokens come from choices anywhere, those of broken rows are none, and rows without a place keep theirs.
-func TestTakeTokens(t *testing.T) {
+// Rows begin with choices from anywhere, with guesses, or with what they have. Those of broken rows are none.
+func TestBeginRows(t *testing.T) {
 	r := newRig(t)
 	nan, infinite := float32(math.NaN()), float32(math.Inf(-1))
 	choices := []Choice{{1, 7}, {nan, math.MaxInt32}, {-3, 0}, {infinite, -1}, {2, 50}}
-	places := append([]int32{4, -1, 1, 3, 0, -1, 2}, slices.Repeat([]int32{4}, 200)...)
-	tokens := slices.Repeat([]int32{-9}, len(places)+1)
-	at := in(r, tokens)
-	must(t, r.kernels.TakeTokens(r.stream, at, in(r, choices), in(r, places), len(places)))
-	want := append(append([]int32{50, -9, -1, -1, 7, -9, 0}, slices.Repeat([]int32{50}, 200)...), -9)
-	if have := out[int32](r, at, len(tokens)); !slices.Equal(have, want) {
-		t.Errorf("tokens %v, want %v", have, want)
+	guesses := []Guess{{1, 30}, {0, -1}, {2, 8}}
+	places := append([]int32{4, -1, 1, 3, 0, -1, 2, -1, 4, -1}, slices.Repeat([]int32{4}, 203)...)
+	guessed := append([]int32{-1, -1, -1, -1, -1, 2, -1, 1, -1, 0}, slices.Repeat([]int32{-1}, 203)...)
+	rows := len(places)
+	tokens, from := slices.Repeat([]int32{-9}, rows+1), slices.Repeat([]int32{1}, rows+1)
+	wantTokens := append(append([]int32{50, -9, -1, -1, 7, 8, 0, -1, 50, 30}, slices.Repeat([]int32{50}, 203)...), -9)
+	wantFrom := slices.Clone(from)
+	wantFrom[5], wantFrom[7], wantFrom[9] = 2, 0, 1
+	const capacity = 70
+	words := make([]int32, (3+rows)*capacity) // rows begin with the states 0, 1 and 2
+	for i := range words {
+		words[i] = int32(i)
 	}
-	must(t, r.kernels.TakeTokens(r.stream, 0, 0, 0, 0))
+	wantWords := slices.Clone(words)
+	var to, positions []int32
+	for row := range rows {
+		to, positions = append(to, int32(3+row)), append(positions, int32(row*13%(capacity+1)))
+		copy(wantWords[(3+row)*capacity:], words[int(wantFrom[row])*capacity:][:positions[row]])
+	}
+	for _, kept := range []bool{true, false} {
+		b := Beginnings{Tokens: in(r, tokens), From: in(r, from), Choices: in(r, choices), Places: in(r, places), Guesses: in(r, guesses),
+			Guessed: in(r, guessed), To: in(r, to), Positions: in(r, positions), Capacity: capacity}
+		at := in(r, words)
+		if b.Words = at; !kept {
+			b.Words, wantWords = 0, words
+		}
+		must(t, r.kernels.BeginRows(r.stream, b, rows))
+		if have := out[int32](r, b.Tokens, len(tokens)); !slices.Equal(have, wantTokens) {
+			t.Errorf("tokens %v, want %v", have, wantTokens)
+		}
+		if have := out[int32](r, b.From, len(from)); !slices.Equal(have, wantFrom) {
+			t.Errorf("states %v, want %v", have, wantFrom)
+		}
+		if have := out[int32](r, at, len(words)); !slices.Equal(have, wantWords) {
+			t.Errorf("words %v, want %v", have, wantWords)
+		}
+	}
+	must(t, r.kernels.BeginRows(r.stream, Beginnings{}, 0))
+}
+
+// beamsCase are sentences with any number of rows, guesses and choices, and many ties.
+type beamsCase struct {
+	choices                 []Choice
+	places, states          []int32
+	ranks                   []float32
+	firstRows, firstGuesses []int32
+	count                   int
+	weight                  float32
+}
+
+func (r *rig) beamsCase(sentences, count int) *beamsCase {
+	c := &beamsCase{count: count, weight: 0.7, firstRows: []int32{0}, firstGuesses: []int32{0}}
+	for range sentences {
+		c.firstRows = append(c.firstRows, c.firstRows[len(c.firstRows)-1]+1+r.random.Int32N(6))
+		c.firstGuesses = append(c.firstGuesses, c.firstGuesses[len(c.firstGuesses)-1]+r.random.Int32N(7))
+	}
+	rows := int(c.firstRows[sentences])
+	for _, row := range r.random.Perm(rows + 1)[:rows] { // rows lie anywhere, and not all choices are of rows
+		c.places = append(c.places, int32(row*count))
+		c.states = append(c.states, r.random.Int32N(1000))
+		c.ranks = append(c.ranks, -float32(r.random.IntN(3))-0.1)
+	}
+	c.choices = make([]Choice, (rows+1)*count)
+	for i := range c.choices {
+		c.choices[i] = Choice{-float32(i%count) - float32(r.random.IntN(3))/3, int32(i)}
+		switch r.random.IntN(20) {
+		case 0:
+			c.choices[i].Score = float32(math.NaN())
+		case 1:
+			c.choices[i] = Choice{float32(math.Inf(-1)), -1}
+		}
+	}
+	return c
+}
+
+// want is what the processor selects.
+func (c *beamsCase) want() []Guess {
+	var guesses []Guess
+	for sentence := range len(c.firstRows) - 1 {
+		type way struct {
+			rank  float32
+			guess Guess
+		}
+		var ways []way
+		for row := c.firstRows[sentence]; row < c.firstRows[sentence+1]; row++ {
+			for _, choice := range c.choices[c.places[row]:][:c.count] {
+				rank := c.ranks[row] + float32(c.weight*choice.Score)
+				if rank == rank && choice.Token >= 0 {
+					ways = append(ways, way{rank, Guess{c.states[row], choice.Token}})
+				}
+			}
+		}
+		slices.SortStableFunc(ways, func(x, y way) int { return cmp.Compare(y.rank, x.rank) })
+		for i := range int(c.firstGuesses[sentence+1] - c.firstGuesses[sentence]) {
+			if i < len(ways) {
+				guesses = append(guesses, ways[i].guess)
+			} else {
+				guesses = append(guesses, Guess{c.states[c.firstRows[sentence]], -1})
+			}
+		}
+	}
+	return guesses
+}
+
+// Beams are guessed as the search takes them, ties and all.
+func TestGuessBeams(t *testing.T) {
+	r := newRig(t)
+	for _, sentences := range []int{1, 2, 4, 5, 40} {
+		for _, count := range []int{1, 2, 6, 33} {
+			c := r.beamsCase(sentences, count)
+			want := c.want()
+			b := Beams{Choices: in(r, c.choices), Places: in(r, c.places), Ranks: in(r, c.ranks), States: in(r, c.states), Count: count,
+				Weight: c.weight, FirstRows: in(r, c.firstRows), FirstGuesses: in(r, c.firstGuesses), Sentences: sentences,
+				Guesses: in(r, append(make([]Guess, len(want)), Guess{-5, -5}))}
+			must(t, r.kernels.GuessBeams(r.stream, b))
+			if have := out[Guess](r, b.Guesses, len(want)+1); !slices.Equal(have, append(want, Guess{-5, -5})) {
+				t.Errorf("%d sentences, %d choices: %v, want %v", sentences, count, have, want)
+			}
+		}
+	}
+	must(t, r.kernels.GuessBeams(r.stream, Beams{}))
+	if err := r.kernels.GuessBeams(r.stream, Beams{Sentences: 1}); err == nil {
+		t.Error("no choices are taken, want an error")
+	}
 }
 
 // A row's choices have the same bits in both tilings and with any rows around it.

@@ -50,16 +50,6 @@ func (k *Kernels) SSRU(s *cuda.Stream, h Matrix, gates cuda.Pointer, c States) e
 		cuda.Address(c.At), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(c.Stride))
 }
 
-// MoveRows copies rows of n float32: to[toRows[r]] = from[fromRows[r]]. The lists are int32; without one, row r is row r. What is read
-// must not be written.
-func (k *Kernels) MoveRows(s *cuda.Stream, to, toRows, from, fromRows cuda.Pointer, rows, n int) error {
-	if rows == 0 {
-		return nil
-	}
-	return k.byName["move_rows"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(from), cuda.Address(fromRows), cuda.Address(to),
-		cuda.Address(toRows), cuda.Int(rows), cuda.Int(n))
-}
-
 // needPlain reports a matrix whose rows do not lie one after another or are not read 8 elements at a time.
 func needPlain(kernel string, m Matrix) error {
 	return need(m.stride() == m.Columns && m.Columns%8 == 0, kernel, "rows of %d elements, %d apart, must be multiples of 8 without gaps",

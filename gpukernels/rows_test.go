@@ -126,28 +126,6 @@ func TestSSRU(t *testing.T) {
 	}
 }
 
-func TestMoveRows(t *testing.T) {
-	r := newRig(t)
-	const n = 70
-	x := r.floats(5*n, 1)
-	row := func(all []float32, i int) []float32 { return all[i*n : (i+1)*n] }
-	from, to := in(r, x), in(r, make([]float32, 5*n))
-	must(t, r.kernels.MoveRows(r.stream, to, in(r, []int32{4, 0, 2}), from, in(r, []int32{1, 1, 3}), 3, n))
-	have := out[float32](r, to, 5*n)
-	for i, want := range [][]float32{row(x, 1), make([]float32, n), row(x, 3), make([]float32, n), row(x, 1)} {
-		if !slices.Equal(row(have, i), want) {
-			t.Errorf("row %d differs", i)
-		}
-	}
-	must(t, r.kernels.MoveRows(r.stream, to, 0, from, in(r, []int32{2, 0, 1, 4, 3}), 5, n))
-	have = out[float32](r, to, 5*n)
-	for i, from := range []int{2, 0, 1, 4, 3} {
-		if !slices.Equal(row(have, i), row(x, from)) {
-			t.Errorf("row %d is not row %d", i, from)
-		}
-	}
-}
-
 // What a row gives does not depend on the rows around it.
 func TestRowsAreTheirOwn(t *testing.T) {
 	r := newRig(t)

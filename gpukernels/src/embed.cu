@@ -17,14 +17,3 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
   }
 }
 KERNEL(embed);
-
-// to[to_rows[r]] = from[from_rows[r]], rows of n elements of float32. Without a list, row r is row r.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(move_rows)(const float* from, const int* from_rows, float* to, const int* to_rows, int rows, int n) {
-  int row = row_of_warp(), lane = threadIdx.x % 32;
-  if (row >= rows) return;
-  from += size_t(from_rows ? from_rows[row] : row) * n;
-  to += size_t(to_rows ? to_rows[row] : row) * n;
-  for (int i = lane; i < n; i += 32) to[i] = from[i];
-}
-KERNEL(move_rows);

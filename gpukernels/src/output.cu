@@ -1,7 +1,7 @@
 // The output layer: the product with the table of all tokens, and the best of each row, without storing the product.
 //
 // output_* computes tiles of the product, and of each row of a tile the best tokens and the sum for the softmax. output_merge finds the
-// best of all tiles.
+// best of all tiles. The other kernels let the next step begin with what was chosen.
 #include "product.cuh"
 #include "rows.cuh"
 
@@ -13,6 +13,11 @@ struct Choice {
   int token;
 };
 __device__ __forceinline__ bool better(Choice a, Choice b) { return a.score > b.score || (a.score == b.score && a.token < b.token); }
+
+// A Guess is what a row goes on with before anybody has read the choices: the number of a state, and a token.
+struct Guess {
+  int state, token;
+};
 
 // The best of what the lanes have.
 __device__ __forceinline__ Choice warp_best(Choice c) {
@@ -184,12 +189,53 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
 }
 KERNEL(output_merge);
 
-// tokens[r] = the token of choices[places[r]], where that is a place and not -1: for a step that follows before anybody has read the
-// choices. Where there is none, or its score is no number, the token is -1.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(take_tokens)(const Choice* choices, const int* places, int* tokens, int rows) {
-  int row = blockIdx.x * 32 * WARPS + threadIdx.x;
-  if (row >= rows || places[row] < 0) return;
-  Choice c = choices[places[row]];
-  tokens[row] = c.score > -INFINITY ? c.token : -1;
+// For each sentence the best ways to go on, best first, into guesses[first_guesses[s]] up to that of s + 1. Its rows are those from
+// first_rows[s] up to that of s + 1; row r has `count` choices from choices[places[r]] on, and a way is worth ranks[r] + weight · score,
+// each rounded as the processor does. Among equals earlier rows, then earlier choices come first. Where there are no more ways, or a score
+// is no number, a guess has the token -1.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    KERNEL_NAME(guess_beams)(const Choice* choices, const int* places, const float* ranks, const int* states, const int* first_rows,
+                             const int* first_guesses, Guess* guesses, int sentences, int count, float weight) {
+  int sentence = row_of_warp(), lane = threadIdx.x % 32;
+  if (sentence >= sentences) return;  // of guess_beams
+  int first = first_rows[sentence], ways = (first_rows[sentence + 1] - first) * count;
+  Choice last = {INFINITY, -1};  // a way in the place of the token
+  for (int guess = first_guesses[sentence]; guess < first_guesses[sentence + 1]; guess++) {
+    Choice next = nothing();
+    for (int way = lane; way < ways; way += 32) {
+      int row = first + way / count;
+      Choice ranked = {__fadd_rn(ranks[row], __fmul_rn(weight, choices[places[row] + way % count].score)), way};
+      if (better(last, ranked) && better(ranked, next)) next = ranked;
+    }
+    last = warp_best(next);
+    bool none = last.score == -INFINITY;
+    int row = none ? first : first + last.token / count;
+    if (lane == 0) guesses[guess] = {states[row], none ? -1 : choices[places[row] + last.token % count].token};
+  }
 }
-KERNEL(take_tokens);
+KERNEL(guess_beams);
+
+// What rows begin a step with that follows before anybody has read the choices. Where places[r] is not -1, tokens[r] becomes the token of that
+// choice, or -1 if there is none or its score is no number. Where guessed[r] is not -1, tokens[r] and from[r] become those of that guess.
+// Then, if there are words, the numbers of those before positions[r], `capacity` for each state, are copied from state from[r] to to[r].
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    KERNEL_NAME(begin_rows)(const Choice* choices, const int* places, const Guess* guesses, const int* guessed, int* tokens, int* from,
+                            const int* to, const int* positions, int* words, int rows, int capacity) {
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row >= rows) return;  // of begin_rows
+  int state;
+  if (guessed[row] >= 0) {
+    Guess g = guesses[guessed[row]];
+    state = g.state;
+    if (lane == 0) tokens[row] = g.token, from[row] = state;
+  } else {
+    state = from[row];
+    if (places[row] >= 0 && lane == 0) {
+      Choice c = choices[places[row]];
+      tokens[row] = c.score > -INFINITY ? c.token : -1;
+    }
+  }
+  if (!words) return;
+  for (int i = lane; i < positions[row]; i += 32) words[size_t(to[row]) * capacity + i] = words[size_t(state) * capacity + i];
+}
+KERNEL(begin_rows);

@@ -8,15 +8,15 @@ import (
 
 // Step advances slots[i] by token tokens[i], for all i. Those whose step was run ahead have it already.
 func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
-	s.rows, s.demanded, s.aligned = s.rows[:0], s.demanded[:0], align
+	s.rows, s.demanded, s.aligned, s.beams = s.rows[:0], s.demanded[:0], align, s.beams[:0]
 	for i, number := range slots {
 		r := row{slot: number, context: s.slots[number].context}
 		if align || !s.follow(&r, tokens[i]) {
-			s.fallBack(number)
 			s.demanded = append(s.demanded, i)
 		}
 		s.rows = append(s.rows, r)
 	}
+	s.forgetAhead()
 	if len(s.demanded) > 0 {
 		s.do(func() error { return s.step(tokens) })
 	}
@@ -27,7 +27,7 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 
 // stepLists are the lists of numbers that a step needs, on the device: one number for each row.
 type stepLists struct {
-	tokens, from, to, positions, words, choices cuda.Pointer
+	tokens, from, to, positions, words, choices, guessed cuda.Pointer
 
 	sources cuda.Pointer // for each source a list of where its keys and values begin, and one of how many there are
 	rows    int
@@ -43,43 +43,59 @@ func (l *stepLists) lengths(source int) cuda.Pointer {
 }
 
 // firstOfSources is how many lists stand before those of the sources.
-const firstOfSources = 6
+const firstOfSources = 7
 
 // numbersOfRow is how many lists there are.
 func (w *Weights) numbersOfRow() int { return firstOfSources + 2*len(w.encoders) }
 
-// An origin is where a row's token comes from: it is given, or that of a choice if that is not -1. word is the row for its keys and values.
-type origin struct {
-	token        search.Token
-	choice, word int32
+// A beginning is what a row of a turn begins its step with. A row that is run ahead has token and from of a choice or of a guess; they are
+// known when the processor has read those.
+type beginning struct {
+	context         search.Context
+	position        int
+	token           search.Token
+	choice, guessed int32 // places of those, or -1
+	from, to        int32 // states before and after the step
+	word            int32 // row for the token's keys and values, with self-attention
+	taken           bool  // the step is that of a slot
+	other           int32 // row of the turn with the same from, or -1
 }
 
-// feedStep fills in the lists of a turn for a number of rows, of which those behind the last slot belong to nobody: each has a state of
-// its own that no hypothesis has.
-func (s *Stepper) feedStep(t *turn, rows int, of func(i int) origin) error {
+// beginning is what a row begins its step with if nothing else is known.
+func (s *Stepper) beginning(r *row) beginning {
+	at := &s.slots[r.slot]
+	b := beginning{context: r.context, position: at.position, token: search.NoToken, choice: -1, guessed: -1, from: at.state}
+	if at.state == noState { // nobody reads it
+		b.from = int32(s.statePlaces())
+	}
+	return b
+}
+
+// feedStep fills in the lists of a turn for a number of rows, of which those behind the last one of the turn belong to nobody: each has a
+// state of its own that no hypothesis has.
+func (s *Stepper) feedStep(t *turn, rows int) error {
 	if err := t.feed.read.Synchronize(); err != nil {
 		return err
 	}
 	list := func(i int) []int32 { return t.feed.host[i*rows : (i+1)*rows] }
-	tokens, from, to, positions, words, choices := list(0), list(1), list(2), list(3), list(4), list(5)
+	tokens, from, to, positions, words, choices, guessed := list(0), list(1), list(2), list(3), list(4), list(5), list(6)
 	s.longest, s.starting = 0, false
-	for i, number := range t.slots {
-		at := &s.slots[number]
-		o := of(i)
-		tokens[i], choices[i], words[i] = o.token, o.choice, o.word
-		from[i], to[i], positions[i] = s.state(number), s.nextState(number), int32(at.position)
-		s.starting = s.starting || at.position == 0 && s.w.normedWords()
-		for source, memory := range s.contexts[at.context].memory {
+	for i := range t.rows {
+		b := &t.rows[i]
+		tokens[i], choices[i], guessed[i], words[i] = b.token, b.choice, b.guessed, b.word
+		from[i], to[i], positions[i] = b.from, b.to, int32(b.position)
+		s.starting = s.starting || b.position == 0 && s.w.normedWords()
+		for source, memory := range s.contexts[b.context].memory {
 			list(firstOfSources + 2*source)[i], list(firstOfSources + 2*source + 1)[i] = int32(memory.first), int32(memory.count)
 			if source == 0 {
 				s.longest = max(s.longest, memory.count)
 			}
 		}
 	}
-	for i := len(t.slots); i < rows; i++ {
-		spare := int32(i - len(t.slots))
+	for i := len(t.rows); i < rows; i++ {
+		spare := int32(i - len(t.rows))
 		state := int32(s.statePlaces()) + spare
-		tokens[i], choices[i], words[i], from[i], to[i] = search.NoToken, -1, spare, state, state
+		tokens[i], choices[i], guessed[i], words[i], from[i], to[i] = search.NoToken, -1, -1, spare, state, state
 		positions[i] = 0
 		for j := firstOfSources; j < s.w.numbersOfRow(); j++ {
 			list(j)[i] = 0
@@ -91,7 +107,7 @@ func (s *Stepper) feedStep(t *turn, rows int, of func(i int) origin) error {
 // stepLists says where the lists of a step with that many rows are.
 func (t *turn) stepLists(rows int) stepLists {
 	at := func(i int) cuda.Pointer { return cuda.Offset[int32](t.feed.device.at, i*rows) }
-	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5), at(firstOfSources), rows}
+	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(firstOfSources), rows}
 }
 
 // step runs the step of the rows that were not run ahead.
@@ -103,26 +119,19 @@ func (s *Stepper) step(tokens []search.Token) error {
 	for place, i := range s.demanded {
 		r := &s.rows[i]
 		r.turn, r.place = t, place
-		t.slots, t.contexts = append(t.slots, r.slot), append(t.contexts, r.context)
+		b := s.beginning(r)
+		b.token = tokens[i]
+		t.rows = append(t.rows, b)
 	}
-	if err := s.prepareStep(t.slots); err != nil {
-		return err
-	}
-	rows := len(t.slots)
+	rows := len(t.rows)
 	if !s.aligned {
 		rows = padded(rows)
 	}
-	if err := s.feedStep(t, rows, func(i int) origin {
-		o := origin{tokens[s.demanded[i]], -1, s.newWord()}
-		if at := &s.slots[t.slots[i]]; s.keepsWords() {
-			at.words = append(at.words, o.word)
-		}
-		return o
-	}); err != nil {
+	if err := s.prepareStep(t, rows); err != nil {
 		return err
 	}
-	for _, number := range t.slots {
-		s.slots[number].place = 1 - s.slots[number].place
+	for place, i := range s.demanded {
+		s.moveOn(&s.slots[s.rows[i].slot], &t.rows[place])
 	}
 	if s.aligned {
 		if err := s.room(&s.attention, 4*rows*max(s.longest, 1)); err != nil {
@@ -130,6 +139,15 @@ func (s *Stepper) step(tokens []search.Token) error {
 		}
 	}
 	return s.launch(t, rows)
+}
+
+// moveOn makes the state after a row's step that of a slot.
+func (s *Stepper) moveOn(at *slot, b *beginning) {
+	s.giveState(at)
+	at.state = b.to
+	if s.keepsWords() {
+		at.words = append(at.words, b.word)
+	}
 }
 
 // launch asks for the step of a turn whose lists are filled in.
@@ -155,19 +173,26 @@ func (s *Stepper) room(b *buffer, bytes int) error {
 	return b.reserve(s.w.device.context, bytes)
 }
 
-// prepareStep does what a captured step cannot do: it makes room, and waits for the encoder.
-func (s *Stepper) prepareStep(slots []search.Slot) error {
+// prepareStep does what a captured step cannot do: it makes room, takes places for what the rows of a turn write, fills in the lists, and waits
+// for the encoder.
+func (s *Stepper) prepareStep(t *turn, rows int) error {
 	last := 0
-	for _, number := range slots {
-		last = max(last, s.slots[number].position)
+	for i := range t.rows {
+		last = max(last, t.rows[i].position)
 	}
 	if err := s.reserveSignal(last + 1); err != nil {
 		return err
 	}
 	if s.keepsWords() {
-		if err := s.reserveWords(len(slots), last+1); err != nil {
+		if err := s.reserveWords(len(t.rows), last+1); err != nil {
 			return err
 		}
+	}
+	for i := range t.rows {
+		t.rows[i].to, t.rows[i].word = s.places.take(), s.newWord()
+	}
+	if err := s.feedStep(t, rows); err != nil {
+		return err
 	}
 	if s.awaited {
 		return nil
@@ -183,7 +208,12 @@ func (s *Stepper) run(t *turn, rows int) error {
 	if err := cuda.CopyIn(s.stream, t.feed.device.at, t.feed.host[:s.w.numbersOfRow()*rows]); err != nil {
 		return err
 	}
-	if err := s.w.device.kernels.TakeTokens(s.stream, lists.tokens, s.turnChoices.at, lists.choices, rows); err != nil {
+	beginnings := gpukernels.Beginnings{Tokens: lists.tokens, From: lists.from, Choices: s.turnChoices.at, Places: lists.choices,
+		Guesses: s.turnGuesses.at, Guessed: lists.guessed, To: lists.to, Positions: lists.positions}
+	if s.keepsWords() {
+		beginnings.Words, beginnings.Capacity = s.states.at, s.words.capacity
+	}
+	if err := s.w.device.kernels.BeginRows(s.stream, beginnings, rows); err != nil {
 		return err
 	}
 	if err := s.embed(a, s.w.emb, s.w.top, s.w.target, lists.tokens, lists.positions); err != nil {

@@ -9,14 +9,14 @@
 // # Memory
 //
 // Weights are stored once for each device, as fp16 or bfloat16, and shared by all workers. Everything else belongs to a Stepper, which has a stream of
-// its own: buffers for the rows of a call, the state of each slot, the keys and values of the encoded sentences, and with self-attention
+// its own: buffers for the rows of a call, the states of hypotheses, the keys and values of the encoded sentences, and with self-attention
 // those of the target words. It grows to what the work needs and is used again.
 //
 // # Streams
 //
 // Encoder and decoder have a stream each, so that the next sentences are encoded while others are being translated. A decoder step is
-// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and greedy search has asked
-// for the next step before it waits (ahead.go).
+// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and greedy search and beams
+// of one model have asked for the next step before they wait (ahead.go).
 //
 // # Errors
 //

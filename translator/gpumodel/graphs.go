@@ -23,8 +23,11 @@ func padded(rows int) int {
 // mostPadding is how many rows padded adds at most.
 const mostPadding = 31
 
-// places are the addresses in a graph that may change.
-type places struct{ memory, signal, states, words cuda.Pointer }
+// places are what may change of the addresses and sizes in a graph.
+type places struct {
+	memory, signal, states, words, choices cuda.Pointer
+	capacity                               int
+}
 
 // A shape is what decides which kernels a step has.
 type shape struct {
@@ -35,7 +38,7 @@ type shape struct {
 
 // replay runs the step of a turn, of that many rows, as a graph.
 func (s *Stepper) replay(t *turn, rows int) error {
-	now := places{s.memory.memory.at, s.signal.at, s.states.at, s.words.cache.at}
+	now := places{s.memory.memory.at, s.signal.at, s.states.at, s.words.cache.at, s.turnChoices.at, s.words.capacity}
 	if s.captured != now {
 		if err := s.forgetGraphs(); err != nil {
 			return err

@@ -27,12 +27,11 @@ func (s *Stepper) best(rows []int32, k int, banned [][]search.Token, normalised 
 		return
 	}
 	answer := func(i int) gpukernels.Choice { return s.chosen[i] }
-	if len(rows) == len(s.rows) && banned == nil && !normalised && !s.aligned {
-		s.chosen = slices.Grow(s.chosen[:0], len(rows))[:len(rows)]
-		s.do(s.bestOfAll)
-		answer = func(i int) gpukernels.Choice { return s.chosen[rows[i]] }
+	s.chosen = slices.Grow(s.chosen[:0], len(rows)*k)[:len(rows)*k]
+	if len(rows) == len(s.rows) && banned == nil && s.foresees(k) {
+		s.do(func() error { return s.chooseAhead(k, normalised) })
+		answer = func(i int) gpukernels.Choice { return s.chosen[int(rows[i/k])*k+i%k] }
 	} else {
-		s.chosen = slices.Grow(s.chosen[:0], len(rows)*k)[:len(rows)*k]
 		s.do(func() error { return s.choose(rows, k, banned, normalised) })
 	}
 	for i := range out[:len(rows)*k] {

@@ -10,7 +10,10 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-var _ search.Stepper = (*Stepper)(nil)
+var (
+	_ search.Stepper  = (*Stepper)(nil)
+	_ search.Foreseer = (*Stepper)(nil)
+)
 
 // A Stepper runs a model for one worker, on a stream of its own. It implements search.Stepper, and may be used from any goroutine, one at
 // a time.
@@ -31,9 +34,9 @@ type Stepper struct {
 	candidates   buffer // a set of bits for each context that has candidates
 
 	slots  []slot
-	states buffer // float32: place × slot × layer × dim; with self-attention int32: slot × words.capacity
+	states buffer // float32: place × layer × dim; with self-attention int32: place × words.capacity
+	places lot    // of states
 	words  words
-	moving buffer
 
 	signal          buffer // float32, a row for each position
 	signalPositions int
@@ -41,10 +44,18 @@ type Stepper struct {
 	lists, sourceFeed feed        // of decoder and encoder
 	encoding, rowsOf  activations // of encoder and decoder
 
-	turns                 [turns]turn
-	turnRows, turnChoices buffer  // of all turns
-	newest                *turn   // that was run ahead last
-	aheadWords            []int32 // of its rows
+	turns                              [turns]turn
+	turnRows, turnChoices, turnGuesses buffer        // of all turns
+	turnSize, mostChoices              int           // rows of a turn that there is room for, and choices of each
+	newest                             *turn         // that was run ahead last
+	ahead                              *turn         // the same, while slots may still follow
+	firstAhead                         []int32       // for each state the first row ahead that goes on from it, or -1
+	beams                              []search.Beam // foreseen for the last Step
+	ranks                              []float32
+	weight                             float32
+	beamLists                          beamLists
+	beamFeed                           feed
+	waits                              bool // for tests: nothing is run ahead
 
 	// Results of the last Step.
 	rows      []row
@@ -80,14 +91,21 @@ const noContext search.Context = -1
 type slot struct {
 	context  search.Context
 	position int     // of the next token
-	place    int     // which of its two states it has, 0 or 1
+	state    int32   // place of its state, which is never overwritten while anybody has it
 	words    []int32 // rows of the words so far, with self-attention
-	ahead    ahead
 }
+
+// noState is that of a slot at position 0.
+const noState = -1
 
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) (*Stepper, error) {
 	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextWidth()}, graphs: map[shape]*cuda.Graph{}, awaited: true}
+	s.places = newLot(s.statePlaces())
+	s.firstAhead = slices.Repeat([]int32{-1}, s.statePlaces()+1)
+	for i := range s.slots {
+		s.slots[i].state = noState
+	}
 	if err := w.device.bound(s.open); err != nil {
 		s.Close()
 		return nil, err
@@ -109,8 +127,7 @@ func (s *Stepper) open() (err error) {
 	}
 	s.rowsOf.stream = s.stream
 	rows, width := padded(len(s.slots)), 4*s.stateWidth() // of self-attention 0: it grows
-	return errors.Join(s.states.reserve(c, (s.statePlaces()+mostPadding)*width), s.moving.reserve(c, len(s.slots)*width),
-		s.rowsOf.reserve(s.w, rows), s.openTurns(rows))
+	return errors.Join(s.states.reserve(c, (s.statePlaces()+mostPadding)*width), s.rowsOf.reserve(s.w, rows), s.openTurns(rows))
 }
 
 // Close frees what the Stepper has on the device.
@@ -123,13 +140,13 @@ func (s *Stepper) Close() error {
 				failed = append(failed, stream.Synchronize())
 			}
 		}
-		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c))
+		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.beamFeed.close(c))
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
 		}
-		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.words.cache, &s.moving, &s.signal, &s.lists.device,
-			&s.sourceFeed.device, &s.encoding.memory, &s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.attention, &s.choices, &s.scratch,
-			&s.scores} {
+		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device,
+			&s.beamFeed.device, &s.encoding.memory, &s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.attention, &s.choices,
+			&s.scratch, &s.scores} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}
 		}
@@ -167,9 +184,18 @@ func (s *Stepper) Vocabulary() int { return s.w.vocabulary }
 
 // Begin puts the decoder's initial state for the sentence into the slot: at position 0 the kernels begin with it by themselves.
 func (s *Stepper) Begin(to search.Slot, c search.Context) {
-	s.fallBack(to)
-	s.words.release(s.slots[to].words)
-	s.slots[to] = slot{context: c, place: s.slots[to].place, words: s.slots[to].words[:0]}
+	at := &s.slots[to]
+	s.giveState(at)
+	s.words.give(at.words...)
+	*at = slot{context: c, state: noState, words: at.words[:0]}
+}
+
+// giveState notes that a slot does not have its state any more.
+func (s *Stepper) giveState(at *slot) {
+	if at.state != noState {
+		s.places.give(at.state)
+		at.state = noState
+	}
 }
 
 // Release frees the memory of a context.
@@ -192,60 +218,27 @@ func (s *Stepper) newContext() search.Context {
 	return search.Context(len(s.contexts) - 1)
 }
 
-// Reorder gives dst[i] the state that src[i] had before the call, for all i at once.
+// Reorder gives dst[i] the state that src[i] had before the call, for all i at once. They share it: a step writes what follows to another
+// place.
 func (s *Stepper) Reorder(dst, src []search.Slot) {
-	var from, into []int32
-	for i := range src {
-		s.fallBack(src[i])
-		s.fallBack(dst[i])
-		from, into = append(from, s.state(src[i])), append(into, s.state(dst[i]))
-	}
 	taken := make([]slot, len(src))
 	for i, from := range src {
 		taken[i] = s.slots[from]
 		taken[i].words = slices.Clone(taken[i].words)
-		s.words.share(taken[i].words)
+		s.words.share(taken[i].words...)
+		if taken[i].state != noState {
+			s.places.share(taken[i].state)
+		}
 	}
 	for i, to := range dst {
-		s.words.release(s.slots[to].words)
-		taken[i].place = s.slots[to].place // where its state is moved to
+		s.words.give(s.slots[to].words...)
+		s.giveState(&s.slots[to])
 		s.slots[to] = taken[i]
 	}
-	s.do(func() error {
-		k, width := s.w.device.kernels, s.stateWidth()
-		places, err := s.lists.put(s.w.device.context, s.stream, from, into)
-		if err != nil {
-			return err
-		}
-		if err := k.MoveRows(s.stream, s.moving.at, 0, s.states.at, places[0], len(src), width); err != nil {
-			return err
-		}
-		return k.MoveRows(s.stream, s.states.at, places[1], s.moving.at, 0, len(src), width)
-	})
 }
 
-// statePlaces is how many states there are: two for each slot, or one list of words.
-func (s *Stepper) statePlaces() int {
-	if s.keepsWords() {
-		return len(s.slots)
-	}
-	return 2 * len(s.slots)
-}
-
-// state is the place of the slot's state, and nextState that of the state after the next step.
-func (s *Stepper) state(number search.Slot) int32 {
-	if s.keepsWords() {
-		return int32(number)
-	}
-	return int32(s.slots[number].place*len(s.slots) + int(number))
-}
-
-func (s *Stepper) nextState(number search.Slot) int32 {
-	if s.keepsWords() {
-		return int32(number)
-	}
-	return int32((1-s.slots[number].place)*len(s.slots) + int(number))
-}
+// statePlaces is how many states there may be: one of each slot, and one after its next step.
+func (s *Stepper) statePlaces() int { return 2 * len(s.slots) }
 
 // reserveSignal computes the vectors of positions up to one, rounded as Marian does: sines, then cosines, of the position times each
 // frequency. All workers have their own, since they grow.

@@ -8,17 +8,16 @@ import (
 // words are the keys and values that a decoder with self-attention keeps of the target words of all hypotheses. Hypotheses that begin
 // alike share them: a row is free when no slot has it any more.
 type words struct {
+	lot
 	cache    buffer
-	rows     int     // of the cache; the first mostPadding belong to the rows that pad a step
-	users    []int32 // slots that have each row
-	free     []int32
-	capacity int // words of a slot, for which Stepper.states has numbers
+	rows     int // of the cache; the first mostPadding belong to the rows that pad a step
+	capacity int // words of a state, for which Stepper.states has numbers
 }
 
 // wordWidth is the elements of a row: keys and values of all layers.
 func (w *Weights) wordWidth() int { return 2 * w.dim * len(w.decoder) }
 
-// stateWidth is the elements, of 4 bytes, that Stepper.states has for each slot.
+// stateWidth is the elements, of 4 bytes, that Stepper.states has for each state.
 func (s *Stepper) stateWidth() int {
 	if s.keepsWords() {
 		return s.words.capacity
@@ -50,14 +49,10 @@ func (s *Stepper) newWord() int32 {
 	if !s.keepsWords() {
 		return 0
 	}
-	last := len(s.words.free) - 1
-	row := s.words.free[last]
-	s.words.free = s.words.free[:last]
-	s.words.users[row] = 1
-	return row
+	return s.words.take()
 }
 
-// fewestPositions is how many words of a slot there is room for at first.
+// fewestPositions is how many words of a state there is room for at first.
 const fewestPositions = 64
 
 // reservePositions makes room for the numbers of more words.
@@ -66,18 +61,17 @@ func (s *Stepper) reservePositions(positions int) error {
 		return nil
 	}
 	capacity := max(positions, 2*s.words.capacity, fewestPositions)
-	numbers := make([]int32, (len(s.slots)+mostPadding)*capacity)
+	numbers := make([]int32, (s.statePlaces()+mostPadding)*capacity)
 	for i := range s.slots {
-		copy(numbers[i*capacity:], s.slots[i].words)
+		if at := &s.slots[i]; at.state != noState {
+			copy(numbers[int(at.state)*capacity:], at.words)
+		}
 	}
 	c := s.w.device.context
 	if err := s.stream.Synchronize(); err != nil {
 		return err
 	}
 	if err := s.states.reserve(c, 4*len(numbers)); err != nil {
-		return err
-	}
-	if err := s.moving.reserve(c, 4*len(s.slots)*capacity); err != nil {
 		return err
 	}
 	s.words.capacity = capacity
@@ -99,22 +93,39 @@ func (s *Stepper) extendWords(least int) error {
 	return nil
 }
 
-// share notes one more user of rows.
-func (w *words) share(rows []int32) {
-	for _, row := range rows {
-		w.users[row]++
+// A lot is places that may have several users each. One that has none is free.
+type lot struct{ users, free []int32 }
+
+// newLot returns that many free places.
+func newLot(places int) lot {
+	l := lot{users: make([]int32, places)}
+	for place := places - 1; place >= 0; place-- {
+		l.free = append(l.free, int32(place))
+	}
+	return l
+}
+
+// take returns a place that was free, for one user.
+func (l *lot) take() int32 {
+	last := len(l.free) - 1
+	place := l.free[last]
+	l.free = l.free[:last]
+	l.users[place] = 1
+	return place
+}
+
+// share notes one more user of places.
+func (l *lot) share(places ...int32) {
+	for _, place := range places {
+		l.users[place]++
 	}
 }
 
-// release notes one user less.
-func (w *words) release(rows []int32) {
-	for _, row := range rows {
-		w.give(row)
-	}
-}
-
-func (w *words) give(row int32) {
-	if w.users[row]--; w.users[row] == 0 {
-		w.free = append(w.free, row)
+// give notes one user less.
+func (l *lot) give(places ...int32) {
+	for _, place := range places {
+		if l.users[place]--; l.users[place] == 0 {
+			l.free = append(l.free, place)
+		}
 	}
 }

@@ -68,8 +68,33 @@ func (d *Decoder) ask() {
 	}
 	if len(d.top.rows) > 0 {
 		banned := d.top.prepare(d.topK)
+		if banned == nil && d.foreseer != nil {
+			d.foresee()
+		}
 		d.steppers[0].Top(d.top.rows, d.topK, banned, d.top.answers)
 	}
+}
+
+// foresee tells the Stepper what extendTop is going to do, unless there are samples to draw.
+func (d *Decoder) foresee() {
+	d.beams, d.ranks = d.beams[:0], d.ranks[:0]
+	for _, b := range d.active {
+		if len(b.live) == 0 || b.mode != modeTop {
+			continue
+		}
+		if b.options.Sampling.independent() {
+			return
+		}
+		width := b.width()
+		if b.length+1 >= b.limit {
+			width = 0
+		}
+		d.beams = append(d.beams, Beam{Rows: len(b.live), Width: width})
+		for _, h := range b.live {
+			d.ranks = append(d.ranks, b.trellis.rank(h.node))
+		}
+	}
+	d.foreseer.Foresee(d.beams, d.ranks, d.weights[0])
 }
 
 func (d *Decoder) modeOf(b *beam) mode {

@@ -30,6 +30,10 @@ type Decoder struct {
 	top       question
 	topK      int
 
+	foreseer Foreseer // steppers[0], if it is one
+	beams    []Beam
+	ranks    []float32
+
 	chosen    []expansion // of one sentence
 	logProbs  []float32   // each model's, for the expansions in chosen
 	picked    []int32     // candidates of one row
@@ -71,6 +75,7 @@ func NewDecoder(steppers []Stepper, weights []float32, end Token) (*Decoder, err
 		}
 		d.slots = min(d.slots, stepper.Slots())
 	}
+	d.foreseer, _ = steppers[0].(Foreseer)
 	for slot := d.slots - 1; slot >= 0; slot-- {
 		d.free = append(d.free, Slot(slot))
 	}

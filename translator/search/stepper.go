@@ -84,3 +84,18 @@ type Stepper interface {
 	// until the next Step, which must have been asked to align.
 	Attention(row int32) []float32
 }
+
+// A Beam says what the search is going to make of Top's answers for a sentence: of all ways to go on from its rows it takes the best by
+// the row's rank plus the weighted log-probability, and among equals the first ones.
+type Beam struct {
+	Rows  int // rows of the last Step, behind those of the Beam before
+	Width int // how many ways are taken at most; 0 if the sentence ends with this step
+}
+
+// A Foreseer is a Stepper that can begin the next step before the search has seen the answers of this one. It has to be right about
+// nothing: Reorder and Step say how the search went on.
+type Foreseer interface {
+	// Foresee says, before a Top for all rows of the last Step, what will be made of the answers. ranks has the rank of each row, and
+	// weight multiplies all log-probabilities. The slices are the caller's again when it returns.
+	Foresee(beams []Beam, ranks []float32, weight float32)
+}

@@ -94,6 +94,9 @@ inline int atomicMax(int* p, int v) {
 
 template <class T> T min(T a, T b) { return b < a ? b : a; }
 inline float __expf(float x) { return expf(x); }
+// Rounded by themselves: a compiler that joins multiplications and additions does not join these.
+inline float __fmul_rn(float x, float y) { return static_cast<float>(static_cast<double>(x) * y); }
+inline float __fadd_rn(float x, float y) { return static_cast<float>(static_cast<double>(x) + y); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
