@@ -65,12 +65,19 @@ func TestTrainingGatedSum(t *testing.T) {
 	}
 }
 
-func TestTrainingMean(t *testing.T) {
-	r := newTrainingRig(t)
+// eachWidth calls test with sentences of 13 pieces in all, and with few columns and more.
+func (r *trainingRig) eachWidth(test func(segments autodiff.Segments, c Columns)) {
 	segments, starts := autodiff.Segments{0, 5, 6, 13}, in(r.rig, []int32{0, 5, 6, 13})
 	for _, n := range []int{8, 136} {
 		r.tape.Reset(true, dropoutSeed)
-		c := Columns{Starts: starts, Sentences: 3, Columns: n}
+		test(segments, Columns{Starts: starts, Sentences: 3, Columns: n})
+	}
+}
+
+func TestTrainingMean(t *testing.T) {
+	r := newTrainingRig(t)
+	r.eachWidth(func(segments autodiff.Segments, c Columns) {
+		n := c.Columns
 		x, xAt := r.matrix(13, n, 2)
 		y := r.tape.RunningMean(x, segments)
 		yAt, dx := alloc[Half](r.rig, 13*n), alloc[Half](r.rig, 13*n)
@@ -78,15 +85,13 @@ func TestTrainingMean(t *testing.T) {
 		r.near("means", yAt, y.Value, 1e-4)
 		must(t, r.kernels.MeanBackward(r.stream, dx, r.backward(y), c))
 		r.near("dx of means", dx, x.Grad, 1e-4)
-	}
+	})
 }
 
 func TestTrainingSRU(t *testing.T) {
 	r := newTrainingRig(t)
-	segments, starts := autodiff.Segments{0, 5, 6, 13}, in(r.rig, []int32{0, 5, 6, 13})
-	for _, n := range []int{8, 136} {
-		r.tape.Reset(true, dropoutSeed)
-		c := Columns{Starts: starts, Sentences: 3, Columns: n}
+	r.eachWidth(func(segments autodiff.Segments, c Columns) {
+		n := c.Columns
 		w, wAt := r.matrix(13, n, 2)
 		f, fAt := r.matrix(13, n, 4)
 		g, gAt := r.matrix(13, n, 4)
@@ -104,7 +109,7 @@ func TestTrainingSRU(t *testing.T) {
 		r.near("df", to.F, f.Grad, 1e-4)
 		r.near("dr", to.R, g.Grad, 1e-4)
 		r.near("dx", to.X, x.Grad, 1e-4)
-	}
+	})
 }
 
 // An alignment guides the first head of an attention by either cost, over more keys than a warp takes at once.

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,26 +20,12 @@ var beyondFamily = map[string][]string{
 
 // A kernel for AVX-512 that uses an instruction of VNNI by mistake would pass every test on the machines that have both.
 func TestOnlyTheKernelsOfASetUseItsInstructions(t *testing.T) {
-	files, err := filepath.Glob("*_amd64.s")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no assembly: %v", err)
-	}
 	found := map[string][]string{}
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	eachLineOfAssembly(t, func(_, function, line string) {
+		if set := instructionSet(line); set != "" && !slices.Contains(found[set], function) {
+			found[set] = append(found[set], function)
 		}
-		name := ""
-		for _, line := range strings.Split(string(source), "\n") {
-			if m := functionOfAssembly.FindStringSubmatch(line); m != nil {
-				name = m[1]
-			}
-			if set := instructionSet(line); set != "" && !slices.Contains(found[set], name) {
-				found[set] = append(found[set], name)
-			}
-		}
-	}
+	})
 	for set, want := range beyondFamily {
 		slices.Sort(found[set])
 		if !slices.Equal(found[set], want) {
@@ -50,6 +37,16 @@ func TestOnlyTheKernelsOfASetUseItsInstructions(t *testing.T) {
 // Kernels for AVX2 run on processors that have no AVX-512. The allocation of registers knows 32 of them, and what is beyond the 16 of AVX2 passes
 // every test on the machines that have both.
 func TestOnlyTheKernelsForAVX512UseIt(t *testing.T) {
+	eachLineOfAssembly(t, func(place, function, line string) {
+		if beyondAVX2.MatchString(line) && !strings.Contains(function, "AVX512") && !slices.Contains(beyondFamily["AVX-512 BF16"], function) {
+			t.Errorf("%s: %s has an instruction of AVX-512: %s", place, function, strings.TrimSpace(line))
+		}
+	})
+}
+
+// eachLineOfAssembly calls work with all lines of the assembly for amd64, and the functions that they are in.
+func eachLineOfAssembly(t *testing.T, work func(place, function, line string)) {
+	t.Helper()
 	files, err := filepath.Glob("*_amd64.s")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no assembly: %v", err)
@@ -59,14 +56,12 @@ func TestOnlyTheKernelsForAVX512UseIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := ""
+		function := ""
 		for i, line := range strings.Split(string(source), "\n") {
 			if m := functionOfAssembly.FindStringSubmatch(line); m != nil {
-				name = m[1]
+				function = m[1]
 			}
-			if beyondAVX2.MatchString(line) && !strings.Contains(name, "AVX512") && !slices.Contains(beyondFamily["AVX-512 BF16"], name) {
-				t.Errorf("%s:%d: %s has an instruction of AVX-512: %s", file, i+1, name, strings.TrimSpace(line))
-			}
+			work(fmt.Sprintf("%s:%d", file, i+1), function, line)
 		}
 	}
 }

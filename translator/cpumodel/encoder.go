@@ -224,7 +224,8 @@ func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts [
 func (s *Stepper) keep(c *context, from []float32) {
 	dim, width := s.w.dim, s.w.contextKV.n
 	attention := s.w.attention
-	attention.KStride, attention.VStride = apart(width), apart(width)
+	stride := apart(width)
+	attention.KStride, attention.VStride = stride, stride
 	s.scratch = grow(s.scratch, attention.ScratchLen(c.length))
 	for first := 0; first < width && c.length > 0; first += 2 * dim {
 		attention.Keep(s.kept(c, first), from[first:], from[first+dim:], c.length, s.scratch)

@@ -144,9 +144,10 @@ func (o *operand) quantise16(limit int) {
 	if o.limit == limit {
 		return
 	}
-	o.words, o.wordScales = grow(o.words, o.rows*kernels.Int16Stride(o.k)), grow(o.wordScales, o.rows)
+	words := kernels.Int16Stride(o.k)
+	o.words, o.wordScales = grow(o.words, o.rows*words), grow(o.wordScales, o.rows)
 	o.each(func(first, rows int, x []float32) {
-		kernels.QuantizeRowsInt16(o.words[first*kernels.Int16Stride(o.k):], o.wordScales[first:], x, rows, o.k, limit)
+		kernels.QuantizeRowsInt16(o.words[first*words:], o.wordScales[first:], x, rows, o.k, limit)
 	})
 	o.limit = limit
 }

@@ -89,21 +89,18 @@ func (o *operand) quantise(multiplier float32) {
 	if o.quantised && o.multiplier == multiplier {
 		return
 	}
-	o.bytes = grow(o.bytes, o.rows*kernels.Int8Stride(o.k))
-	o.scales = grow(o.scales, o.rows)
 	bytes := kernels.Int8Stride(o.k)
+	o.bytes, o.scales = grow(o.bytes, o.rows*bytes), grow(o.scales, o.rows)
 	o.each(func(first, rows int, x []float32) {
 		if multiplier == 0 {
 			kernels.QuantizeRows(o.bytes[first*bytes:], o.scales[first:], x, rows, o.k)
 		} else {
 			kernels.QuantizeRowsFixed(o.bytes[first*bytes:], x, rows, o.k, multiplier)
+			for i := range rows {
+				o.scales[first+i] = 1 / multiplier
+			}
 		}
 	})
-	for i := range o.scales[:o.rows] {
-		if multiplier != 0 {
-			o.scales[i] = 1 / multiplier
-		}
-	}
 	o.quantised, o.multiplier = true, multiplier
 }
 

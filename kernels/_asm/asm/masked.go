@@ -11,8 +11,8 @@ type Lanes struct {
 	mask reg.Register // nil if all eight exist
 }
 
-// WithLanes emits code twice: once for when bits first to first + 7 of a word are all set, and once for when they are not. Moves under a
-// mask are slow, stores above all: Zen 3 takes 12 cycles for one. mask is a register for them.
+// WithLanes emits code twice: once for when bits first to first + 7 of a word are all set, and once for when they are not. On some
+// processors moves under a mask are slow, stores above all. mask is a register for them.
 func WithLanes(word Mem, first int, mask reg.Register, code func(Lanes)) {
 	part, done, missing := Unique("part"), Unique("done"), GP32()
 	MOVL(word, missing)

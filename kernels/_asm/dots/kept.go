@@ -155,37 +155,26 @@ func (k *keptKeys) tree(first, step int, load func(Mem) asm.V) asm.V {
 func (k *keptKeys) stripe(stripe int, load func(Mem) asm.V) (sum asm.V) {
 	for d := stripe; d < k.dim; d += 16 {
 		if !k.pairs {
-			sum = k.multiplyAdd(d, load(k.element(d)), sum)
+			sum = k.multiplyAdd(d, load(k.element(d)), sum, asIs)
 			continue
 		}
 		words := load(k.element(d/32*16 + stripe))
-		sum = k.multiplyAddLower(d, words, sum)
+		sum = k.multiplyAdd(d, words, sum, k.lower)
 		d += 16
-		sum = k.multiplyAdd(d, k.uppers(words), sum)
+		sum = k.multiplyAdd(d, k.uppers(words), sum, asIs)
 	}
 	return sum
 }
 
-// multiplyAddLower is multiplyAdd for the lower elements of pairs, which it leaves. It takes one register after the other, for AVX2 has none
-// to spare.
-func (k *keptKeys) multiplyAddLower(d int, words, sum asm.V) asm.V {
-	q := k.query(d)
-	var products asm.V
-	for i := range words {
-		low := k.isa.New()[0]
-		VPSLLD(Imm(16), words[i], low)
-		if sum == nil {
-			VMULPS(q, low, low)
-			products = append(products, low)
-		} else {
-			VFMADD231PS(q, low, sum[i])
-		}
-	}
-	if sum == nil {
-		return products
-	}
-	return sum
+// lower returns the lower elements of pairs, in a register of their own.
+func (k *keptKeys) lower(words reg.VecVirtual) reg.VecVirtual {
+	low := k.isa.New()[0]
+	VPSLLD(Imm(16), words, low)
+	return low
 }
+
+// asIs takes a register of keys as it is.
+func asIs(keys reg.VecVirtual) reg.VecVirtual { return keys }
 
 // uppers leaves the upper elements of pairs. Their mask is in memory where registers are few.
 func (k *keptKeys) uppers(words asm.V) asm.V {
@@ -196,18 +185,22 @@ func (k *keptKeys) uppers(words asm.V) asm.V {
 	return words
 }
 
-// multiplyAdd adds to sum, which is nil at first, the products of element d. It overwrites the keys.
-func (k *keptKeys) multiplyAdd(d int, keys, sum asm.V) asm.V {
+// multiplyAdd adds to sum, which is nil at first, the products of element d with what take makes of the keys. That is overwritten. One
+// register is taken after the other, for AVX2 has none to spare.
+func (k *keptKeys) multiplyAdd(d int, keys, sum asm.V, take func(reg.VecVirtual) reg.VecVirtual) asm.V {
 	q := k.query(d)
+	var products asm.V
 	for i := range keys {
+		key := take(keys[i])
 		if sum == nil {
-			VMULPS(q, keys[i], keys[i])
+			VMULPS(q, key, key)
+			products = append(products, key)
 		} else {
-			VFMADD231PS(q, keys[i], sum[i])
+			VFMADD231PS(q, key, sum[i])
 		}
 	}
 	if sum == nil {
-		return keys
+		return products
 	}
 	return sum
 }
