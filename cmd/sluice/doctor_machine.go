@@ -37,7 +37,7 @@ func (e *examination) processor(chosen []string) {
 	case strings.Contains(found, "generic"):
 		e.warn("processor", found, "many times slower than with AVX2 or NEON: take a machine of the last ten years, and see that SLUICE_CPU is not set")
 	case strings.Contains(found, "AVX2") && !strings.Contains(found, "VNNI"):
-		e.warn("processor", found, "machines with AVX-512 VNNI or AVX-VNNI (Intel since 2019, AMD since Zen 4) translate faster with int8 models")
+		e.warn("processor", found, "machines with AVX-512 VNNI or AVX-VNNI (Intel since 2019, AMD since Zen 4) translate faster in 8 bits")
 	default:
 		e.ok("processor", "%s", found)
 	}
