@@ -17,6 +17,7 @@ var sources = map[string]map[string]int{
 	"embed":     {"embed": 0},
 	"ssru":      {"ssru": 0},
 	"gates":     {"activate": 0, "add": 0, "highway": 0, "gated_sum": 0, "average": 0, "sru": 0},
+	"cells":     {"begin_cells": 0, "multiply_cells": 0, "advance_cells": 0, "norm_columns": 0},
 	"words":     {"keep_words": 0, "first_words": 0},
 	"attention": ofHeads(attentionShared, "attention"),
 	"lookup":    ofHeads(func(int) int { return 0 }, "lookup", "lookup_weights", "recall"),

@@ -1,0 +1,101 @@
+package gpukernels
+
+import (
+	"cmp"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// A CellKind is a kind of recurrent cell, by the numbers that model.CellKind has.
+type CellKind int
+
+const (
+	sru, ssru    = 7, 8
+	mostCellKind = ssru
+)
+
+// CellStates are the states of recurrent cells, float32: Width elements for each, what the cell gave last and then its memory, Stride elements
+// apart. To, int32, says which state each row advances; without it row r has state r.
+type CellStates struct {
+	At     cuda.Pointer
+	Stride int
+	To     cuda.Pointer
+}
+
+// A BeginCells lets rows begin a step: their states are copied from the place where they are to that where they will be.
+type BeginCells struct {
+	States          CellStates
+	Width           int          // elements of a state that are copied
+	From, Positions cuda.Pointer // int32, for each row; without positions all rows begin
+	Starts, Numbers cuda.Pointer // at position 0: float32 rows of the columns of H, and which of them a row begins with; zeros without
+	H               Matrix       // fp16: what the cells gave last
+}
+
+// BeginCells puts it into the stream.
+func (k *Kernels) BeginCells(s *cuda.Stream, b BeginCells) error {
+	if err := need(b.Width%8 == 0 && b.States.Stride%8 == 0, "begin cells", "states of %d elements, %d apart, must be multiples of 8", b.Width,
+		b.States.Stride); err != nil {
+		return err
+	}
+	return k.overRows(s, "begin_cells", b.H, cuda.Address(b.States.At), cuda.Address(b.From), cuda.Address(b.States.To), cuda.Address(b.Positions),
+		cuda.Address(b.Starts), cuda.Address(b.Numbers), cuda.Address(b.H.At), cuda.Int(b.H.Rows), cuda.Int(b.H.Columns), cuda.Int(b.Width),
+		cuda.Int(b.States.Stride))
+}
+
+// A CellStep advances recurrent cells by what came from their inputs and from what they gave last: see model.Cell. Rows of X, Input and Result
+// are those of a place: Places, int32, says which belongs to a row; without it place r.
+type CellStep struct {
+	Kind   CellKind
+	States CellStates
+	Places cuda.Pointer
+	X      Matrix       // fp16, of the places; without an address there is no input
+	Bias   cuda.Pointer // float32: stands for X where there is none; 0 for none
+	U      Matrix       // fp16, of the rows; SRUs and SSRUs have none
+	Input  cuda.Pointer // fp16, of the places: SRUs read it
+	Added  bool         // Input is added to Result
+	H      Matrix       // fp16, of the rows: what the cells give
+	Result Matrix       // fp16, of the places: the same; may be without an address
+}
+
+// AdvanceCells puts a step into the stream.
+func (k *Kernels) AdvanceCells(s *cuda.Stream, c CellStep) error {
+	simple := c.Kind == sru || c.Kind == ssru
+	if err := cmp.Or(
+		need(c.Kind >= 0 && c.Kind <= mostCellKind, "cells", "there is no kind %d", c.Kind),
+		need(simple || c.U.At != 0, "cells", "kind %d needs what comes from the states", c.Kind),
+		need(!simple || c.X.At != 0, "cells", "kind %d needs an input", c.Kind),
+		need(c.Input != 0 || c.Kind != sru && !c.Added, "cells", "no input to be read or added"),
+		need(c.X.Columns%8 == 0 && c.U.Columns%8 == 0 && c.Result.stride()%8 == 0 && c.States.Stride%8 == 0, "cells",
+			"rows of %d, %d, %d and %d elements must be multiples of 8", c.X.Columns, c.U.Columns, c.Result.stride(), c.States.Stride),
+	); err != nil {
+		return err
+	}
+	return k.overRows(s, "advance_cells", c.H, cuda.Address(c.States.At), cuda.Address(c.States.To), cuda.Address(c.X.At), cuda.Address(c.Places),
+		cuda.Address(c.Bias), cuda.Address(c.U.At), cuda.Address(c.Input), cuda.Address(c.H.At), cuda.Address(c.Result.At), cuda.Int(c.H.Rows),
+		cuda.Int(c.H.Columns), cuda.Int(int(c.Kind)), cuda.Int(c.X.Columns), cuda.Int(c.U.Columns), cuda.Int(c.States.Stride),
+		cuda.Int(c.Result.stride()), flag(c.Added))
+}
+
+// MultiplyCells replaces what multiplicative cells gave last, in the states and in h, by its products with factors, a row for each row of
+// h, and with the last columns of x, which has a row for each place.
+func (k *Kernels) MultiplyCells(s *cuda.Stream, states CellStates, h, x Matrix, places, factors cuda.Pointer) error {
+	if err := need(x.Columns%8 == 0 && states.Stride%8 == 0, "factors", "rows of %d elements and states of %d must be multiples of 8", x.Columns,
+		states.Stride); err != nil {
+		return err
+	}
+	return k.overRows(s, "multiply_cells", h, cuda.Address(states.At), cuda.Address(states.To), cuda.Address(x.At), cuda.Address(places),
+		cuda.Address(factors), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(x.Columns), cuda.Int(states.Stride))
+}
+
+// NormColumns normalises columns of rows in place, as LayerNorm does whole rows. bias may be 0.
+func (k *Kernels) NormColumns(s *cuda.Stream, x Matrix, scale, bias cuda.Pointer, epsilon float32) error {
+	if x.Rows == 0 {
+		return nil
+	}
+	if err := need(x.Columns%8 == 0 && x.stride()%8 == 0, "norm of columns", "%d columns, %d apart, must be multiples of 8", x.Columns,
+		x.stride()); err != nil {
+		return err
+	}
+	return k.byName["norm_columns"].Launch(s, rowGrid(x.Rows), rowBlock, 0, cuda.Address(x.At), cuda.Address(scale), cuda.Address(bias),
+		cuda.Int(x.Rows), cuda.Int(x.Columns), cuda.Int(x.stride()), cuda.Float(epsilon))
+}
