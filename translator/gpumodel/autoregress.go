@@ -14,12 +14,15 @@ func (s *Stepper) autoregress(a *activations, l *decoderLayer, lists stepLists, 
 	case l.average != nil:
 		return s.averageAttention(a, l.average, lists, layer)
 	}
+	if l.recurrent.cell != nil {
+		return s.cellSublayer(a, l.recurrent, lists, layer)
+	}
 	return s.recurrent(a, l.recurrent, lists, layer)
 }
 
 // layerStates are those of a layer.
 func (s *Stepper) layerStates(lists stepLists, layer int) gpukernels.States {
-	return gpukernels.States{At: cuda.Offset[float32](s.states.at, layer*s.w.dim), Stride: s.stateWidth(), From: lists.from, To: lists.to,
+	return gpukernels.States{At: cuda.Offset[float32](s.states.at, layer*s.w.layerState), Stride: s.stateWidth(), From: lists.from, To: lists.to,
 		Positions: lists.positions}
 }
 

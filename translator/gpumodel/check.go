@@ -13,8 +13,6 @@ func check(m *model.Model) error {
 	switch {
 	case m.Recurrence != nil:
 		return unsupported("type: %s", m.Type)
-	case m.Autoregression == model.RecurrentCell:
-		return unsupported("decoder layers with a %v cell", m.DecoderCell)
 	case m.Dim%m.Heads != 0 || !slices.Contains(gpukernels.HeadDims, m.Dim/m.Heads):
 		return unsupported("%d heads for dimension %d: a head must have one of %v elements", m.Heads, m.Dim, gpukernels.HeadDims)
 	case m.Dim%8 != 0:

@@ -1,8 +1,8 @@
 // Package gpumodel runs Marian's students on one GPU: it is the search.Stepper on top of gpukernels.
 //
-// It runs transformers with any number of sources, none (language models) included, whose decoders have self-attention, average attention,
-// SSRUs or SRUs, tied or not. Load refuses others with an error that wraps ErrUnsupported: recurrent models, other cells in the decoder, and
-// sizes that the kernels do not take.
+// It runs transformers with any number of sources, none (language models) included, whose decoders have self-attention, average attention
+// or any recurrent cell, tied or not. Load refuses others with an error that wraps ErrUnsupported: recurrent models, and sizes that the kernels
+// do not take.
 //
 // A source has an encoder of its own, one after the other in one stream, and keys and values in the same memory: rows are as wide for each.
 //

@@ -158,6 +158,16 @@ var descriptions = map[string]string{
 	"two sources with tables": "type: multi-transformer\ndim-vocabs: [70, 70, 70]\ntied-embeddings-all: false\ntransformer-decoder-autoreg: average-attention\ntransformer-preprocess: n",
 	"language model":          "type: lm-transformer\ndim-vocabs: [70]\ntransformer-decoder-autoreg: self-attention",
 	"language model of SSRUs": "type: lm-transformer\ndim-vocabs: [70]\ntransformer-preprocess: n\ntransformer-postprocess: da",
+	"gru":                     "dec-cell: gru",
+	"gru with norms":          "dec-cell: gru\nlayer-normalization: true\ntransformer-tied-layers: [1, 1]",
+	"gru of nematus":          "dec-cell: gru-nematus\nlayer-normalization: true\ntransformer-rnn-projection: true",
+	"lstm":                    "dec-cell: lstm\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n",
+	"mgru":                    "dec-cell: mgru\ntransformer-rnn-projection: true",
+	"mlstm with norms":        "dec-cell: mlstm\nlayer-normalization: true",
+	"tanh":                    "dec-cell: tanh\nlayer-normalization: true",
+	"relu":                    "dec-cell: relu",
+	"sru with norms":          "dec-cell: sru\nlayer-normalization: true",
+	"ssru with norms":         "dec-cell: ssru\nlayer-normalization: true",
 	"deep average attention":  "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 64\ntransformer-aan-depth: 3\ntransformer-aan-activation: relu\ntransformer-preprocess: n",
 }
 
@@ -249,7 +259,7 @@ func TestBeam(t *testing.T) {
 }
 
 // autoregressions names a description of each way to look at the words so far.
-var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention"}
+var autoregressions = []string{"post-norm", "lstm", "pre-norm self-attention", "average attention"}
 
 // Translations get longer than there is room for at first, and hypotheses share and leave the rows of their words.
 func TestLongTranslations(t *testing.T) {
@@ -531,7 +541,7 @@ func TestFailures(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	d := openDevice(t)
 	for _, changes := range []string{
-		"dec-cell: gru", "transformer-heads: 8", "transformer-dim-ffn: 100", "type: s2s\ndec-cell: gru",
+		"transformer-heads: 8", "transformer-dim-ffn: 100", "type: s2s\ndec-cell: gru",
 		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 100",
 	} {
 		m, err := model.New(describe(changes))

@@ -211,7 +211,7 @@ func (w *Weights) Batch(workers int) (slots, tokens int) {
 		}
 		return nil
 	})
-	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensWaiting + 8*len(w.decoder)*w.dim + 2*turns*w.dim +
+	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensWaiting + 8*len(w.decoder)*w.layerState + 2*turns*w.dim +
 		w.vocabulary
 	if w.autoreg == model.SelfAttention {
 		slot += 2 * w.wordWidth() * tokensWaiting

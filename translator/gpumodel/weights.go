@@ -35,6 +35,7 @@ type Weights struct {
 	target      cuda.Pointer
 	emb, top    process // behind the target embeddings and the decoder
 	autoreg     model.Autoregression
+	layerState  int // elements of the state of a decoder layer
 	decoder     []*decoderLayer
 	alignment   int // layer whose attention serves as alignment
 	table, bias cuda.Pointer
@@ -98,6 +99,7 @@ type recurrent struct {
 	pre, post process
 	gates     linear // x, f and, of an SRU, r
 	sru       bool
+	cell      *cell   // in the place of both
 	o         *linear // nil without
 }
 
@@ -115,7 +117,7 @@ func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
 		return nil, err
 	}
 	w := &Weights{device: d, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, widest: 2 * m.Dim, positions: !m.NoPositions,
-		autoreg:   m.Autoregression,
+		autoreg: m.Autoregression, layerState: m.Dim,
 		alignment: m.AlignmentLayer, suppressed: slices.Clone(options.Suppress)}
 	for _, token := range options.Suppress {
 		if token < 0 || int(token) >= w.vocabulary {
@@ -260,6 +262,11 @@ func (u *uploader) autoregression(d *decoderLayer, l *model.DecoderLayer, m *mod
 	default:
 		r := l.Recurrent
 		d.recurrent = &recurrent{pre: u.process(r.Pre), post: u.process(r.Post), sru: r.Reset != nil, o: u.optional(r.O)}
+		if r.Cell != nil {
+			d.recurrent.cell = u.cell(r.Cell)
+			u.w.layerState = d.recurrent.cell.width
+			return
+		}
 		gates := []model.Affine{r.Input, r.Forget}
 		if r.Reset != nil {
 			gates = append(gates, *r.Reset)
@@ -299,7 +306,10 @@ func (u *uploader) optional(l *model.Affine) *linear {
 func (u *uploader) pointer(l linear) *linear { return &l }
 
 // linear puts matrices side by side, transposed: the kernels want a row for each column of the result.
-func (u *uploader) linear(pieces ...model.Affine) linear {
+func (u *uploader) linear(pieces ...model.Affine) linear { return u.linearWith(nil, pieces...) }
+
+// linearWith is linear with something added to the biases, if it is not nil.
+func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 	l := linear{in: pieces[0].In}
 	var weights, bias []float32
 	for _, piece := range pieces {
@@ -310,6 +320,9 @@ func (u *uploader) linear(pieces ...model.Affine) linear {
 		} else {
 			bias = append(bias, u.floats(piece.B)...)
 		}
+	}
+	for i := range more {
+		bias[i] += more[i]
 	}
 	l.weights, l.bias = u.halves(pieces[0].W.Name, weights), upload(u, bias)
 	u.w.widest = max(u.w.widest, l.out)

@@ -22,7 +22,7 @@ func (s *Stepper) stateWidth() int {
 	if s.keepsWords() {
 		return s.words.capacity
 	}
-	return s.w.dim * len(s.w.decoder)
+	return s.w.layerState * len(s.w.decoder)
 }
 
 // keepsWords says whether the decoder has self-attention.

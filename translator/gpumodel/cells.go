@@ -1,0 +1,186 @@
+package gpumodel
+
+import (
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/model"
+)
+
+// A product is a model.Product on the device: matrices of one input side by side, and norms of columns of what they give.
+type product struct {
+	linear
+	norms   []columnsNorm
+	epsilon float32
+}
+
+// A columnsNorm is a layer norm of width columns from the column first on.
+type columnsNorm struct {
+	first, width int
+	scale, bias  cuda.Pointer
+}
+
+// product uploads products of the same input, side by side. bias is added to the first columns: by the norms, where there are any.
+func (u *uploader) product(bias []float32, from ...*model.Product) *product {
+	to := &product{epsilon: from[0].Epsilon}
+	var matrices []model.Affine
+	width, normed := 0, false
+	for _, p := range from {
+		matrices = append(matrices, p.Matrices...)
+		width, normed = width+p.Width(), normed || len(p.Norms) > 0
+	}
+	bias = append(bias[:len(bias):len(bias)], make([]float32, width-len(bias))...)
+	if normed {
+		to.linear = u.linear(matrices...)
+	} else {
+		to.linear = u.linearWith(bias, matrices...)
+	}
+	first := 0
+	for _, p := range from {
+		to.norms = append(to.norms, u.norms(p, bias[first:], first)...)
+		first += p.Width()
+	}
+	return to
+}
+
+// norms uploads the norms of a product whose columns begin at first, with what is added to their biases.
+func (u *uploader) norms(p *model.Product, more []float32, first int) []columnsNorm {
+	var to []columnsNorm
+	for i := range p.Norms {
+		width := p.Width()
+		if len(p.Norms) > 1 {
+			width = p.Matrices[i].Out
+		}
+		bias := append([]float32(nil), more[:width]...)
+		if p.Norms[i].Bias != nil {
+			for j, b := range u.floats(p.Norms[i].Bias) {
+				bias[j] += b
+			}
+		}
+		to = append(to, columnsNorm{first, width, u.vector(p.Norms[i].Scale, width), upload(u, bias)})
+		first, more = first+width, more[width:]
+	}
+	return to
+}
+
+// A cell is a model.Cell on the device. Its bias is part of a product where that gives the same; only a GRU without input that has it outside
+// of the reset gate keeps it, in the place of an input.
+type cell struct {
+	kind         model.CellKind
+	dim          int
+	input, state *product // nil if there is none
+	bias         cuda.Pointer
+	factor       *product // of multiplicative cells, from the state; the one from the input is the last columns of input
+	width        int      // elements of a state: what the cell gave last, and its memory
+}
+
+func (u *uploader) cell(from *model.Cell) *cell {
+	c := &cell{kind: from.Kind, dim: from.Dim, width: from.Dim}
+	if from.Kind.Memory() {
+		c.width = 2 * from.Dim
+	}
+	var bias, ofInput, ofState []float32
+	for _, t := range from.Bias {
+		bias = append(bias, u.floats(t)...)
+	}
+	switch {
+	case len(bias) == 0:
+	case from.Input != nil && !from.Final:
+		ofInput = bias
+	case from.Final || !from.Kind.Gated():
+		ofState = bias
+	default:
+		c.bias = upload(u, bias)
+	}
+	if from.Factors != nil {
+		c.input, c.factor = u.product(ofInput, from.Input, &from.Factors[0]), u.product(nil, &from.Factors[1])
+	} else if from.Input != nil {
+		c.input = u.product(ofInput, from.Input)
+	}
+	if from.State != nil {
+		c.state = u.product(ofState, from.State)
+	}
+	return c
+}
+
+// multiply computes to = norm(x·p).
+func (s *Stepper) multiply(stream *cuda.Stream, to, x gpukernels.Matrix, p *product) error {
+	k := s.w.device.kernels
+	if err := k.Product(stream, gpukernels.Product{X: x, Weights: p.matrix(), Bias: p.bias, Result: to}); err != nil {
+		return err
+	}
+	for _, n := range p.norms {
+		columns := to
+		columns.At, columns.Columns, columns.Stride = cuda.Offset[gpukernels.Half](to.At, n.first), n.width, max(to.Stride, to.Columns)
+		if err := k.NormColumns(stream, columns, n.scale, n.bias, p.epsilon); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cellRows are rows that go through a cell.
+type cellRows struct {
+	stream *cuda.Stream
+	states gpukernels.CellStates
+	h      gpukernels.Matrix // what the cells gave last, replaced by what they give
+	u      cuda.Pointer      // room for what comes from the states
+
+	places cuda.Pointer      // of the rows in what follows: see gpukernels.CellStep
+	x      gpukernels.Matrix // what came from the inputs
+	input  cuda.Pointer
+	result gpukernels.Matrix // without an address if h is enough
+	added  bool
+}
+
+// advance runs a cell.
+func (s *Stepper) advance(c *cell, r *cellRows) error {
+	k := s.w.device.kernels
+	if c.factor != nil {
+		factors := gpukernels.Matrix{At: r.u, Rows: r.h.Rows, Columns: c.dim}
+		if err := s.multiply(r.stream, factors, r.h, c.factor); err != nil {
+			return err
+		}
+		if err := k.MultiplyCells(r.stream, r.states, r.h, r.x, r.places, factors.At); err != nil {
+			return err
+		}
+	}
+	step := gpukernels.CellStep{Kind: gpukernels.CellKind(c.kind), States: r.states, Places: r.places, Bias: c.bias, Input: r.input, Added: r.added,
+		H: r.h, Result: r.result}
+	if c.input != nil {
+		step.X = r.x
+	}
+	if c.state != nil {
+		step.U = gpukernels.Matrix{At: r.u, Rows: r.h.Rows, Columns: c.state.out}
+		if err := s.multiply(r.stream, step.U, r.h, c.state); err != nil {
+			return err
+		}
+	}
+	return k.AdvanceCells(r.stream, step)
+}
+
+// cellSublayer runs a recurrent sublayer of a transformer whose unit is a cell.
+func (s *Stepper) cellSublayer(a *activations, l *recurrent, lists stepLists, layer int) error {
+	input, err := s.before(a, l.pre, a.normed, a.x)
+	if err != nil {
+		return err
+	}
+	c := l.cell
+	r := cellRows{stream: a.stream, states: s.cellStates(lists, layer*s.w.layerState), h: a.matrix(a.attended, c.dim), u: a.other,
+		x: a.matrix(a.wide, c.input.out), input: input}
+	if err := s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: c.width, From: lists.from,
+		Positions: lists.positions, H: r.h}); err != nil {
+		return err
+	}
+	if err := s.multiply(a.stream, r.x, a.matrix(input, s.w.dim), c.input); err != nil {
+		return err
+	}
+	if err := s.advance(c, &r); err != nil {
+		return err
+	}
+	return s.after(a, l.post, a.attended, l.o)
+}
+
+// cellStates are those of a step that begin at an element of the slots' states.
+func (s *Stepper) cellStates(lists stepLists, first int) gpukernels.CellStates {
+	return gpukernels.CellStates{At: cuda.Offset[float32](s.states.at, first), Stride: s.stateWidth(), To: lists.to}
+}
