@@ -41,6 +41,7 @@ type Kernels struct {
 	modules         []*cuda.Module
 	byName          map[string]*cuda.Kernel
 	multiprocessors int
+	stored          Storage
 }
 
 // leastMajor is the compute capability that the kernels need: for tensor cores and asynchronous copies.
@@ -65,7 +66,7 @@ func load(d *cuda.Driver, device int, c *cuda.Context, stored Storage, sources m
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernels{byName: map[string]*cuda.Kernel{}, multiprocessors: properties.Multiprocessors}
+	k := &Kernels{byName: map[string]*cuda.Kernel{}, multiprocessors: properties.Multiprocessors, stored: stored}
 	for source, kernels := range sources {
 		if err := k.load(c, source, stored, kernels); err != nil {
 			k.Close()

@@ -12,16 +12,38 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 version=12.2.140
 newer=13.5.37 # of ptxas, which knows newer devices
+cublas=12.2.5.6 # of cuBLASLt, of which only the headers are kept
 cache=$PWD/.cache/cuda
 python=$cache/bin/python
 
 install() {
+	install_compilers
+	install_headers
+}
+
+install_compilers() {
 	if [ "$(cat "$cache/version" 2>/dev/null)" = "$version $newer" ]; then return; fi
 	rm -rf "$cache"
 	python3 -m venv "$cache" >&2
 	"$python" -m pip install -q --disable-pip-version-check "nvidia-cuda-nvrtc-cu12==$version" "nvidia-cuda-runtime-cu12==$version" \
 		"nvidia-cuda-nvcc-cu12==$version" "nvidia-cuda-nvcc==$newer" >&2
 	echo "$version $newer" >"$cache/version"
+}
+
+# The package has the libraries, too, which take more than half a gigabyte.
+install_headers() {
+	if [ "$(cat "$cache/cublas" 2>/dev/null)" = "$cublas" ]; then return; fi
+	local package packages
+	package=$(mktemp -d)
+	"$python" -m pip download -q --disable-pip-version-check --no-deps -d "$package" "nvidia-cublas-cu12==$cublas" >&2
+	packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	"$python" - "$package" "$packages" <<-'END' >&2
+		import glob, sys, zipfile
+		wheel = zipfile.ZipFile(glob.glob(sys.argv[1] + "/*.whl")[0])
+		wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.endswith(".h")])
+	END
+	rm -r "$package"
+	echo "$cublas" >"$cache/cublas"
 }
 
 compile() { # FOLDER

@@ -8,3 +8,8 @@ import "fmt"
 func load(string) (*functions, error) {
 	return nil, fmt.Errorf("%w: this program was built without support for GPUs", ErrUnavailable)
 }
+
+// loadBLAS fails for the same reason.
+func loadBLAS(string) (*blasFunctions, error) {
+	return nil, fmt.Errorf("%w: this program was built without support for GPUs", ErrNoBLAS)
+}

@@ -14,20 +14,18 @@
 #include <set>
 #include <thread>
 
+#include "driver.h"
 #include "fiber.h"
 #include "launch.h"
 #include "ptx.h"
 #include "settings.h"
 #include "status.h"
 
-namespace {
+namespace emulated {
 
-using namespace emulated;
 using Work = std::function<void()>;
-using Clock = std::chrono::steady_clock;
 
 struct Device { int number; size_t used = 0; int lost = 0; std::set<Device*> reached = {}; };
-struct Allocation { size_t size; Device* device; };
 struct Capture { std::vector<Work> work; std::thread::id by; };
 struct Stream {
   bool waits_for_default;  // and the default stream for it
@@ -36,6 +34,15 @@ struct Stream {
   uint64_t asked = 0, done = 0;
   Capture* capture = nullptr;
 };
+
+}  // namespace emulated
+
+namespace {
+
+using namespace emulated;
+using Clock = std::chrono::steady_clock;
+
+struct Allocation { size_t size; Device* device; };
 struct Event { Stream* stream = nullptr; uint64_t at = 0; Clock::time_point time; };
 struct Function { std::string name; Entry entry; unsigned most_shared = 48 << 10; };
 
@@ -65,7 +72,7 @@ void drain_all() {
   drain(default_stream);
   for (Stream* s : streams) drain(*s);
 }
-int submit(Stream* s, Work work) {
+int put(Stream* s, Work work) {
   if (s && s->capture) return s->capture->work.push_back(std::move(work)), SUCCESS;
   if (!s)
     for (Stream* other : streams)
@@ -95,13 +102,13 @@ Device* owner(uint64_t p) {
   auto it = allocations.upper_bound(p);
   return it != allocations.begin() && (--it, p - it->first < it->second.size) ? it->second.device : nullptr;
 }
-bool on_device(uint64_t p, size_t n, Device* device = context) {
+bool is_in(uint64_t p, size_t n, Device* device = context) {
   auto it = allocations.upper_bound(p);
   return it != allocations.begin() && (--it, p - it->first <= it->second.size && n <= it->second.size - (p - it->first)) &&
          it->second.device == device;
 }
 // Says whether a stream may be given work by this thread.
-bool is_own(Stream* s) { return !s || s->device == context; }
+bool is_of_context(Stream* s) { return !s || s->device == context; }
 bool is_pinned(const void* p) {
   auto it = pinned.upper_bound(reinterpret_cast<uintptr_t>(p));
   return it != pinned.begin() && (--it, reinterpret_cast<uintptr_t>(p) - it->first < it->second);
@@ -124,6 +131,23 @@ int enter(std::string call, bool needs_context) {
 }
 
 }  // namespace
+
+namespace emulated {
+
+Call::Call(const char* name) : lock(mutex) {
+  TSAN(__tsan_acquire(&kernels());)
+  if (const Fault* f = settings().fault(name)) {
+    if (f->lasts && context) context->lost = f->error;
+    fault = f->error;
+  } else {
+    driver = !context ? INVALID_CONTEXT : context->lost ? context->lost : broken;
+  }
+}
+int submit(Stream* s, std::function<void()> work) { return put(s, std::move(work)); }
+bool on_device(uint64_t p, size_t n) { return is_in(p, n); }
+bool is_own(Stream* s) { return is_of_context(s); }
+
+}  // namespace emulated
 
 #define API(name, ...) extern "C" __attribute__((visibility("default"))) int name(__VA_ARGS__)
 #define ENTER(needs_context)      \
@@ -270,39 +294,39 @@ API(cuMemFreeHost, void* p) {
 }
 API(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t n, Stream* s) {
   ENTER(true);
-  REQUIRE(is_own(s), INVALID_HANDLE);
-  REQUIRE(on_device(to, n), INVALID_VALUE);
-  if (is_pinned(from) || (s && s->capture)) return submit(s, [=] { memcpy(address(to), from, n); });
+  REQUIRE(is_of_context(s), INVALID_HANDLE);
+  REQUIRE(is_in(to, n), INVALID_VALUE);
+  if (is_pinned(from) || (s && s->capture)) return put(s, [=] { memcpy(address(to), from, n); });
   auto bytes = static_cast<const char*>(from);  // memory that can be paged out is read before the call returns
-  return submit(s, [to, staged = std::vector<char>(bytes, bytes + n)] { memcpy(address(to), staged.data(), staged.size()); });
+  return put(s, [to, staged = std::vector<char>(bytes, bytes + n)] { memcpy(address(to), staged.data(), staged.size()); });
 }
 API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
   ENTER(true);
-  REQUIRE(is_own(s), INVALID_HANDLE);
-  REQUIRE(on_device(from, n), INVALID_VALUE);
-  int error = submit(s, [=] { memcpy(to, address(from), n); });
+  REQUIRE(is_of_context(s), INVALID_HANDLE);
+  REQUIRE(is_in(from, n), INVALID_VALUE);
+  int error = put(s, [=] { memcpy(to, address(from), n); });
   if (!is_pinned(to) && !(s && s->capture)) drain(s ? *s : default_stream);  // and written before it returns
   return error ? error : broken;
 }
 API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t n, Stream* s) {
   ENTER(true);
-  REQUIRE(is_own(s), INVALID_HANDLE);
-  REQUIRE(on_device(to, n) && on_device(from, n), INVALID_VALUE);
+  REQUIRE(is_of_context(s), INVALID_HANDLE);
+  REQUIRE(is_in(to, n) && is_in(from, n), INVALID_VALUE);
   REQUIRE(to + n <= from || from + n <= to, INVALID_VALUE);  // undefined on the hardware
-  return submit(s, [=] { memcpy(address(to), address(from), n); });
+  return put(s, [=] { memcpy(address(to), address(from), n); });
 }
 API(cuMemcpyPeerAsync, uint64_t to, Device* of_to, uint64_t from, Device* of_from, size_t n, Stream* s) {
   ENTER(true);
-  REQUIRE(is_own(s), INVALID_HANDLE);
-  REQUIRE(on_device(to, n, of_to) && on_device(from, n, of_from), INVALID_VALUE);
+  REQUIRE(is_of_context(s), INVALID_HANDLE);
+  REQUIRE(is_in(to, n, of_to) && is_in(from, n, of_from), INVALID_VALUE);
   REQUIRE(to + n <= from || from + n <= to, INVALID_VALUE);
-  return submit(s, [=] { memcpy(address(to), address(from), n); });
+  return put(s, [=] { memcpy(address(to), address(from), n); });
 }
 API(cuMemsetD8Async, uint64_t to, unsigned char v, size_t n, Stream* s) {
   ENTER(true);
-  REQUIRE(is_own(s), INVALID_HANDLE);
-  REQUIRE(on_device(to, n), INVALID_VALUE);
-  return submit(s, [=] { memset(address(to), v, n); });
+  REQUIRE(is_of_context(s), INVALID_HANDLE);
+  REQUIRE(is_in(to, n), INVALID_VALUE);
+  return put(s, [=] { memset(address(to), v, n); });
 }
 
 API(cuStreamCreate, Stream** s, unsigned flags) {
@@ -325,13 +349,13 @@ API(cuStreamSynchronize, Stream* s) {
 API(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
   ENTER(true);
   REQUIRE(e->stream, SUCCESS);
-  return submit(s, [from = e->stream, at = e->at] { drain(*from, at); });
+  return put(s, [from = e->stream, at = e->at] { drain(*from, at); });
 }
 API(cuEventCreate, Event** e, unsigned) { ENTER(true); return *e = new Event, SUCCESS; }
 API(cuEventDestroy_v2, Event* e) { ENTER(true); drain_all(); return delete e, broken; }
 API(cuEventRecord, Event* e, Stream* s) {
   ENTER(true);
-  int error = submit(s, [=] { e->time = Clock::now(); });
+  int error = put(s, [=] { e->time = Clock::now(); });
   if (!(s && s->capture)) e->stream = s ? s : &default_stream, e->at = e->stream->asked;
   return error;
 }
@@ -359,7 +383,7 @@ API(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned
   REQUIRE(gx && gy && gz && bx && by && bz && gy < 65536 && gz < 65536 && bz <= 64, INVALID_VALUE);
   REQUIRE(uint64_t{bx} * by * bz <= f->entry.most_threads && shared <= f->most_shared, INVALID_VALUE);
   REQUIRE(!extra, NOT_SUPPORTED);
-  REQUIRE(is_own(s), INVALID_HANDLE);
+  REQUIRE(is_of_context(s), INVALID_HANDLE);
   Launch l{f->name, {gx, gy, gz}, {bx, by, bz}, shared, &kernels()[f->name], {}};
   for (size_t i = 0; i < f->entry.parameter_sizes.size(); i++) {
     auto bytes = static_cast<const char*>(parameters[i]);
@@ -372,7 +396,7 @@ API(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned
       }
     }
   }
-  return submit(s, [l] { launch(l); });
+  return put(s, [l] { launch(l); });
 }
 API(cuStreamBeginCapture_v2, Stream* s, int) {
   ENTER(true);
@@ -392,6 +416,6 @@ API(cuGraphInstantiateWithFlags, std::vector<Work>** program, Capture* graph, un
 }
 API(cuGraphLaunch, std::vector<Work>* program, Stream* s) {
   ENTER(true);
-  return submit(s, [program] { for (auto& work : *program) if (!broken) work(); });
+  return put(s, [program] { for (auto& work : *program) if (!broken) work(); });
 }
 API(cuGraphExecDestroy, std::vector<Work>* program) { ENTER(true); drain_all(); return delete program, broken; }

@@ -27,6 +27,8 @@ struct Settings {
   unsigned seed = 0;
   std::vector<Fault> faults;                                       // fault=cuMemAlloc:2:2,cuStreamSynchronize:1:719! (! lasts)
   std::map<std::string, unsigned> calls;                           // since faults were set
+  unsigned blas = 120205;                                          // blas=110400: the version of cuBLASLt
+  std::string algorithms = "sliced,wide,narrow";                   // algorithms=varying: what cuBLASLt offers, see cublaslt.cpp; none
 
   Settings();
   bool set(const std::string& name, const std::string& value);
