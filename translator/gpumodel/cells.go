@@ -105,7 +105,7 @@ func (u *uploader) cell(from *model.Cell) *cell {
 // multiply computes to = norm(x·p).
 func (s *Stepper) multiply(stream *cuda.Stream, to, x gpukernels.Matrix, p *product) error {
 	k := s.w.device.kernels
-	if err := k.Product(stream, gpukernels.Product{X: x, Weights: p.matrix(), Bias: p.bias, Result: to}); err != nil {
+	if err := s.multiplyBy(stream, &p.linear, gpukernels.Product{X: x, Result: to}); err != nil {
 		return err
 	}
 	for _, n := range p.norms {

@@ -1,6 +1,7 @@
 package gpumodel
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/sluice-mt/sluice/gpukernels"
@@ -13,6 +14,7 @@ type Device struct {
 	kernels    *gpukernels.Kernels
 	properties cuda.Properties
 	stored     gpukernels.Storage // weights and activations
+	blas       *cuda.BLAS         // nil if there is none, or it was not asked for
 }
 
 // Open takes a device of a driver, numbered from 0, and loads the kernels that store numbers as float16.
@@ -49,7 +51,7 @@ func (d *Device) Properties() cuda.Properties { return d.properties }
 
 // Close gives the device back. All Weights and Steppers must be closed before.
 func (d *Device) Close() error {
-	if err := d.bound(d.kernels.Close); err != nil {
+	if err := d.bound(func() error { return errors.Join(d.closeBLAS(), d.kernels.Close()) }); err != nil {
 		return fmt.Errorf("give the GPU back: %w", err)
 	}
 	return d.context.Close()

@@ -39,8 +39,7 @@ func (a *activations) matrix(at cuda.Pointer, n int) gpukernels.Matrix {
 
 // product multiplies rows.
 func (s *Stepper) product(a *activations, to, from cuda.Pointer, l *linear, rectified bool) error {
-	return s.w.device.kernels.Product(a.stream, gpukernels.Product{X: a.matrix(from, l.in), Weights: l.matrix(), Bias: l.bias,
-		Result: a.matrix(to, l.out), Rectified: rectified})
+	return s.multiplyBy(a.stream, l, gpukernels.Product{X: a.matrix(from, l.in), Result: a.matrix(to, l.out), Rectified: rectified})
 }
 
 func (l *linear) matrix() gpukernels.Matrix {

@@ -45,6 +45,9 @@ func (p process) adds() bool {
 	return false
 }
 
+// onlyAdds says whether all that the process does is to add the input of its block, which a product does by itself.
+func (p process) onlyAdds() bool { return len(p) == 1 && p[0].operation == model.Add }
+
 // normalise sets rows to the norm of x + residual; residual may be 0.
 func (s *Stepper) normalise(a *activations, n *processStep, to, x, residual cuda.Pointer) error {
 	k, result := s.w.device.kernels, a.matrix(to, s.w.dim)
@@ -70,18 +73,18 @@ func (s *Stepper) after(a *activations, p process, from cuda.Pointer, l *linear)
 	if l == nil {
 		return s.end(a, p, a.x, from, a.x)
 	}
-	added := len(p) == 1 && p[0].operation == model.Add
+	added := p.onlyAdds()
 	if len(p) > 0 && !added {
 		if err := s.product(a, a.y, from, l, false); err != nil {
 			return err
 		}
 		return s.end(a, p, a.x, a.y, a.x)
 	}
-	product := gpukernels.Product{X: a.matrix(from, l.in), Weights: l.matrix(), Bias: l.bias, Result: a.matrix(a.x, l.out)}
+	product := gpukernels.Product{X: a.matrix(from, l.in), Result: a.matrix(a.x, l.out)}
 	if added {
 		product.Residual = product.Result
 	}
-	return s.w.device.kernels.Product(a.stream, product)
+	return s.multiplyBy(a.stream, l, product)
 }
 
 // end runs a process on y, with x, the input of the block, and stores the result in to, which may be y or x. y is overwritten, and

@@ -43,6 +43,7 @@ type Stepper struct {
 
 	lists, sourceFeed feed        // of decoder and encoder
 	encoding, rowsOf  activations // of encoder and decoder
+	workspaces        [2]buffer   // of the decoder's and the encoder's stream, for products
 
 	turns                              [turns]turn
 	turnRows, turnChoices, turnGuesses buffer        // of all turns
@@ -127,7 +128,7 @@ func (s *Stepper) open() (err error) {
 	}
 	s.rowsOf.stream = s.stream
 	rows, width := padded(len(s.slots)), 4*s.stateWidth() // of self-attention 0: it grows
-	return errors.Join(s.states.reserve(c, (s.statePlaces()+mostPadding)*width), s.rowsOf.reserve(s.w, rows), s.openTurns(rows))
+	return errors.Join(s.states.reserve(c, (s.statePlaces()+mostPadding)*width), s.rowsOf.reserve(s.w, rows), s.openTurns(rows), s.openWorkspaces())
 }
 
 // Close frees what the Stepper has on the device.
@@ -146,7 +147,7 @@ func (s *Stepper) Close() error {
 		}
 		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device,
 			&s.beamFeed.device, &s.encoding.memory, &s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.attention, &s.choices,
-			&s.scratch, &s.scores} {
+			&s.scratch, &s.scores, &s.workspaces[0], &s.workspaces[1]} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}
 		}

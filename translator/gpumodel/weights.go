@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
@@ -19,6 +20,9 @@ var ErrUnsupported = errors.New("this model cannot run on the GPU")
 type Options struct {
 	// Suppress lists target tokens that must never be generated.
 	Suppress []search.Token
+
+	// Tuning is how products of 16 bits are computed; nil leaves them to own kernels.
+	Tuning *Tuning
 }
 
 // Weights is a model on a device. It is read-only and shared by all workers.
@@ -39,6 +43,10 @@ type Weights struct {
 	decoder     []*decoderLayer
 	alignment   int // layer whose attention serves as alignment
 	table, bias cuda.Pointer
+
+	multipliers        []*gpukernels.Multiplier // by cuBLASLt
+	kinds, kindsByBLAS int                      // of products
+	workspace          int                      // bytes that they need of each stream
 }
 
 // An encoder reads a source.
@@ -53,6 +61,9 @@ type encoder struct {
 type linear struct {
 	weights, bias cuda.Pointer // of 16 bits, a row for each column of the result; float32
 	in, out       int
+
+	storedBias cuda.Pointer           // the bias in 16 bits; 0 if there is no use for it
+	by         *gpukernels.Multiplier // nil: own kernels
 }
 
 type encoderLayer struct {
@@ -124,7 +135,12 @@ func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
 			return nil, fmt.Errorf("token %d cannot be suppressed: the model has %d target pieces", token, w.vocabulary)
 		}
 	}
-	if err := d.bound(func() error { return w.load(m) }); err != nil {
+	if err := d.bound(func() error {
+		if err := w.load(m); err != nil {
+			return err
+		}
+		return w.chooseProducts(options.Tuning)
+	}); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("load the model onto %s: %w", d.properties.Name, err)
 	}
@@ -134,7 +150,7 @@ func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
 // Close frees the weights. All Steppers must be closed before.
 func (w *Weights) Close() error {
 	return w.device.bound(func() error {
-		var failed []error
+		failed := []error{w.closeProducts()}
 		for _, p := range w.allocated {
 			failed = append(failed, w.device.context.Free(p))
 		}
@@ -324,6 +340,7 @@ func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 	for i := range more {
 		bias[i] += more[i]
 	}
+	l.storedBias = u.roundBias(bias)
 	l.weights, l.bias = u.halves(pieces[0].W.Name, weights), upload(u, bias)
 	u.w.widest = max(u.w.widest, l.out)
 	return l
