@@ -14,9 +14,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/internal/sharedtest"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 	"github.com/sluice-mt/sluice/translator/shortlist"
@@ -452,11 +454,23 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// The demonstration model, with its shortlist, translates as on the processor.
+// The demonstration model, with its shortlist, translates as on the processor: by own kernels, and with products by cuBLASLt.
 func TestDemoModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a whole model")
 	}
+	m := demoModel(t)
+	t.Run("own", func(t *testing.T) {
+		testDemoModel(t, m, func(suppress search.Token) *Stepper { return newStepper(t, openDevice(t), m, 24, suppress) })
+	})
+	t.Run("cuBLASLt", func(t *testing.T) {
+		testDemoModel(t, m, func(suppress search.Token) *Stepper {
+			return newTuned(t, openWithBLAS(t, "sliced"), m, 24, &Tuning{Way: gpukernels.LibraryProducts}, suppress)
+		})
+	})
+}
+
+func testDemoModel(t *testing.T, m *model.Model, open func(suppress search.Token) *Stepper) {
 	folder := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
 	v, err := vocab.Open(filepath.Join(folder, "vocab.spm"))
 	must(t, err)
@@ -468,8 +482,9 @@ func TestDemoModel(t *testing.T) {
 		tokens := append(v.Encode(line, nil), v.EOS())
 		sources = append(sources, search.Source{Tokens: tokens, Candidates: list.Candidates(tokens, nil)})
 	}
-	p := newPair(t, openDevice(t), demoModel(t), 24, v.Unk())
-	c := comparison{t: t, p: p, tolerance: 0.15, eos: v.EOS(), most: 60}
+	packed, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: []search.Token{v.Unk()}})
+	must(t, err)
+	c := comparison{t: t, p: pair{open(v.Unk()), packed.NewStepper(24)}, tolerance: 0.15, eos: v.EOS(), most: 60}
 	for i, tokens := range c.run(sources) {
 		t.Logf("%s", v.Decode(tokens[:len(tokens)-1]))
 		if tokens[len(tokens)-1] != v.EOS() {
