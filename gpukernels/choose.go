@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -274,6 +275,67 @@ func (c *Chooser) time(p *probe, a *cuda.BLASAlgorithm, rows int) (time.Duration
 		return 0, err
 	}
 	return c.events[1].Since(c.events[0])
+}
+
+// ProductTimes is how long a product takes, by the device's clock: 0 where nothing computes it so.
+type ProductTimes struct {
+	Own      time.Duration
+	SameBits time.Duration // the fastest algorithm of cuBLASLt with the bits of the kernels here
+	Library  time.Duration // the one that LibraryProducts takes
+}
+
+// Times measures a kind of product for a number of rows.
+func (c *Chooser) Times(kind ProductKind, rows int) (t ProductTimes, err error) {
+	p, err := c.openProbe(kind, rows)
+	if err != nil {
+		return t, fmt.Errorf("measure products with %v weights: %w", kind, err)
+	}
+	defer func() { err = cmp.Or(err, p.close()) }()
+	if rows > p.rows {
+		return t, nil
+	}
+	if t.Own, err = c.shortest(p, nil, rows); err != nil || kind.N%8 != 0 || kind.K%8 != 0 {
+		return t, err
+	}
+	all, err := c.algorithms(p, rows)
+	if err != nil {
+		return t, err
+	}
+	for i := range all {
+		ok, err := p.gives(&all[i], p.want, rows)
+		if err != nil {
+			return t, err
+		}
+		if !ok {
+			continue
+		}
+		took, err := c.shortest(p, &all[i], rows)
+		if err != nil {
+			return t, err
+		}
+		if t.SameBits == 0 || took < t.SameBits {
+			t.SameBits = took
+		}
+	}
+	chosen, err := c.offeredFirst(p)
+	if err != nil || chosen[0] == nil {
+		return t, err
+	}
+	t.Library, err = c.shortest(p, chosen[0], rows)
+	return t, err
+}
+
+// shortest returns the shortest time of a product in some rounds.
+func (c *Chooser) shortest(p *probe, a *cuda.BLASAlgorithm, rows int) (time.Duration, error) {
+	best := time.Duration(math.MaxInt64)
+	for range timedRounds {
+		took, err := c.time(p, a, rows)
+		if err != nil {
+			return 0, err
+		}
+		best = min(best, took/timedInRound)
+	}
+	return best, nil
 }
 
 // Changed says whether something was measured that the tuning did not know before.

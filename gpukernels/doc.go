@@ -9,6 +9,12 @@
 // where comments say fp16 it is either. Every sum, norm and exponential is computed in float32, and so are biases, scales and the
 // state of recurrent units.
 //
+// # cuBLASLt
+//
+// Products of 16 bits may be left to NVIDIA's library where it is there (multiplication.go). A Chooser asks it for algorithms and tries each
+// on a probe: MeasuredProducts takes only those that give the bits of the kernels here, LibraryProducts those whose bits do not depend
+// on the number of rows.
+//
 // # A row depends on nothing but itself
 //
 // As on the processor, what a row gives depends, to the last bit, on that row and the weights: not on how many rows there are, on

@@ -236,6 +236,46 @@ func TestChooseErrors(t *testing.T) {
 	}
 }
 
+// What sluice bench gpu shows: times of what there is.
+func TestProductTimes(t *testing.T) {
+	r := newRig(t)
+	b := r.blas()
+	for _, c := range []struct {
+		offered             string
+		kind                ProductKind
+		sameBits, byLibrary bool
+	}{
+		{"wide,sliced", ProductKind{N: 16, K: 48}, true, true}, {"sliced", ProductKind{N: 16, K: 48}, false, true},
+		{"varying", ProductKind{N: 16, K: 48}, false, false}, {"wide", ProductKind{N: 20, K: 48}, false, false},
+	} {
+		r.offer(c.offered)
+		chooser, err := NewChooser(r.context, r.kernels, b, r.kernels.stored, LibraryProducts, nil, 0)
+		must(t, err)
+		times, err := chooser.Times(c.kind, 5)
+		must(t, err)
+		must(t, chooser.Close())
+		if times.Own <= 0 || times.SameBits > 0 != c.sameBits || times.Library > 0 != c.byLibrary {
+			t.Errorf("%v of %s: %+v", c.kind, c.offered, times)
+		}
+	}
+}
+
+// Every number of rows is in one class.
+func TestRowClasses(t *testing.T) {
+	for rows, want := range map[int]int{1: 0, 16: 0, 17: 1, 64: 1, 65: 2, 1024: 3, 1025: 4, 4096: 4, 8192: 4} {
+		if have := classOf(rows); have != want {
+			t.Errorf("%d rows are in class %d, want %d", rows, have, want)
+		}
+	}
+	for class := range rowClasses {
+		for _, rows := range countsOf(class) {
+			if classOf(rows) != class {
+				t.Errorf("%d rows are tried for class %d", rows, class)
+			}
+		}
+	}
+}
+
 func TestMultiplications(t *testing.T) {
 	for _, m := range []Multiplication{MeasuredProducts, OwnProducts, LibraryProducts} {
 		if again, err := ParseMultiplication(m.String()); again != m || err != nil {

@@ -48,12 +48,15 @@ const (
 
 // openProbe makes a probe with room for a number of rows, or for fewer where they would take much memory.
 func (c *Chooser) openProbe(kind ProductKind, rows int) (*probe, error) {
-	free, _, err := c.context.Memory()
-	if err != nil {
-		return nil, err
+	bytes := uint64(mostProbeBytes)
+	if c.way == MeasuredProducts { // what LibraryProducts takes must not depend on the memory that is free
+		free, _, err := c.context.Memory()
+		if err != nil {
+			return nil, err
+		}
+		bytes = min(bytes, free/4)
 	}
-	bytes := int(min(mostProbeBytes, free/4))
-	rows = max(probePeriod, min(rows, bytes/(2*(kind.K+2*kind.N))))
+	rows = max(probePeriod, min(rows, int(bytes)/(2*(kind.K+2*kind.N))))
 	p := &probe{kind: kind, stored: c.stored, context: c.context, stream: c.stream, kernels: c.kernels, rows: rows}
 	bias := p.fill()
 	if p.err == nil {

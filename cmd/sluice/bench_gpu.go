@@ -58,6 +58,8 @@ type kernelRow struct {
 	N            int     `json:"n"`
 	K            int     `json:"k"`
 	Microseconds float64 `json:"microseconds"`
+	SameBits     float64 `json:"cublaslt_microseconds_same_bits,omitempty"` // by cuBLASLt with the bits of the own kernels
+	Library      float64 `json:"cublaslt_microseconds,omitempty"`           // with bits of its own
 	Bound        float64 `json:"bound_microseconds"`
 	By           string  `json:"bound_by"`
 }
@@ -76,7 +78,7 @@ func newBenchGPUCommand() *cobra.Command {
 		Short: "Measure what a GPU gives with students of several sizes",
 		Long: `Translate random sentences with students of random weights on a GPU, in several sizes, numbers of streams, slots and
 beams, and print source pieces a second, where the device's time goes, and the time of each product beside what the card's
-memory bandwidth and tensor cores allow. Every translation has the length of its source; text and vocabularies are left out.
+memory bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there. Every translation has the length of its source; text and vocabularies are left out.
 Then each student is trained for some updates, in bfloat16.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
@@ -336,14 +338,23 @@ func timeProducts(driver *cuda.Driver, number int, stored gpukernels.Storage, s 
 		return nil, err
 	}
 	defer kernels.Close()
+	beside, err := newBLASTimer(c, kernels, stored)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = cmp.Or(err, beside.close()) }()
 	for _, p := range append(append(s.encoderProducts(modelTokens), s.stepProducts(timedRows)...), s.stepProducts(1)...) {
 		took, err := timeProduct(c, kernels, p)
 		if err != nil {
 			return nil, err
 		}
 		bound, by := of.bound(p)
-		rows = append(rows, kernelRow{Model: s.Name, Product: p.what, M: p.m, N: p.n, K: p.k, Microseconds: 1e6 * took.Seconds() / timedRounds,
-			Bound: 1e6 * bound, By: by})
+		row := kernelRow{Model: s.Name, Product: p.what, M: p.m, N: p.n, K: p.k, Microseconds: 1e6 * took.Seconds() / timedRounds,
+			Bound: 1e6 * bound, By: by}
+		if err := beside.time(p, &row); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
 	}
 	return rows, nil
 }
@@ -393,9 +404,10 @@ func (r *gpuReport) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.Device)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tproduct\tm\tn\tk\tµs\tbound, µs\tby\t")
+	fmt.Fprintln(t, "model\tproduct\tm\tn\tk\tµs\tcuBLASLt, µs\twith the same bits, µs\tbound, µs\tby\t")
 	for _, k := range r.Kernels {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t\n", k.Model, k.Product, k.M, k.N, k.K, k.Microseconds, k.Bound, k.By)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Product, k.M, k.N, k.K, k.Microseconds,
+			microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), k.Bound, k.By)
 	}
 	t.Flush()
 	fmt.Fprintln(&b)

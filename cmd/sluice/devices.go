@@ -143,14 +143,20 @@ func openGPU(e *ensemble, driver *cuda.Driver, number int, stored gpukernels.Sto
 		return nil, err
 	}
 	g := &gpu{number: number, device: device}
+	tuning, loaded, err := e.products.tune(driver, device)
+	if err != nil {
+		g.close()
+		return nil, err
+	}
 	for i, m := range e.models {
-		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress})
+		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress, Tuning: tuning})
 		if err != nil {
 			g.close()
 			return nil, fmt.Errorf("%s: %w", e.files[i].Path, err)
 		}
 		g.weights = append(g.weights, weights)
 	}
+	loaded()
 	return g, nil
 }
 
@@ -216,7 +222,7 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 		return usageErrorf("--streams %d: at least 0, which lets it be chosen", m.streams)
 	}
 	if choice.wanted() {
-		err := p.chooseGPUs(m, choice)
+		err := p.chooseGPUs(m, choice, logger)
 		if err == nil {
 			p.useGPUs(m.streams, b, logger)
 			return nil
@@ -233,13 +239,17 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 	return p.models.pack(precision)
 }
 
-func (p *engineParts) chooseGPUs(m *modelFlags, choice deviceChoice) (err error) {
+func (p *engineParts) chooseGPUs(m *modelFlags, choice deviceChoice, logger *slog.Logger) (err error) {
 	name := m.arithmeticName()
 	if name == "auto" {
 		name = gpukernels.Float16.String()
 	}
 	if p.models.storage, err = storageOf(name); err != nil {
 		return err
+	}
+	p.models.products = gpuProducts{tuner: p.models.tuner, logger: logger}
+	if p.models.products.way, err = gpukernels.ParseMultiplication(m.gpuProducts); err != nil {
+		return usageErrorf("--gpu-products: %v", err)
 	}
 	p.models.gpus, err = openGPUs(p.models, choice, p.models.storage)
 	return err
@@ -279,7 +289,8 @@ func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) {
 		d := g.worker(streams, b)
 		p.config.Devices = append(p.config.Devices, d)
 		slots += d.Slots * d.Workers
-		logger.Info("translating on "+d.Name, "device", g.device.Properties(), "streams", d.Workers, "slots", d.Slots)
+		logger.Info("translating on "+d.Name, "device", g.device.Properties(), "streams", d.Workers, "slots", d.Slots,
+			"products", g.weights[0].Multiplied())
 	}
 	if b.maxiBatch == 0 {
 		p.config.Batching.MaxiBatch = max(p.config.Batching.MaxiBatch, sortedPerSlot*slots)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
@@ -31,6 +32,16 @@ func (e *examination) gpus(library string) {
 			continue
 		}
 		e.ok(name, "%v, driver for CUDA %v: --devices %d uses it", device.Properties(), driver.Version(), number)
+		e.blas(name, device)
 		device.Close()
 	}
+}
+
+// blas looks for cuBLASLt, without which own kernels multiply.
+func (e *examination) blas(name string, device *gpumodel.Device) {
+	if err := device.UseBLAS(os.Getenv(blasVariable)); err != nil {
+		e.skip(name+", cuBLASLt", "own kernels multiply: %s", reasonOf(err))
+		return
+	}
+	e.ok(name+", cuBLASLt", "%v: used where it is faster and gives the same bits (--gpu-products)", device.BLAS())
 }

@@ -36,6 +36,7 @@ type ensemble struct {
 	tuner     *tuner // nil: products are as rules say
 	precision cpumodel.Precision
 	storage   gpukernels.Storage  // on GPUs
+	products  gpuProducts         // there
 	beam      int                 // hypotheses of a sentence
 	steppers  []*cpumodel.Stepper // all that were made, for their counts
 	gpus      []*gpu              // where the models run; none for the processor
@@ -161,7 +162,7 @@ func (e *ensemble) precise() (translator.Models, error) {
 // arithmetic names what the models are computed with.
 func (e *ensemble) arithmetic() string {
 	if len(e.gpus) > 0 {
-		return e.storage.String()
+		return e.arithmeticOfGPUs()
 	}
 	return e.precision.String()
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/kernels"
 )
 
@@ -81,4 +83,30 @@ func TestTunerWithoutPlace(t *testing.T) {
 	tunerAt(filepath.Join(file, "sluice", "kernels.json")).tune(testMatrices())
 	var none *tuner
 	none.tune(testMatrices())
+}
+
+// What was measured on a GPU is read again on its kind alone.
+func TestGPUTuning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cache", "sluice", "gpu.json")
+	kind := kindOfGPU{"a card", "12.2", "12.2.5"}
+	want := gpukernels.ProductTuning{"float16 64x64, 16 rows": "own"}
+	if err := (&gpuTuning{path, kind}).write(want); err != nil {
+		t.Fatal(err)
+	}
+	if have := (&gpuTuning{path, kind}).read(); !maps.Equal(have, want) {
+		t.Errorf("read %v, want %v", have, want)
+	}
+	for _, other := range []kindOfGPU{{"a card", "12.2", "12.9.1"}, {"a card", "12.8", "12.2.5"}, {"another card", "12.2", "12.2.5"}} {
+		if have := (&gpuTuning{path, other}).read(); len(have) > 0 {
+			t.Errorf("%v: read %v", other, have)
+		}
+	}
+	for _, content := range []string{"", "{", `{"version": 1}`, `{"version": 99, "device": "a card", "driver": "12.2", "cublaslt": "12.2.5", "fastest": {}}`} {
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if have := (&gpuTuning{path, kind}).read(); have == nil || len(have) > 0 {
+			t.Errorf("%s: read %v", content, have)
+		}
+	}
 }

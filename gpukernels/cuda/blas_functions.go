@@ -20,7 +20,7 @@ type heuristicResult struct {
 	workspace uint64 // bytes that it needs
 	state     blasStatus
 	waves     float32
-	reserved  [4]int32
+	_         [4]int32
 }
 
 // blasFunctions are the functions of cuBLASLt that are used here, as functions are those of the driver: the library exports each as

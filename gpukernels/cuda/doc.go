@@ -1,4 +1,5 @@
-// Package cuda calls the driver of NVIDIA's GPUs: devices, memory, streams, events, graphs, and kernels given as PTX.
+// Package cuda calls the driver of NVIDIA's GPUs: devices, memory, streams, events, graphs, and kernels given as PTX; and, where it is
+// installed, the library cuBLASLt, which multiplies matrices (blas.go).
 //
 // The driver's library is opened when it is asked for, without cgo and without the CUDA toolkit, so that one program runs on
 // machines with and without a GPU. Where there is none, Open says why, and the caller goes on without. Only Linux on amd64 and

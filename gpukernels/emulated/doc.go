@@ -3,7 +3,8 @@
 //
 // What is in device/ is written in C++, since the kernels are. cuda_language.h lets a .cu file compile for the host; launch.cpp runs
 // the threads of a block as fibers, fiber.cpp switches between them; driver.cpp is the driver's interface, ptx.cpp what it reads of
-// PTX, settings.cpp what a test can set: the amount of memory, the order of threads, errors to inject.
+// PTX, settings.cpp what a test can set: the amount of memory, the order of threads, errors to inject. cublaslt.cpp plays NVIDIA's library
+// cuBLASLt, in the same shared library: it offers algorithms that are right, and others that must be refused.
 //
 // # What it finds
 //

@@ -18,6 +18,11 @@
 // a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and greedy search and beams
 // of one model have asked for the next step before they wait (ahead.go).
 //
+// # Products
+//
+// Which matrices are multiplied by own kernels and which by cuBLASLt is decided when a model is loaded (products.go), for each kind of
+// product: by measurement among what gives the same bits, or for the library on demand.
+//
 // # Errors
 //
 // The device works behind the back of who asks, and search.Stepper has no place for errors. So the first failure ends a Stepper: from

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/internal/binread"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
+)
+
+// blasVariable names the library cuBLASLt where it is not the one that the system finds.
+const blasVariable = "SLUICE_CUBLASLT_LIBRARY"
+
+// gpuTuningVersion changes with the own kernels, of which old measurements say nothing, and with how they are compared with cuBLASLt.
+const gpuTuningVersion = 1
+
+// A gpuProducts is how products on GPUs are computed: --gpu-products.
+type gpuProducts struct {
+	way    gpukernels.Multiplication
+	tuner  *tuner // nil: nothing is measured
+	logger *slog.Logger
+}
+
+// tune readies a GPU for cuBLASLt, if it is to be used. What is returned says how models are to be multiplied, and is told afterwards that
+// they have been loaded.
+func (p *gpuProducts) tune(driver *cuda.Driver, device *gpumodel.Device) (tuning *gpumodel.Tuning, loaded func(), err error) {
+	nothing := func() {}
+	if p.way == gpukernels.OwnProducts || p.way == gpukernels.MeasuredProducts && p.tuner == nil {
+		return nil, nothing, nil
+	}
+	if err := device.UseBLAS(os.Getenv(blasVariable)); err != nil {
+		if p.way == gpukernels.LibraryProducts {
+			return nil, nil, fmt.Errorf("--gpu-products %v: %w", p.way, err)
+		}
+		level := slog.LevelDebug // nobody asked for it
+		if os.Getenv(blasVariable) != "" {
+			level = slog.LevelWarn
+		}
+		p.logger.Log(context.Background(), level, "products are computed without cuBLASLt", "reason", err)
+		return nil, nothing, nil
+	}
+	if p.way == gpukernels.LibraryProducts {
+		return &gpumodel.Tuning{Way: p.way}, nothing, nil
+	}
+	file := p.tuner.ofGPU(driver, device)
+	tuning = &gpumodel.Tuning{Way: p.way, Known: file.read(), Time: tuningTime}
+	return tuning, func() {
+		if !tuning.Changed {
+			return
+		}
+		if err := file.write(tuning.Known); err != nil {
+			p.logger.Debug("how products on GPUs are fastest is not remembered", "error", err)
+		}
+	}, nil
+}
+
+// arithmeticOfGPUs names what the models are computed with on GPUs. Products that only one version of cuBLASLt gives are named by it.
+func (e *ensemble) arithmeticOfGPUs() string {
+	if e.products.way != gpukernels.LibraryProducts {
+		return e.storage.String()
+	}
+	return fmt.Sprintf("%v by cuBLASLt %v", e.storage, e.gpus[0].device.BLAS().Version())
+}
+
+// A blasTimer measures cuBLASLt beside own kernels. Nil measures nothing.
+type blasTimer struct {
+	blas    *cuda.BLAS
+	chooser *gpukernels.Chooser
+}
+
+// newBLASTimer returns nil if there is no library.
+func newBLASTimer(c *cuda.Context, kernels *gpukernels.Kernels, stored gpukernels.Storage) (*blasTimer, error) {
+	blas, err := c.OpenBLAS(os.Getenv(blasVariable))
+	if err != nil {
+		return nil, nil
+	}
+	chooser, err := gpukernels.NewChooser(c, kernels, blas, stored, gpukernels.LibraryProducts, nil, 0)
+	return &blasTimer{blas, chooser}, err
+}
+
+// time fills in what cuBLASLt takes for a product.
+func (t *blasTimer) time(p productShape, row *kernelRow) error {
+	if t == nil {
+		return nil
+	}
+	times, err := t.chooser.Times(gpukernels.ProductKind{N: p.n, K: p.k}, p.m)
+	row.SameBits, row.Library = 1e6*times.SameBits.Seconds(), 1e6*times.Library.Seconds()
+	return err
+}
+
+func (t *blasTimer) close() error {
+	if t == nil {
+		return nil
+	}
+	return errors.Join(t.chooser.Close(), t.blas.Close())
+}
+
+// microsecondsOrDash writes microseconds, and a dash for none.
+func microsecondsOrDash(microseconds float64) string {
+	if microseconds == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", microseconds)
+}
+
+// A gpuTuning is the file that remembers what was measured on a kind of GPU, with one driver and one version of cuBLASLt.
+type gpuTuning struct {
+	path string
+	kind kindOfGPU
+}
+
+// kindOfGPU is what a measurement depends on.
+type kindOfGPU struct {
+	Device  string `json:"device"`
+	Driver  string `json:"driver"`
+	Library string `json:"cublaslt"`
+}
+
+// tunedGPU is the content of the file.
+type tunedGPU struct {
+	Version int `json:"version"`
+	kindOfGPU
+	Fastest gpukernels.ProductTuning `json:"fastest"`
+}
+
+// ofGPU returns the file for a GPU, beside that for the processor.
+func (t *tuner) ofGPU(driver *cuda.Driver, device *gpumodel.Device) *gpuTuning {
+	kind := kindOfGPU{device.Properties().String(), driver.Version().String(), device.BLAS().Version().String()}
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%q", kind)))
+	return &gpuTuning{filepath.Join(filepath.Dir(t.path), fmt.Sprintf("gpu-%x.json", sum[:6])), kind}
+}
+
+// read returns what is known, nothing if the file cannot be understood.
+func (t *gpuTuning) read() gpukernels.ProductTuning {
+	content, err := binread.ReadFile(t.path, maxTuningBytes)
+	if err != nil {
+		return gpukernels.ProductTuning{}
+	}
+	var known tunedGPU
+	err = json.Unmarshal(content, &known)
+	if err != nil || known.Version != gpuTuningVersion || known.kindOfGPU != t.kind || known.Fastest == nil {
+		return gpukernels.ProductTuning{}
+	}
+	return known.Fastest
+}
+
+// write replaces the file. Of two that measure at a time, the last one stays.
+func (t *gpuTuning) write(known gpukernels.ProductTuning) error {
+	if err := os.MkdirAll(filepath.Dir(t.path), 0o755); err != nil {
+		return err
+	}
+	return writeFile(t.path, func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(tunedGPU{gpuTuningVersion, t.kind, known})
+	})
+}
