@@ -5,6 +5,7 @@ package gpukernels
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
 // set changes a setting of an emulated device, and skips the test on another one.
@@ -175,6 +177,34 @@ func TestChoose(t *testing.T) {
 		}
 		if _, known := tuning[c.kind.key(Float16, 0)]; known != (c.way == MeasuredProducts) {
 			t.Errorf("%v, %v of %s: remembered %v", c.way, c.kind, c.offered, tuning)
+		}
+	}
+}
+
+// In bfloat16, other orders of sums and of what is added to them show as well.
+func TestChooseInBFloat16(t *testing.T) {
+	if os.Getenv(emulated.LibraryVariable) != "" {
+		t.Skip("needs an emulated device of its own")
+	}
+	at := emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
+	r := openRig(t, at, BFloat16)
+	b, err := r.context.OpenBLAS(at) // which offers sliced first, and then wide
+	must(t, err)
+	defer func() { must(t, b.Close()) }()
+	for kind, want := range map[ProductKind]string{{N: 16, K: 48}: wide, {N: 16, K: 48, Residual: true}: ownName} {
+		tuning := ProductTuning{}
+		for class := range rowClasses[1:] {
+			tuning[kind.key(BFloat16, class+1)] = ownName
+		}
+		chosen, err := r.choose(b, MeasuredProducts, kind, tuning, long)
+		must(t, err)
+		if have := chosen.chosen()[0]; have != want && !(want == wide && have == "number 1") {
+			t.Errorf("%v: %s, want %s", kind, have, want)
+		}
+		chosen, err = r.choose(b, LibraryProducts, kind, nil, 0)
+		must(t, err)
+		if have := chosen.chosen()[0]; have != sliced {
+			t.Errorf("%v from the library: %s, want %s", kind, have, sliced)
 		}
 	}
 }

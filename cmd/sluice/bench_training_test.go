@@ -4,9 +4,11 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
@@ -25,6 +27,40 @@ func TestBenchTraining(t *testing.T) {
 	printTraining(&out, []trainingRow{row})
 	if !strings.Contains(out.String(), "toy") {
 		t.Errorf("the table is %s", out.String())
+	}
+}
+
+// Products are shown beside those of cuBLASLt, where the library is.
+func TestBenchProducts(t *testing.T) {
+	at := emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	driver, err := cuda.Open(at)
+	must(err)
+	context, err := driver.Context(0)
+	must(err)
+	release, err := context.Bind()
+	must(err)
+	defer release()
+	kernels, err := gpukernels.Load(driver, 0, context, gpukernels.Float16)
+	must(err)
+	defer kernels.Close()
+	for library, want := range map[string]string{at: `toy +up +5 +16 +8 +1\.0 +[0-9.]+ +[0-9.]+ +0\.0`, "/nowhere/libcublasLt.so.12": `1\.0 +- +- +0\.0`} {
+		t.Setenv(blasVariable, library)
+		beside, err := newBLASTimer(context, kernels, gpukernels.Float16)
+		must(err)
+		row := kernelRow{Model: "toy", Product: "up", M: 5, N: 16, K: 8, Microseconds: 1}
+		must(beside.time(productShape{"up", 5, 16, 8}, &row))
+		must(beside.close())
+		var out bytes.Buffer
+		must((&gpuReport{Kernels: []kernelRow{row}}).print(&out))
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("%s: %s", library, out.String())
+		}
 	}
 }
 
