@@ -4,10 +4,8 @@ package gpukernels
 
 import (
 	"bytes"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,26 +40,33 @@ func TestModes(t *testing.T) {
 // The PTX in the repository is what the sources give.
 func TestPTXIsCurrent(t *testing.T) {
 	emulated.Toolkit(t, "cuda_nvrtc")
-	python := filepath.Join("..", ".cache", "cuda", "bin", "python")
 	for stored, option := range map[Storage]string{Float16: "-DSLUICE_FLOAT16", BFloat16: "-DSLUICE_BFLOAT16"} {
-		compiled := t.TempDir()
-		command := exec.Command(python, append([]string{filepath.Join("tools", "ptx.py"), compiled, option}, emulated.Sources(t)...)...)
-		if output, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, output)
-		}
-		committed, err := fs.Glob(programs, stored.folder()+"*.ptx")
+		checkPTX(t, stored.folder(), option, emulated.Sources(t)...)
+	}
+	checkPTX(t, filepath.Join("cuda", "testdata"), "-DSLUICE_FLOAT16", filepath.Join("cuda", "testdata", "trial.cu"))
+}
+
+// checkPTX fails unless a folder has what the compiler makes of the sources, and no more.
+func checkPTX(t *testing.T, folder, option string, sources ...string) {
+	t.Helper()
+	compiled := t.TempDir()
+	python := filepath.Join("..", ".cache", "cuda", "bin", "python")
+	command := exec.Command(python, append([]string{filepath.Join("tools", "ptx.py"), compiled, option}, sources...)...)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	committed, err := filepath.Glob(filepath.Join(folder, "*.ptx"))
+	must(t, err)
+	if len(committed) != len(sources) {
+		t.Errorf("%d files of PTX in %s for %d sources", len(committed), folder, len(sources))
+	}
+	for _, file := range committed {
+		have, err := os.ReadFile(file)
 		must(t, err)
-		if len(committed) != len(emulated.Sources(t)) {
-			t.Errorf("%d files of PTX for %d sources", len(committed), len(emulated.Sources(t)))
-		}
-		for _, file := range committed {
-			have, err := programs.ReadFile(file)
-			must(t, err)
-			want, err := os.ReadFile(filepath.Join(compiled, path.Base(file)))
-			must(t, err)
-			if !bytes.Equal(have, want) {
-				t.Errorf("%s is not what the source gives: run scripts/ptx.sh", file)
-			}
+		want, err := os.ReadFile(filepath.Join(compiled, filepath.Base(file)))
+		must(t, err)
+		if !bytes.Equal(have, want) {
+			t.Errorf("%s is not what the source gives: run scripts/ptx.sh", file)
 		}
 	}
 }

@@ -3,25 +3,29 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cache=$(go env GOCACHE)/fuzz
 count=0
-packages=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
-for package in $packages; do
-	listed=$(go test -run '^$' -list '^Fuzz' "$package") # ends the script if the package does not compile
-	for target in $(grep '^Fuzz' <<<"$listed" || true); do
+while IFS=$'\t' read -r package folder; do
+	grep -qs '^func Fuzz' "$folder"/*_test.go || continue
+	# One program for all targets of a package: "go test -fuzz" would link it for each.
+	go test -c -fuzz . -o "$work/test" "$package"
+	listed=$(cd "$folder" && "$work/test" -test.run '^$' -test.list '^Fuzz')
+	for target in $listed; do
 		echo "fuzz ${package##*/}.$target for $time"
-		if ! go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 10x -parallel 2 "$package" >"$log" 2>&1; then
+		if ! (cd "$folder" && "$work/test" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.fuzzminimizetime 10x \
+			-test.parallel 2 -test.fuzzcachedir "$cache/$package") >"$work/log" 2>&1; then
 			# The fuzzing engine now and then reports its own deadline as a failure. That is its only complaint then, and the
 			# seeds have passed in the ordinary tests.
-			if grep -qE 'Failing input written|panic:' "$log" || ! grep -qE '^ +context deadline exceeded$' "$log"; then
-				cat "$log"
+			if grep -qE 'Failing input written|panic:' "$work/log" || ! grep -qE '^ +context deadline exceeded$' "$work/log"; then
+				cat "$work/log"
 				exit 1
 			fi
 		fi
 		count=$((count + 1))
 	done
-done
+done < <(go list -f '{{.ImportPath}}{{"\t"}}{{.Dir}}' ./...)
 [ "$count" -gt 0 ] || {
 	echo "no fuzz target was found"
 	exit 1

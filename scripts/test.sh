@@ -6,7 +6,7 @@ export CGO_ENABLED="${CGO_ENABLED:-1}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 missing=()
-step() { printf '\n== %s\n' "$*"; }
+step() { printf '\n== %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
 command -v go >/dev/null || {
 	echo "Go is needed: see https://go.dev/dl"
@@ -45,9 +45,8 @@ else
 	missing+=("the assembly for arm64 (no qemu-aarch64; it is in the package qemu-user)")
 fi
 
-step "CUDA kernels: PTX as the sources give it, no spills"
+step "CUDA kernels: no spills" # that the PTX is what the sources give is one of the tests
 if scripts/ptx.sh python >/dev/null; then
-	scripts/ptx.sh check
 	scripts/ptx.sh report
 else
 	missing+=("the CUDA compiler (it comes from PyPI)")
