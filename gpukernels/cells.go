@@ -99,3 +99,52 @@ func (k *Kernels) NormColumns(s *cuda.Stream, x Matrix, scale, bias cuda.Pointer
 	return k.byName["norm_columns"].Launch(s, rowGrid(x.Rows), rowBlock, 0, cuda.Address(x.At), cuda.Address(scale), cuda.Address(bias),
 		cuda.Int(x.Rows), cuda.Int(x.Columns), cuda.Int(x.stride()), cuda.Float(epsilon))
 }
+
+// MeanRows sets the rows of result to the means of the rows of sentences, fp16 both: number s has rows starts[s] up to starts[s+1] of x, int32.
+// The mean of none is zeros.
+func (k *Kernels) MeanRows(s *cuda.Stream, result, x Matrix, starts cuda.Pointer) error {
+	if err := need(x.Columns == result.Columns && x.stride()%8 == 0, "means", "rows of %d elements, %d apart, for means of %d", x.Columns, x.stride(),
+		result.Columns); err != nil {
+		return err
+	}
+	return k.overRows(s, "mean_rows", result, cuda.Address(x.At), cuda.Address(starts), cuda.Address(result.At), cuda.Int(result.Rows),
+		cuda.Int(result.Columns), cuda.Int(x.stride()))
+}
+
+// AddStarts adds rows of fp16 to rows of float32, starts[numbers[r]] += x[r], or puts them there if it begins, and takes the hyperbolic
+// tangent of the sums if it ends.
+func (k *Kernels) AddStarts(s *cuda.Stream, starts cuda.Pointer, x Matrix, numbers cuda.Pointer, begins, ends bool) error {
+	return k.overRows(s, "add_starts", x, cuda.Address(x.At), cuda.Address(numbers), cuda.Address(starts), cuda.Int(x.Rows), cuda.Int(x.Columns),
+		flag(begins), flag(ends))
+}
+
+// An AdditiveAttention looks at encoded sentences: the softmax of Score·tanh(key + query) weighs the values. An infinite value gives NaN.
+type AdditiveAttention struct {
+	Queries Matrix       // fp16, a row for each row of the result
+	Memory  cuda.Pointer // fp16: for each position the key, as wide as a query, and then the value, which is as wide
+	Stride  int          // elements from position to position
+	Score   cuda.Pointer // float32, for each column
+	// Starts and Lengths, int32, say where the positions of each row begin, and how many there are. Without any, a row finds zeros.
+	Starts, Lengths cuda.Pointer
+	Weights         cuda.Pointer // float32, Most places for each row: what the positions weigh
+	Most            int
+	Result          Matrix // fp16
+}
+
+// AttendAdditively puts it into the stream.
+func (k *Kernels) AttendAdditively(s *cuda.Stream, a AdditiveAttention) error {
+	if a.Queries.Rows == 0 {
+		return nil
+	}
+	if err := cmp.Or(
+		needPlain("additive attention", a.Queries),
+		need(a.Stride%8 == 0 && a.Stride >= 2*a.Queries.Columns, "additive attention", "keys and values of %d elements, %d apart", a.Queries.Columns, a.Stride),
+		need(a.Result.stride()%2 == 0 && a.Result.Columns == a.Queries.Columns, "additive attention", "results of %d elements, %d apart, for %d",
+			a.Result.Columns, a.Result.stride(), a.Queries.Columns),
+	); err != nil {
+		return err
+	}
+	return k.byName["attend_additively"].Launch(s, cuda.Shape{X: a.Queries.Rows}, rowBlock, 0, cuda.Address(a.Queries.At), cuda.Address(a.Memory),
+		cuda.Address(a.Score), cuda.Address(a.Starts), cuda.Address(a.Lengths), cuda.Address(a.Weights), cuda.Address(a.Result.At),
+		cuda.Int(a.Queries.Columns), cuda.Int(a.Stride), cuda.Int(a.Most), cuda.Int(a.Result.stride()))
+}

@@ -210,3 +210,102 @@ func TestNormColumns(t *testing.T) {
 		near(t, fmt.Sprintf("norm of %d", n), out[Half](r, at, len(x)), want, 1e-3)
 	}
 }
+
+func TestMeanRows(t *testing.T) {
+	r := newRig(t)
+	const n, stride = 264, 280
+	starts := []int32{0, 3, 3, 4, 9}
+	x := r.halves(9*stride, 3)
+	want := make([]float64, 4*n)
+	for s := range 4 {
+		for row := starts[s]; row < starts[s+1]; row++ {
+			for i := range n {
+				want[s*n+i] += float64(x[int(row)*stride+i].Float32()) / float64(starts[s+1]-starts[s])
+			}
+		}
+	}
+	result := Matrix{At: alloc[Half](r, 4*n), Rows: 4, Columns: n}
+	must(t, r.kernels.MeanRows(r.stream, result, Matrix{At: in(r, x), Rows: 9, Columns: n, Stride: stride}, in(r, starts)))
+	near(t, "mean", out[Half](r, result.At, 4*n), want, 1e-4)
+}
+
+func TestAddStarts(t *testing.T) {
+	r := newRig(t)
+	const rows, n = 3, 72
+	first, second := r.halves(rows*n, 2), r.halves(rows*n, 2)
+	numbers := []int32{4, 0, 2}
+	starts := in(r, make([]float32, 5*n))
+	must(t, r.kernels.AddStarts(r.stream, starts, r.matrix(first, rows), in(r, numbers), true, false))
+	must(t, r.kernels.AddStarts(r.stream, starts, r.matrix(second, rows), in(r, numbers), false, true))
+	want := make([]float64, 5*n)
+	for row, number := range numbers {
+		for i := range n {
+			want[int(number)*n+i] = math.Tanh(float64(first[row*n+i].Float32()) + float64(second[row*n+i].Float32()))
+		}
+	}
+	nearFloats(t, "starts", out[float32](r, starts, 5*n), want, 1e-5)
+}
+
+// Sentences of all lengths, none included, and results with gaps.
+func TestAdditiveAttention(t *testing.T) {
+	r := newRig(t)
+	starts, lengths := []int32{5, 0, 1, 40, 3}, []int32{1, 0, 133, 64, 7}
+	const rows, positions, most = 5, 140, 150
+	for _, n := range []int{8, 264, 96} {
+		stride, resultStride := 2*n+8, n+16
+		memory, queries, score := r.halves(positions*stride, 2), r.halves(rows*n, 2), r.floats(n, 1)
+		want, weights := make([]float64, rows*resultStride), make([]float64, rows*most)
+		for row := range rows {
+			of, sum := weights[row*most:][:lengths[row]], 0.0
+			for j := range of {
+				key := memory[(int(starts[row])+j)*stride:]
+				dot := 0.0
+				for i := range n {
+					dot += float64(score[i]) * math.Tanh(float64(key[i].Float32())+float64(queries[row*n+i].Float32()))
+				}
+				of[j] = math.Exp(dot)
+				sum += of[j]
+			}
+			for j := range of {
+				of[j] /= sum
+				value := memory[(int(starts[row])+j)*stride+n:]
+				for i := range n {
+					want[row*resultStride+i] += of[j] * float64(value[i].Float32())
+				}
+			}
+		}
+		a := AdditiveAttention{Queries: r.matrix(queries, rows), Memory: in(r, memory), Stride: stride, Score: in(r, score), Starts: in(r, starts),
+			Lengths: in(r, lengths), Weights: alloc[float32](r, rows*most), Most: most,
+			Result: Matrix{At: in(r, make([]Half, rows*resultStride)), Rows: rows, Columns: n, Stride: resultStride}}
+		must(t, r.kernels.AttendAdditively(r.stream, a))
+		near(t, fmt.Sprintf("attention of %d", n), out[Half](r, a.Result.At, len(want)), want, 1e-3)
+		have := out[float32](r, a.Weights, len(weights))
+		for row, length := range lengths {
+			nearFloats(t, "weights", have[row*most:][:length], weights[row*most:][:length], 1e-4)
+		}
+	}
+}
+
+// What overflowed is never a number again.
+func TestInfinities(t *testing.T) {
+	r := newRig(t)
+	const n = 8
+	infinity := ToHalf(float32(math.Inf(1)))
+	memory := r.halves(3*2*n, 1)
+	memory[2*n+n+3] = infinity
+	a := AdditiveAttention{Queries: r.matrix(r.halves(n, 1), 1), Memory: in(r, memory), Stride: 2 * n, Score: in(r, r.floats(n, 1)),
+		Starts: in(r, []int32{0}), Lengths: in(r, []int32{3}), Weights: alloc[float32](r, 3), Most: 3,
+		Result: Matrix{At: alloc[Half](r, n), Rows: 1, Columns: n}}
+	must(t, r.kernels.AttendAdditively(r.stream, a))
+	x := r.halves(n, 1)
+	x[5] = infinity
+	m := r.matrix(x, 1)
+	must(t, r.kernels.Activate(r.stream, m, Tanh))
+	for place, result := range map[int][]Half{3: out[Half](r, a.Result.At, n), 5: out[Half](r, m.At, n)} {
+		for i, v := range result {
+			if v := v.Float32(); (v != v) != (i == place) {
+				t.Errorf("element %d is %v, want NaN in number %d alone", i, v, place)
+			}
+		}
+	}
+}

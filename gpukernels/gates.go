@@ -7,15 +7,16 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
-// An Activation is a function of an element, by the numbers that model.Activation has.
+// An Activation is a function of an element, by the numbers that model.Activation has, and one more.
 type Activation int
 
-// mostActivation is the largest number of an Activation: none, relu, swish, gelu, gelu by the sigmoid, sigmoid.
-const mostActivation = 5
+// Tanh is the largest number of an Activation: none, relu, swish, gelu, gelu by the sigmoid, sigmoid, tanh. That of an infinity, which an
+// overflow leaves, is NaN.
+const Tanh Activation = 6
 
 // Activate sets rows to f of them.
 func (k *Kernels) Activate(s *cuda.Stream, x Matrix, f Activation) error {
-	if err := cmp.Or(needPlain("activation", x), need(f >= 0 && f <= mostActivation, "activation", "there is no number %d", f)); err != nil {
+	if err := cmp.Or(needPlain("activation", x), need(f >= 0 && f <= Tanh, "activation", "there is no number %d", f)); err != nil {
 		return err
 	}
 	return k.overRows(s, "activate", x, cuda.Address(x.At), cuda.Int(x.Rows), cuda.Int(x.Columns), cuda.Int(int(f)))

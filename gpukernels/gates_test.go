@@ -28,6 +28,7 @@ func TestActivate(t *testing.T) {
 		func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 },
 		func(x float64) float64 { return x * sigmoid(1.702*x) },
 		sigmoid,
+		math.Tanh,
 	}
 	for number, f := range functions {
 		const rows = 5
@@ -40,7 +41,7 @@ func TestActivate(t *testing.T) {
 		must(t, r.kernels.Activate(r.stream, m, Activation(number)))
 		near(t, fmt.Sprintf("activation %d", number), out[Half](r, m.At, len(x)), want, 1e-4)
 	}
-	if err := r.kernels.Activate(r.stream, Matrix{Rows: 1, Columns: 8}, mostActivation+1); err == nil {
+	if err := r.kernels.Activate(r.stream, Matrix{Rows: 1, Columns: 8}, Tanh+1); err == nil {
 		t.Error("an activation that there is not")
 	}
 }

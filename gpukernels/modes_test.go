@@ -15,7 +15,7 @@ import (
 
 // kernelTests are the tests that run kernels.
 const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|" +
-	"Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|BeginRows|Scores|" +
+	"MeanRows|AddStarts|AdditiveAttention|Infinities|Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|BeginRows|Scores|" +
 	"Training(Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam))$"
 
 // All kernels in the other modes of the emulated device.

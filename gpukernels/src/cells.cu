@@ -74,6 +74,9 @@ __device__ __forceinline__ void advance_simple(float (&s)[8], float* m, const Fr
   }
 }
 
+// x, or NaN for what is not finite.
+__device__ __forceinline__ float finite(float x) { return fabsf(x) < INFINITY ? x : NOT_A_NUMBER; }
+
 }  // namespace
 
 // Begins a step: state to[r] = state from[r], or at position 0 what it begins with, n elements of row numbers[r] of starts, the same for all
@@ -177,3 +180,85 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
   }
 }
 KERNEL(norm_columns);
+
+// The means of the rows of sentences, `stride` elements apart, of which number s has rows starts[s] up to starts[s + 1]; zeros of none. A
+// sum runs from the first row on.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    KERNEL_NAME(mean_rows)(const Element* x, const int* starts, Element* result, int sentences, int n, int stride) {
+  each_eight(sentences, n, [=](int sentence, int i) {
+    int first = starts[sentence], end = starts[sentence + 1];
+    float sum[8] = {}, v[8];
+    for (int row = first; row < end; row++) {
+      read_eight(v, x + size_t(row) * stride + i);
+#pragma unroll
+      for (int e = 0; e < 8; e++) sum[e] += v[e];
+    }
+#pragma unroll
+    for (int e = 0; e < 8; e++) sum[e] /= end > first ? end - first : 1;
+    write_eight(result + size_t(sentence) * n + i, sum);
+  });
+}
+KERNEL(mean_rows);
+
+// starts[numbers[r]] = x[r], or that added to what is there unless it begins; the hyperbolic tangent of it if it ends.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    KERNEL_NAME(add_starts)(const Element* x, const int* numbers, float* starts, int rows, int n, int begins, int ends) {
+  each_eight(rows, n, [=](int row, int i) {
+    float* start = starts + size_t(numbers[row]) * n + i;
+    float v[8];
+    read_eight(v, x + size_t(row) * n + i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      if (!begins) v[e] += start[e];
+      start[e] = ends ? tanhf(v[e]) : v[e];
+    }
+  });
+}
+KERNEL(add_starts);
+
+// Additive attention: the softmax of the sums of score·tanh(key + query) weighs the values. Each row has a sentence of its own, whose keys,
+// n elements, and values behind them lie `stride` elements apart. A block has a row: each warp scores positions, then each thread adds two
+// elements of the values. weights: `most` places for each row. What an infinite value gives is NaN: the hyperbolic tangents that read it
+// would take it for a number.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    KERNEL_NAME(attend_additively)(const Element* queries, const Element* keys, const float* score, const int* starts, const int* lengths,
+                                   float* weights, Element* result, int n, int stride, int most, int result_stride) {
+  SHARED(tops, float[WARPS]);
+  SHARED(sums, float[WARPS]);
+  int row = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, length = lengths[row];
+  const Element *query = queries + size_t(row) * n, *memory = keys + size_t(starts[row]) * stride;
+  float* weight = weights + size_t(row) * most;
+  float largest = -INFINITY, sum = 0;
+  for (int j = warp; j < length; j += WARPS) {
+    float dot = 0;
+    for (int i = lane * 8; i < n; i += 256) {
+      float q[8], k[8];
+      read_eight(q, query + i), read_eight(k, memory + size_t(j) * stride + i);
+#pragma unroll
+      for (int e = 0; e < 8; e++) dot += score[i + e] * tanhf(q[e] + k[e]);
+    }
+    dot = warp_sum(dot);
+    if (lane == 0) weight[j] = dot;
+    largest = fmaxf(largest, dot);
+  }
+  if (lane == 0) tops[warp] = largest;
+  __syncthreads();  // the scores of all warps are there
+  for (int w = 0; w < WARPS; w++) largest = fmaxf(largest, tops[w]);
+  for (int j = threadIdx.x; j < length; j += 32 * WARPS) sum += weight[j] = __expf(weight[j] - largest);
+  sum = warp_sum(sum);
+  if (lane == 0) sums[warp] = sum;
+  __syncthreads();  // the sums of all warps are there
+  sum = 0;
+  for (int w = 0; w < WARPS; w++) sum += sums[w];
+  for (int j = threadIdx.x; j < length; j += 32 * WARPS) weight[j] /= sum;
+  __syncthreads();  // the weights are there for all
+  for (int i = 2 * threadIdx.x; i < n; i += 64 * WARPS) {
+    float2 found = make_float2(0.f, 0.f);
+    for (int j = 0; j < length; j++) {
+      float2 v = to_floats(*reinterpret_cast<const Element2*>(memory + size_t(j) * stride + n + i));
+      found.x += weight[j] * v.x, found.y += weight[j] * v.y;
+    }
+    *reinterpret_cast<Element2*>(result + size_t(row) * result_stride + i) = from_floats(finite(found.x), finite(found.y));
+  }
+}
+KERNEL(attend_additively);

@@ -3,8 +3,8 @@
 
 namespace {
 
-// The numbers of model.Activation.
-enum Activation { RELU = 1, SWISH, GELU, GELU_SIGMOID, SIGMOID };
+// The numbers of model.Activation, and one more.
+enum Activation { RELU = 1, SWISH, GELU, GELU_SIGMOID, SIGMOID, TANH };
 
 __device__ __forceinline__ float activated(float x, int kind) {
   switch (kind) {
@@ -13,6 +13,7 @@ __device__ __forceinline__ float activated(float x, int kind) {
     case GELU: return 0.5f * x * (1 + erff(x * 0.70710678f));
     case GELU_SIGMOID: return x * sigmoid(1.702f * x);
     case SIGMOID: return sigmoid(x);
+    case TANH: return fabsf(x) < INFINITY ? tanhf(x) : NOT_A_NUMBER;  // what overflowed must not become a number again
   }
   return x;
 }
