@@ -165,22 +165,29 @@ func (s *Stepper) cellSublayer(a *activations, l *recurrent, lists stepLists, la
 		return err
 	}
 	c := l.cell
-	r := cellRows{stream: a.stream, states: s.cellStates(lists, layer*s.w.layerState), h: a.matrix(a.attended, c.dim), u: a.other,
-		x: a.matrix(a.wide, c.input.out), input: input}
-	if err := s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: c.width, From: lists.from,
-		Positions: lists.positions, H: r.h}); err != nil {
+	r, err := s.beginCells(a, lists, layer, c, a.attended)
+	if err != nil {
 		return err
 	}
-	if err := s.multiply(a.stream, r.x, a.matrix(input, s.w.dim), c.input); err != nil {
-		return err
-	}
-	if err := s.advance(c, &r); err != nil {
+	if err := s.advanceWith(a, c, &r, a.matrix(input, s.w.dim)); err != nil {
 		return err
 	}
 	return s.after(a, l.post, a.attended, l.o)
 }
 
-// cellStates are those of a step that begin at an element of the slots' states.
-func (s *Stepper) cellStates(lists stepLists, first int) gpukernels.CellStates {
-	return gpukernels.CellStates{At: cuda.Offset[float32](s.states.at, first), Stride: s.stateWidth(), To: lists.to}
+// beginCells lets the rows of a step begin with their states in a layer. What cells of this kind give goes to h.
+func (s *Stepper) beginCells(a *activations, lists stepLists, layer int, c *cell, h cuda.Pointer) (cellRows, error) {
+	r := cellRows{stream: a.stream, h: a.matrix(h, c.dim), u: a.other, states: gpukernels.CellStates{
+		At: cuda.Offset[float32](s.states.at, layer*s.w.layerState), Stride: s.stateWidth(), To: lists.to}}
+	return r, s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: c.width, From: lists.from,
+		Positions: lists.positions, Starts: s.decoderStarts.at, Numbers: lists.contexts, H: r.h})
+}
+
+// advanceWith runs a cell with the input that it has of its own.
+func (s *Stepper) advanceWith(a *activations, c *cell, r *cellRows, input gpukernels.Matrix) error {
+	r.x, r.input = a.matrix(a.wide, c.input.out), input.At
+	if err := s.multiply(a.stream, r.x, input, c.input); err != nil {
+		return err
+	}
+	return s.advance(c, r)
 }

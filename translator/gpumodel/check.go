@@ -12,7 +12,7 @@ import (
 func check(m *model.Model) error {
 	switch {
 	case m.Recurrence != nil:
-		return unsupported("type: %s", m.Type)
+		return checkRecurrent(m)
 	case m.Dim%m.Heads != 0 || !slices.Contains(gpukernels.HeadDims, m.Dim/m.Heads):
 		return unsupported("%d heads for dimension %d: a head must have one of %v elements", m.Heads, m.Dim, gpukernels.HeadDims)
 	case m.Dim%8 != 0:
@@ -32,6 +32,18 @@ func check(m *model.Model) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkRecurrent is check for recurrent models.
+func checkRecurrent(m *model.Model) error {
+	r := m.Recurrence
+	switch {
+	case r.Devlin != nil || r.Hard != nil:
+		return unsupported("type: %s", m.Type)
+	case m.Dim%8 != 0 || r.Dim%8 != 0:
+		return unsupported("embeddings of %d and states of %d elements: both must be multiples of 8", m.Dim, r.Dim)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 
 // stepLists are the lists of numbers that a step needs, on the device: one number for each row.
 type stepLists struct {
-	tokens, from, to, positions, words, choices, guessed cuda.Pointer
+	tokens, from, to, positions, words, choices, guessed, contexts cuda.Pointer
 
 	sources cuda.Pointer // for each source a list of where its keys and values begin, and one of how many there are
 	rows    int
@@ -43,7 +43,7 @@ func (l *stepLists) lengths(source int) cuda.Pointer {
 }
 
 // firstOfSources is how many lists stand before those of the sources.
-const firstOfSources = 7
+const firstOfSources = 8
 
 // numbersOfRow is how many lists there are.
 func (w *Weights) numbersOfRow() int { return firstOfSources + 2*len(w.encoders) }
@@ -78,12 +78,13 @@ func (s *Stepper) feedStep(t *turn, rows int) error {
 		return err
 	}
 	list := func(i int) []int32 { return t.feed.host[i*rows : (i+1)*rows] }
-	tokens, from, to, positions, words, choices, guessed := list(0), list(1), list(2), list(3), list(4), list(5), list(6)
+	tokens, from, to, positions, words, choices, guessed, contexts := list(0), list(1), list(2), list(3), list(4), list(5), list(6), list(7)
 	s.longest, s.starting = 0, false
 	for i := range t.rows {
 		b := &t.rows[i]
 		tokens[i], choices[i], guessed[i], words[i] = b.token, b.choice, b.guessed, b.word
 		from[i], to[i], positions[i] = b.from, b.to, int32(b.position)
+		contexts[i] = startOf(b.context)
 		s.starting = s.starting || b.position == 0 && s.w.normedWords()
 		for source, memory := range s.contexts[b.context].memory {
 			list(firstOfSources + 2*source)[i], list(firstOfSources + 2*source + 1)[i] = int32(memory.first), int32(memory.count)
@@ -96,7 +97,7 @@ func (s *Stepper) feedStep(t *turn, rows int) error {
 		spare := int32(i - len(t.rows))
 		state := int32(s.statePlaces()) + spare
 		tokens[i], choices[i], guessed[i], words[i], from[i], to[i] = search.NoToken, -1, -1, spare, state, state
-		positions[i] = 0
+		positions[i], contexts[i] = 0, 0
 		for j := firstOfSources; j < s.w.numbersOfRow(); j++ {
 			list(j)[i] = 0
 		}
@@ -107,7 +108,7 @@ func (s *Stepper) feedStep(t *turn, rows int) error {
 // stepLists says where the lists of a step with that many rows are.
 func (t *turn) stepLists(rows int) stepLists {
 	at := func(i int) cuda.Pointer { return cuda.Offset[int32](t.feed.device.at, i*rows) }
-	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(firstOfSources), rows}
+	return stepLists{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(firstOfSources), rows}
 }
 
 // step runs the step of the rows that were not run ahead.
@@ -194,6 +195,11 @@ func (s *Stepper) prepareStep(t *turn, rows int) error {
 	if err := s.feedStep(t, rows); err != nil {
 		return err
 	}
+	if s.w.network != nil {
+		if err := s.reserveWeights(t); err != nil {
+			return err
+		}
+	}
 	if s.awaited {
 		return nil
 	}
@@ -215,6 +221,9 @@ func (s *Stepper) run(t *turn, rows int) error {
 	}
 	if err := s.w.device.kernels.BeginRows(s.stream, beginnings, rows); err != nil {
 		return err
+	}
+	if s.w.network != nil {
+		return s.decode(a, lists)
 	}
 	if err := s.embed(a, s.w.emb, s.w.top, s.w.target, lists.tokens, lists.positions); err != nil {
 		return err

@@ -1,8 +1,11 @@
 // Package gpumodel runs Marian's students on one GPU: it is the search.Stepper on top of gpukernels.
 //
 // It runs transformers with any number of sources, none (language models) included, whose decoders have self-attention, average attention
-// or any recurrent cell, tied or not. Load refuses others with an error that wraps ErrUnsupported: recurrent models, and sizes that the kernels
-// do not take.
+// or any recurrent cell, tied or not; and recurrent models (s2s, amun, nematus, lm), with as many sources. Load refuses others with an error
+// that wraps ErrUnsupported: hard attention, models of type devlin, and sizes that the kernels do not take.
+//
+// A recurrent encoder goes through the sentences of a call step by step, the longest first, so that those that go on are always the first rows
+// (networkencoder.go). Its last layers write into the memory in which attention finds what they gave, and the keys that are computed of it.
 //
 // A source has an encoder of its own, one after the other in one stream, and keys and values in the same memory: rows are as wide for each.
 //

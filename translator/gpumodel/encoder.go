@@ -16,6 +16,9 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 		s.contexts[contexts[i]].candidates = sources[i].Candidates
 	}
 	s.do(func() error { return s.putCandidates(contexts) })
+	if s.w.network != nil {
+		s.do(s.reserveStarts)
+	}
 	for number := range s.w.encoders {
 		s.encodeSource(number, sources, contexts)
 	}
@@ -60,18 +63,12 @@ func group(sources []search.Source, number, limit int) (count, tokens int) {
 }
 
 func (s *Stepper) encode(number int, sources []search.Source, contexts []search.Context, tokens int) error {
+	longest := s.listTokens(number, sources)
+	if s.w.network != nil {
+		return s.read(number, contexts, longest)
+	}
 	if tokens == 0 {
 		return nil
-	}
-	s.tokens, s.positions, s.starts = s.tokens[:0], s.positions[:0], append(s.starts[:0], 0)
-	longest := 0
-	for i := range sources {
-		list := tokensOf(&sources[i], number)
-		for position, token := range list {
-			s.tokens, s.positions = append(s.tokens, token), append(s.positions, int32(position))
-		}
-		s.starts = append(s.starts, int32(len(s.tokens)))
-		longest = max(longest, len(list))
 	}
 	a, e := &s.encoding, &s.w.encoders[number]
 	if err := a.reserve(s.w, tokens); err != nil {
@@ -98,6 +95,21 @@ func (s *Stepper) encode(number int, sources []search.Source, contexts []search.
 	return s.keepContexts(a, number, contexts)
 }
 
+// listTokens lists the tokens of a source of the sentences, their positions, and where sentences begin, and returns the length of the longest.
+func (s *Stepper) listTokens(number int, sources []search.Source) int {
+	s.tokens, s.positions, s.starts = s.tokens[:0], s.positions[:0], append(s.starts[:0], 0)
+	longest := 0
+	for i := range sources {
+		list := tokensOf(&sources[i], number)
+		for position, token := range list {
+			s.tokens, s.positions = append(s.tokens, token), append(s.positions, int32(position))
+		}
+		s.starts = append(s.starts, int32(len(s.tokens)))
+		longest = max(longest, len(list))
+	}
+	return longest
+}
+
 func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Pointer, sentences, longest int) error {
 	input, err := s.before(a, l.pre, a.normed, a.x)
 	if err != nil {
@@ -117,24 +129,32 @@ func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Poin
 
 // keepContexts computes the keys and values of a source of the sentences, whose tokens begin at s.starts.
 func (s *Stepper) keepContexts(a *activations, number int, contexts []search.Context) error {
-	first, err := s.memory.take(s.w.device.context, a.rows, s.stream, a.stream)
+	to, err := s.takeMemory(a, number, contexts)
 	if err != nil {
 		return err
+	}
+	if err := s.product(a, to, a.x, &s.w.encoders[number].contextKV, false); err != nil {
+		return err
+	}
+	s.awaited = false
+	return a.stream.Record(s.encoded)
+}
+
+// takeMemory takes rows of the memory for the tokens of a source of the sentences, and returns where they begin.
+func (s *Stepper) takeMemory(a *activations, number int, contexts []search.Context) (cuda.Pointer, error) {
+	first, err := s.memory.take(s.w.device.context, len(s.tokens), s.stream, a.stream)
+	if err != nil {
+		return 0, err
 	}
 	for i, handle := range contexts {
 		s.contexts[handle].memory[number] = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
 	}
 	if s.newest != nil { // a step ahead, in vain, may be reading what another sentence had there
 		if err := a.stream.Wait(s.newest.done); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	to := cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextWidth())
-	if err := s.product(a, to, a.x, &s.w.encoders[number].contextKV, false); err != nil {
-		return err
-	}
-	s.awaited = false
-	return a.stream.Record(s.encoded)
+	return cuda.Offset[gpukernels.Half](s.memory.memory.at, first*s.w.contextWidth()), nil
 }
 
 // words is how many words of 32 bits a set of tokens has.

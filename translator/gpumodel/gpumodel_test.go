@@ -150,27 +150,37 @@ var descriptions = map[string]string{
 	"gelu":      "transformer-ffn-activation: gelu\ntransformer-decoder-ffn-depth: 1",
 	"rms norms": "transformer-preprocess: r\ntransformer-postprocess: dar", "highways": "transformer-postprocess: hn\ntransformer-rnn-projection: true",
 	"top adds": "transformer-postprocess-top: an", "sru": "dec-cell: sru",
-	"self-attention":          "transformer-decoder-autoreg: self-attention",
-	"pre-norm self-attention": "transformer-decoder-autoreg: self-attention\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n\ntransformer-no-projection: true",
-	"tied self-attention":     "transformer-decoder-autoreg: self-attention\ntransformer-tied-layers: [1, 1]",
-	"average attention":       "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 96",
-	"plain average attention": "transformer-decoder-autoreg: average-attention\ntransformer-aan-nogate: true\ntransformer-aan-depth: 1",
-	"two sources":             "type: multi-transformer\ndim-vocabs: [70, 70, 70]",
-	"two shared sources":      "type: shared-multi-transformer\ndim-vocabs: [70, 70, 70]\ntransformer-decoder-autoreg: self-attention\ntransformer-tied-layers: [1, 1]",
-	"two sources with tables": "type: multi-transformer\ndim-vocabs: [70, 70, 70]\ntied-embeddings-all: false\ntransformer-decoder-autoreg: average-attention\ntransformer-preprocess: n",
-	"language model":          "type: lm-transformer\ndim-vocabs: [70]\ntransformer-decoder-autoreg: self-attention",
-	"language model of SSRUs": "type: lm-transformer\ndim-vocabs: [70]\ntransformer-preprocess: n\ntransformer-postprocess: da",
-	"gru":                     "dec-cell: gru",
-	"gru with norms":          "dec-cell: gru\nlayer-normalization: true\ntransformer-tied-layers: [1, 1]",
-	"gru of nematus":          "dec-cell: gru-nematus\nlayer-normalization: true\ntransformer-rnn-projection: true",
-	"lstm":                    "dec-cell: lstm\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n",
-	"mgru":                    "dec-cell: mgru\ntransformer-rnn-projection: true",
-	"mlstm with norms":        "dec-cell: mlstm\nlayer-normalization: true",
-	"tanh":                    "dec-cell: tanh\nlayer-normalization: true",
-	"relu":                    "dec-cell: relu",
-	"sru with norms":          "dec-cell: sru\nlayer-normalization: true",
-	"ssru with norms":         "dec-cell: ssru\nlayer-normalization: true",
-	"deep average attention":  "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 64\ntransformer-aan-depth: 3\ntransformer-aan-activation: relu\ntransformer-preprocess: n",
+	"self-attention":           "transformer-decoder-autoreg: self-attention",
+	"pre-norm self-attention":  "transformer-decoder-autoreg: self-attention\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n\ntransformer-no-projection: true",
+	"tied self-attention":      "transformer-decoder-autoreg: self-attention\ntransformer-tied-layers: [1, 1]",
+	"average attention":        "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 96",
+	"plain average attention":  "transformer-decoder-autoreg: average-attention\ntransformer-aan-nogate: true\ntransformer-aan-depth: 1",
+	"two sources":              "type: multi-transformer\ndim-vocabs: [70, 70, 70]",
+	"two shared sources":       "type: shared-multi-transformer\ndim-vocabs: [70, 70, 70]\ntransformer-decoder-autoreg: self-attention\ntransformer-tied-layers: [1, 1]",
+	"two sources with tables":  "type: multi-transformer\ndim-vocabs: [70, 70, 70]\ntied-embeddings-all: false\ntransformer-decoder-autoreg: average-attention\ntransformer-preprocess: n",
+	"language model":           "type: lm-transformer\ndim-vocabs: [70]\ntransformer-decoder-autoreg: self-attention",
+	"language model of SSRUs":  "type: lm-transformer\ndim-vocabs: [70]\ntransformer-preprocess: n\ntransformer-postprocess: da",
+	"gru":                      "dec-cell: gru",
+	"gru with norms":           "dec-cell: gru\nlayer-normalization: true\ntransformer-tied-layers: [1, 1]",
+	"gru of nematus":           "dec-cell: gru-nematus\nlayer-normalization: true\ntransformer-rnn-projection: true",
+	"lstm":                     "dec-cell: lstm",
+	"pre-norm lstm":            "dec-cell: lstm\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n",
+	"mgru":                     "dec-cell: mgru\ntransformer-rnn-projection: true",
+	"mlstm with norms":         "dec-cell: mlstm\nlayer-normalization: true",
+	"tanh":                     "dec-cell: tanh\nlayer-normalization: true",
+	"relu":                     "dec-cell: relu",
+	"sru with norms":           "dec-cell: sru\nlayer-normalization: true",
+	"ssru with norms":          "dec-cell: ssru\nlayer-normalization: true",
+	"s2s":                      "type: s2s\ndim-rnn: 48\nenc-cell: gru\ndec-cell: gru",
+	"deep s2s":                 "type: s2s\ndim-rnn: 48\nenc-cell: lstm\ndec-cell: mlstm\nlayer-normalization: true\nskip: true\nenc-type: alternating\nenc-cell-depth: 2\ndec-depth: 3\ndec-cell-base-depth: 2",
+	"deep cells":               "type: s2s\ndim-rnn: 48\nenc-cell: tanh\ndec-cell: gru-nematus\nskip: true\nenc-type: bi-unidirectional\nenc-depth: 3\nenc-cell-depth: 2\ndec-cell-base-depth: 4\ndec-cell-high-depth: 2",
+	"amun":                     "type: amun\ndim-rnn: 48\nenc-cell: gru\ndec-cell: gru\nenc-depth: 1\ndec-depth: 1",
+	"nematus":                  "type: nematus\ndim-rnn: 72\nenc-cell: gru-nematus\ndec-cell: gru-nematus\nlayer-normalization: true\nskip: true\nenc-cell-depth: 2\ndec-cell-base-depth: 3",
+	"simple recurrent units":   "type: s2s\ndim-rnn: 64\nenc-cell: sru\ndec-cell: lstm\nskip: true\nenc-depth: 3\ntied-embeddings-all: false",
+	"s2s of two sources":       "type: multi-s2s\ndim-vocabs: [70, 70, 70]\ndim-rnn: 48\nenc-cell: lstm\ndec-cell: gru",
+	"s2s of shared sources":    "type: shared-multi-s2s\ndim-vocabs: [70, 70, 70]\ndim-rnn: 48\nenc-cell: gru\ndec-cell: lstm\nlayer-normalization: true",
+	"recurrent language model": "type: lm\ndim-vocabs: [70]\ndim-rnn: 48\ndec-cell: gru",
+	"deep average attention":   "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 64\ntransformer-aan-depth: 3\ntransformer-aan-activation: relu\ntransformer-preprocess: n",
 }
 
 // describe is the description of the small model with some keys set otherwise.
@@ -261,7 +271,7 @@ func TestBeam(t *testing.T) {
 }
 
 // autoregressions names a description of each way to look at the words so far.
-var autoregressions = []string{"post-norm", "lstm", "pre-norm self-attention", "average attention"}
+var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention", "lstm", "s2s"}
 
 // Translations get longer than there is room for at first, and hypotheses share and leave the rows of their words.
 func TestLongTranslations(t *testing.T) {
@@ -397,20 +407,22 @@ func TestCloseFreesEverything(t *testing.T) {
 		}))
 		return n
 	}
-	before := free()
-	w, err := d.Load(randomModel(t, small("")), Options{})
-	must(t, err)
-	s, err := w.NewStepper(30)
-	must(t, err)
-	sources := randomSources(slices.Repeat([]int{90}, 30)...)
-	for i := range sources {
-		sources[i].Candidates = []search.Token{0, 4, search.Token(5 + i)}
-	}
-	scoresOf(s, sources[:2])
-	scoresOf(s, sources)
-	must(t, errors.Join(s.Err(), s.Close(), w.Close()))
-	if after := free(); after != before {
-		t.Errorf("%d bytes are lost", before-after)
+	for _, kind := range []string{"post-norm", "s2s"} {
+		before := free()
+		w, err := d.Load(randomModel(t, describe(descriptions[kind])), Options{})
+		must(t, err)
+		s, err := w.NewStepper(30)
+		must(t, err)
+		sources := randomSources(slices.Repeat([]int{90}, 30)...)
+		for i := range sources {
+			sources[i].Candidates = []search.Token{0, 4, search.Token(5 + i)}
+		}
+		scoresOf(s, sources[:2])
+		scoresOf(s, sources)
+		must(t, errors.Join(s.Err(), s.Close(), w.Close()))
+		if after := free(); after != before {
+			t.Errorf("%s: %d bytes are lost", kind, before-after)
+		}
 	}
 }
 
@@ -556,7 +568,7 @@ func TestFailures(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	d := openDevice(t)
 	for _, changes := range []string{
-		"transformer-heads: 8", "transformer-dim-ffn: 100", "type: s2s\ndec-cell: gru",
+		"transformer-heads: 8", "transformer-dim-ffn: 100", "type: s2s\ndim-rnn: 100\ndec-cell: gru", "type: hard-att\nspecial-vocab: [2]\ndim-rnn: 48\ndec-cell: gru",
 		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 100",
 	} {
 		m, err := model.New(describe(changes))

@@ -25,8 +25,8 @@ const mostPadding = 31
 
 // places are what may change of the addresses and sizes in a graph.
 type places struct {
-	memory, signal, states, words, choices cuda.Pointer
-	capacity                               int
+	memory, signal, states, words, choices, starts, weights cuda.Pointer
+	capacity, furthest                                      int
 }
 
 // A shape is what decides which kernels a step has.
@@ -38,7 +38,8 @@ type shape struct {
 
 // replay runs the step of a turn, of that many rows, as a graph.
 func (s *Stepper) replay(t *turn, rows int) error {
-	now := places{s.memory.memory.at, s.signal.at, s.states.at, s.words.cache.at, s.turnChoices.at, s.words.capacity}
+	now := places{s.memory.memory.at, s.signal.at, s.states.at, s.words.cache.at, s.turnChoices.at, s.decoderStarts.at, s.weights.at,
+		s.words.capacity, s.furthest}
 	if s.captured != now {
 		if err := s.forgetGraphs(); err != nil {
 			return err

@@ -11,12 +11,12 @@ type activations struct {
 	stream                         *cuda.Stream // that works on them
 	memory                         buffer
 	rows                           int
-	x, y, normed, attended, bottom cuda.Pointer // rows × dim
+	x, y, normed, attended, bottom cuda.Pointer // rows × Weights.row
 	wide, other                    cuda.Pointer // rows × the widest product
 }
 
 // rowBytes is what a row takes.
-func (w *Weights) rowBytes() int { return 2 * (5*w.dim + 2*w.widest) }
+func (w *Weights) rowBytes() int { return 2 * (5*w.row + 2*w.widest) }
 
 // reserve makes room for rows.
 func (a *activations) reserve(w *Weights, rows int) error {
@@ -26,7 +26,7 @@ func (a *activations) reserve(w *Weights, rows int) error {
 	}
 	at := a.memory.at
 	for _, p := range []*cuda.Pointer{&a.x, &a.y, &a.normed, &a.attended, &a.bottom} {
-		*p, at = at, cuda.Offset[gpukernels.Half](at, rows*w.dim)
+		*p, at = at, cuda.Offset[gpukernels.Half](at, rows*w.row)
 	}
 	a.wide, a.other = at, cuda.Offset[gpukernels.Half](at, rows*w.widest)
 	return nil

@@ -212,8 +212,8 @@ func (w *Weights) Batch(workers int) (slots, tokens int) {
 		return nil
 	})
 	free -= min(free, uint64(2*workers*w.workspace))
-	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensWaiting + 8*len(w.decoder)*w.layerState + 2*turns*w.dim +
-		w.vocabulary
+	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensWaiting + 8*w.decoderLayers()*w.layerState +
+		2*turns*w.dim + w.vocabulary
 	if w.autoreg == model.SelfAttention {
 		slot += 2 * w.wordWidth() * tokensWaiting
 	}

@@ -131,6 +131,9 @@ func (w *Weights) uses() []productUse {
 	for _, l := range w.decoder {
 		u.decoderLayer(l)
 	}
+	if w.network != nil {
+		u.network(w)
+	}
 	return u
 }
 
@@ -162,10 +165,40 @@ func (u *productUses) decoderLayer(l *decoderLayer) {
 }
 
 func (u *productUses) cell(c *cell) {
-	if c == nil {
-		return
+	if c != nil {
+		u.products(c.input, c.state, c.factor)
 	}
-	for _, p := range []*product{c.input, c.state, c.factor} {
+}
+
+// network adds what a recurrent model has.
+func (u *productUses) network(w *Weights) {
+	for i := range w.encoders {
+		r := w.encoders[i].reader
+		for _, stack := range [][]cellLayer{r.forward, r.backward, r.upper} {
+			u.cellLayers(stack)
+		}
+		u.products(r.start, r.attention.context, r.attention.state)
+	}
+	for _, c := range w.network.base {
+		u.cell(c)
+	}
+	u.cellLayers(w.network.high)
+	for i, p := range w.network.hidden {
+		*u = append(*u, productUse{of: &p.linear, residual: p.adds(i)})
+	}
+}
+
+func (u *productUses) cellLayers(layers []cellLayer) {
+	for _, layer := range layers {
+		for _, c := range layer.cells {
+			u.cell(c)
+		}
+	}
+}
+
+// products adds those that are there.
+func (u *productUses) products(all ...*product) {
+	for _, p := range all {
 		if p != nil {
 			u.plain(&p.linear)
 		}

@@ -41,6 +41,12 @@ type Stepper struct {
 	signal          buffer // float32, a row for each position
 	signalPositions int
 
+	decoderStarts buffer // of recurrent models, float32: what the decoder begins with, behind a row for nobody one for each context
+	readerStates  buffer // float32: of the encoder's cells
+	weights       buffer // float32, furthest places for each row: of attention that nobody asked about
+	furthest      int    // tokens of a source
+	reading       reading
+
 	lists, sourceFeed feed        // of decoder and encoder
 	encoding, rowsOf  activations // of encoder and decoder
 	workspaces        [2]buffer   // of the decoder's and the encoder's stream, for products
@@ -77,6 +83,7 @@ type Stepper struct {
 	// Lists of a call.
 	asked                     []search.Context
 	setOfRow, forbidden       []int32
+	numbers                   []int32
 	tokens, positions, starts []int32
 }
 
@@ -145,9 +152,10 @@ func (s *Stepper) Close() error {
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
 		}
-		for _, b := range []*buffer{&s.memory.memory, &s.candidates, &s.states, &s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device,
-			&s.beamFeed.device, &s.encoding.memory, &s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.attention, &s.choices,
-			&s.scratch, &s.scores, &s.workspaces[0], &s.workspaces[1]} {
+		for _, b := range []*buffer{&s.memory.memory, &s.decoderStarts, &s.readerStates, &s.weights, &s.candidates, &s.states,
+			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.beamFeed.device, &s.encoding.memory,
+			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.attention, &s.choices, &s.scratch, &s.scores,
+			&s.workspaces[0], &s.workspaces[1]} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}
 		}

@@ -30,6 +30,7 @@ type Weights struct {
 	device     *Device
 	allocated  []cuda.Pointer
 	dim, heads int
+	row        int // elements of the widest rows but those of merged products and hidden layers
 	vocabulary int
 	widest     int // of the rows of merged products and of hidden layers
 	suppressed []search.Token
@@ -41,7 +42,8 @@ type Weights struct {
 	autoreg     model.Autoregression
 	layerState  int // elements of the state of a decoder layer
 	decoder     []*decoderLayer
-	alignment   int // layer whose attention serves as alignment
+	network     *network // in the place of those layers, of a recurrent model
+	alignment   int      // layer whose attention serves as alignment
 	table, bias cuda.Pointer
 
 	multipliers        []*gpukernels.Multiplier // by cuBLASLt
@@ -54,7 +56,8 @@ type encoder struct {
 	table     cuda.Pointer // of embeddings
 	emb, top  process      // behind the embeddings and the stack
 	layers    []encoderLayer
-	contextKV linear // keys and values of all decoder layers from the encoder's output
+	contextKV linear  // keys and values of all decoder layers from the encoder's output
+	reader    *reader // in the place of layers and contextKV, of a recurrent model
 }
 
 // A linear is matrices that read the same input, side by side.
@@ -127,8 +130,8 @@ func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
 	if err := check(m); err != nil {
 		return nil, err
 	}
-	w := &Weights{device: d, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, widest: 2 * m.Dim, positions: !m.NoPositions,
-		autoreg: m.Autoregression, layerState: m.Dim,
+	w := &Weights{device: d, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, row: m.Dim, widest: 2 * m.Dim,
+		positions: !m.NoPositions, autoreg: m.Autoregression, layerState: m.Dim,
 		alignment: m.AlignmentLayer, suppressed: slices.Clone(options.Suppress)}
 	for _, token := range options.Suppress {
 		if token < 0 || int(token) >= w.vocabulary {
@@ -165,11 +168,15 @@ func (w *Weights) load(m *model.Model) error {
 		return err
 	}
 	defer stream.Close()
-	u := &uploader{w: w, stream: stream}
-	w.target = u.table(m.TargetEmbedding, false)
+	u := &uploader{w: w, stream: stream, tables: map[*marian.Tensor]cuda.Pointer{}}
+	w.target = u.embedding(m.TargetEmbedding)
 	w.emb, w.top = u.process(m.DecoderEmb), u.process(m.DecoderTop)
-	u.encoders(m)
-	u.decoder(m)
+	if m.Recurrent != nil {
+		u.network(m)
+	} else {
+		u.encoders(m)
+		u.decoder(m)
+	}
 	w.table = w.target
 	if m.Output.W != m.TargetEmbedding || m.Output.Columns {
 		w.table = u.table(m.Output.W, m.Output.Columns)
@@ -185,23 +192,25 @@ func (w *Weights) load(m *model.Model) error {
 type uploader struct {
 	w      *Weights
 	stream *cuda.Stream
+	tables map[*marian.Tensor]cuda.Pointer // of embeddings
 	err    error
 }
 
-// encoders uploads those of all sources. A table or a stack that several of them share is there once.
+// embedding uploads a table of embeddings, which several sources or sides may share.
+func (u *uploader) embedding(t *marian.Tensor) cuda.Pointer {
+	if _, there := u.tables[t]; !there {
+		u.tables[t] = u.table(t, false)
+	}
+	return u.tables[t]
+}
+
+// encoders uploads those of all sources. A stack that several of them share is there once.
 func (u *uploader) encoders(m *model.Model) {
 	w := u.w
 	if !m.HasEncoder() {
 		return
 	}
-	tables := map[*marian.Tensor]cuda.Pointer{m.TargetEmbedding: w.target}
-	table := func(t *marian.Tensor) cuda.Pointer {
-		if _, there := tables[t]; !there {
-			tables[t] = u.table(t, false)
-		}
-		return tables[t]
-	}
-	w.encoders = append(w.encoders, encoder{table: table(m.SourceEmbedding), emb: u.process(m.EncoderEmb), top: u.process(m.EncoderTop),
+	w.encoders = append(w.encoders, encoder{table: u.embedding(m.SourceEmbedding), emb: u.process(m.EncoderEmb), top: u.process(m.EncoderTop),
 		layers: u.encoderLayers(m, m.Encoder)})
 	for i := range m.Further {
 		from := &m.Further[i]
@@ -209,7 +218,7 @@ func (u *uploader) encoders(m *model.Model) {
 		if !sharedLayers(from.Layers, m.Encoder) {
 			to = encoder{emb: u.process(from.Emb), top: u.process(from.Top), layers: u.encoderLayers(m, from.Layers)}
 		}
-		to.table = table(from.Embedding)
+		to.table = u.embedding(from.Embedding)
 		w.encoders = append(w.encoders, to)
 	}
 }
@@ -256,10 +265,14 @@ func (u *uploader) decoder(m *model.Model) {
 	}
 }
 
-// contextWidth is the elements that are kept of a source token: keys and values of all decoder layers, as many for each source.
+// contextWidth is the elements that are kept of a source token: keys and values of all decoder layers, or of the attention of a recurrent
+// model, as many for each source.
 func (w *Weights) contextWidth() int {
-	if len(w.encoders) == 0 {
+	switch {
+	case len(w.encoders) == 0:
 		return 0
+	case w.network != nil:
+		return 2 * w.encoders[0].reader.attention.dim
 	}
 	return w.encoders[0].contextKV.out
 }

@@ -22,7 +22,15 @@ func (s *Stepper) stateWidth() int {
 	if s.keepsWords() {
 		return s.words.capacity
 	}
-	return s.w.layerState * len(s.w.decoder)
+	return s.w.layerState * s.w.decoderLayers()
+}
+
+// decoderLayers is how many layers have a state.
+func (w *Weights) decoderLayers() int {
+	if w.network != nil {
+		return 1 + len(w.network.high)
+	}
+	return len(w.decoder)
 }
 
 // keepsWords says whether the decoder has self-attention.

@@ -117,7 +117,7 @@ func TestRecordingsOnGPU(t *testing.T) {
 		models.close()
 	}
 	t.Logf("%d of %d lines are Marian's, of %d folders", same, all, len(families))
-	if same*10 < all*9 || len(families) < 11 {
+	if same*10 < all*9 || len(families) < 14 {
 		t.Errorf("only %d of %d lines are Marian's, of %d folders", same, all, len(families))
 	}
 }

@@ -1,0 +1,139 @@
+package gpumodel
+
+import (
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+)
+
+// fewestFurthest is how many tokens of a source attention has room for at first.
+const fewestFurthest = 64
+
+// reserveWeights makes room for the weights of attention to the sources of the rows of a turn.
+func (s *Stepper) reserveWeights(t *turn) error {
+	furthest := 0
+	for i := range t.rows {
+		for _, memory := range s.contexts[t.rows[i].context].memory {
+			furthest = max(furthest, memory.count)
+		}
+	}
+	if furthest <= s.furthest {
+		return nil
+	}
+	furthest = max(furthest, 2*s.furthest, fewestFurthest)
+	if err := s.room(&s.weights, 4*s.turnSize*furthest); err != nil {
+		return err
+	}
+	s.furthest = furthest
+	return nil
+}
+
+// decode runs the decoder of a recurrent model, from the embeddings to what the output layer multiplies.
+func (s *Stepper) decode(a *activations, lists stepLists) error {
+	n, embedded := s.w.network, a.matrix(a.normed, s.w.dim)
+	k := s.w.device.kernels
+	if err := k.Embed(a.stream, embedded, lists.tokens, lists.positions, s.w.target, s.signal.at, s.w.embeddingFactor()); err != nil {
+		return err
+	}
+	r, err := s.beginCells(a, lists, 0, n.base[0], a.attended)
+	if err != nil {
+		return err
+	}
+	if err := s.advanceWith(a, n.base[0], &r, embedded); err != nil {
+		return err
+	}
+	found := a.matrix(a.bottom, n.found)
+	if n.found > 0 {
+		if err := s.attend(a, lists, r.h, found); err != nil {
+			return err
+		}
+	}
+	for _, c := range n.base[1:] {
+		if c.input != nil {
+			err = s.advanceWith(a, c, &r, found)
+		} else {
+			err = s.advance(c, &r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	result := r.h
+	for i := range n.high {
+		if result, err = s.highLayer(a, &n.high[i], lists, i+1, result); err != nil {
+			return err
+		}
+	}
+	return s.deepOutput(a, embedded, result, found)
+}
+
+// attend looks at all sources with what the first cell gave. What it finds in them stands side by side.
+func (s *Stepper) attend(a *activations, lists stepLists, state, found gpukernels.Matrix) error {
+	first := 0
+	for source := range s.w.encoders {
+		l := &s.w.encoders[source].reader.attention
+		attention := gpukernels.AdditiveAttention{Queries: a.matrix(a.y, l.dim), Memory: s.memory.memory.at, Stride: s.w.contextWidth(),
+			Score: l.score, Starts: lists.starts(source), Lengths: lists.lengths(source), Weights: s.weights.at, Most: s.furthest,
+			Result: gpukernels.Matrix{At: cuda.Offset[gpukernels.Half](found.At, first), Rows: a.rows, Columns: l.dim, Stride: found.Columns}}
+		if s.aligned && source == 0 {
+			attention.Weights, attention.Most = s.attention.at, s.longest
+		}
+		if err := s.multiply(a.stream, attention.Queries, state, l.state); err != nil {
+			return err
+		}
+		if err := s.w.device.kernels.AttendAdditively(a.stream, attention); err != nil {
+			return err
+		}
+		first += l.dim
+	}
+	return nil
+}
+
+// highLayer runs a layer over the results of the one before, and returns its own.
+func (s *Stepper) highLayer(a *activations, l *cellLayer, lists stepLists, layer int, input gpukernels.Matrix) (gpukernels.Matrix, error) {
+	to := a.attended
+	if input.At == to {
+		to = a.y
+	}
+	r, err := s.beginCells(a, lists, layer, l.cells[0], to)
+	if err != nil {
+		return r.h, err
+	}
+	r.x, r.input, r.added = a.matrix(a.wide, l.cells[0].input.out), input.At, l.skip
+	if err := s.multiply(a.stream, r.x, input, l.cells[0].input); err != nil {
+		return r.h, err
+	}
+	if !l.skip {
+		return r.h, s.advanceAll(l.cells, &r, gpukernels.Matrix{})
+	}
+	return r.h, s.advanceAll(l.cells, &r, r.h)
+}
+
+// adds says whether the product, number i of a sum, adds what is there: a norm stands between the two otherwise.
+func (p *product) adds(i int) bool { return i > 0 && len(p.norms) == 0 }
+
+// deepOutput computes what the output layer multiplies: the hyperbolic tangent of the sum of what becomes of embeddings, results and what
+// attention found.
+func (s *Stepper) deepOutput(a *activations, inputs ...gpukernels.Matrix) error {
+	k, top, summand := s.w.device.kernels, a.matrix(a.x, s.w.dim), a.matrix(a.wide, s.w.dim)
+	for i, p := range s.w.network.hidden {
+		if p.adds(i) {
+			if err := s.multiplyBy(a.stream, &p.linear, gpukernels.Product{X: inputs[i], Residual: top, Result: top}); err != nil {
+				return err
+			}
+			continue
+		}
+		to := top
+		if i > 0 {
+			to = summand
+		}
+		if err := s.multiply(a.stream, to, inputs[i], p); err != nil {
+			return err
+		}
+		if i > 0 {
+			if err := k.Add(a.stream, top, top.At, summand.At); err != nil {
+				return err
+			}
+		}
+	}
+	return k.Activate(a.stream, top, gpukernels.Tanh)
+}
