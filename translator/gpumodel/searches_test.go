@@ -223,14 +223,15 @@ func (j *judge) near(name any, s *search.Sentence, have, want *search.Hypothesis
 }
 
 // searchers are the devices, each with what it may differ by from the processor's float32, and how many ties there may be of all
-// sentences in the list, and translations that a beam loses.
+// sentences in the list, and translations that a beam loses: random models are often undecided, and what a beam drops by less than the
+// rounding may have become the better translation. That guesses and decisions agree to the last bit is for TestSearchesAhead.
 var searchers = []struct {
 	name      string
 	tolerance float64
 	ties      int
 	lost      int
 	steppers  func(t testing.TB, models []*model.Model, slots int) []search.Stepper
-}{{"processor", 0, 0, 0, onProcessor}, {"GPU", 0.05, 3, 0, onGPU}, {"GPU with bfloat16", 0.4, 8, 3, onGPUWithBFloat16}}
+}{{"processor", 0, 0, 0, onProcessor}, {"GPU", 0.05, 3, 3, onGPU}, {"GPU with bfloat16", 0.4, 8, 3, onGPUWithBFloat16}}
 
 // Every way to search, all side by side, on every device: the processor must give each sentence what it gives it alone, to the last bit,
 // and a GPU the same within its rounding.
