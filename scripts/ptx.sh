@@ -65,7 +65,7 @@ report() { # [-write]
 	local packages architecture
 	packages=$("$python" -c 'import nvidia; print(nvidia.__path__[0])')
 	rm -rf "$work/logs"
-	mkdir "$work/logs"
+	mkdir -p "$work/logs" "$work/parts"
 	for architecture in 80 86 89 90; do
 		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture" gpukernels/ptx/*.ptx
 	done
@@ -81,11 +81,17 @@ report() { # [-write]
 }
 
 assemble() { # PTXAS ARCHITECTURE FILE...
-	local file release ptxas=$1 architecture=$2
+	local release ptxas=$1 architecture=$2
 	release=$("$ptxas" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-	for file in "${@:3}"; do
-		"$ptxas" -v -arch="sm_$architecture" "$file" -o /dev/null 2>&1
-	done >>"$work/logs/sm_$architecture-$release"
+	# As many at a time as there are processors, each with a log of its own.
+	# shellcheck disable=SC2016
+	printf '%s\0' "${@:3}" | xargs -0 -n 1 -P "$(getconf _NPROCESSORS_ONLN)" \
+		sh -c 'exec "$0" -v -arch="$1" "$3" -o /dev/null >"$2/${3##*/}" 2>&1' "$ptxas" "sm_$architecture" "$work/parts" || {
+		cat "$work"/parts/*
+		return 1
+	}
+	cat "$work"/parts/* >>"$work/logs/sm_$architecture-$release"
+	rm "$work"/parts/*
 }
 
 install

@@ -4,7 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED="${CGO_ENABLED:-1}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+arm64=""
+trap 'rm -f "$log" "$log.arm64"; [ -z "$arm64" ] || kill "$arm64" 2>/dev/null || true' EXIT
 missing=()
 step() { printf '\n== %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
@@ -33,17 +34,15 @@ else
 	missing+=("the race detector (it needs a C compiler)")
 fi
 
+if command -v qemu-aarch64 >/dev/null; then # one thread for minutes, beside what follows
+	scripts/arm64.sh >"$log.arm64" 2>&1 &
+	arm64=$!
+fi
+
 step "kernels: assembly as generated, every implementation, no assembly"
 go test -C kernels/_asm -count=1 ./... # its inputs lie outside of the module, where the cache does not look
 for implementation in generic avx2 avxvnni avx512; do SLUICE_CPU=$implementation go test -count=1 -short ./kernels/...; done
 go test -short -tags purego ./kernels/...
-
-step "arm64"
-if command -v qemu-aarch64 >/dev/null; then
-	scripts/arm64.sh
-else
-	missing+=("the assembly for arm64 (no qemu-aarch64; it is in the package qemu-user)")
-fi
 
 step "CUDA kernels: no spills" # that the PTX is what the sources give is one of the tests
 if scripts/ptx.sh python >/dev/null; then
@@ -52,6 +51,17 @@ else
 	missing+=("the CUDA compiler (it comes from PyPI)")
 fi
 go vet -tags nogpu ./gpukernels/... ./translator/gpumodel
+
+step "arm64"
+if [ -n "$arm64" ]; then
+	status=0
+	wait "$arm64" || status=$?
+	arm64=""
+	cat "$log.arm64"
+	[ "$status" = 0 ] || exit "$status"
+else
+	missing+=("the assembly for arm64 (no qemu-aarch64; it is in the package qemu-user)")
+fi
 
 step "manifests, charts, compose, releases, with the types of those who read them"
 go vet -C infra/validate ./...
