@@ -87,19 +87,6 @@ func (k *Kernels) MultiplyCells(s *cuda.Stream, states CellStates, h, x Matrix, 
 		cuda.Address(factors), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(x.Columns), cuda.Int(states.Stride))
 }
 
-// NormColumns normalises columns of rows in place, as LayerNorm does whole rows. bias may be 0.
-func (k *Kernels) NormColumns(s *cuda.Stream, x Matrix, scale, bias cuda.Pointer, epsilon float32) error {
-	if x.Rows == 0 {
-		return nil
-	}
-	if err := need(x.Columns%8 == 0 && x.stride()%8 == 0, "norm of columns", "%d columns, %d apart, must be multiples of 8", x.Columns,
-		x.stride()); err != nil {
-		return err
-	}
-	return k.byName["norm_columns"].Launch(s, rowGrid(x.Rows), rowBlock, 0, cuda.Address(x.At), cuda.Address(scale), cuda.Address(bias),
-		cuda.Int(x.Rows), cuda.Int(x.Columns), cuda.Int(x.stride()), cuda.Float(epsilon))
-}
-
 // MeanRows sets the rows of result to the means of the rows of sentences, fp16 both: number s has rows starts[s] up to starts[s+1] of x, int32.
 // The mean of none is zeros.
 func (k *Kernels) MeanRows(s *cuda.Stream, result, x Matrix, starts cuda.Pointer) error {

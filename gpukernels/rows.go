@@ -29,8 +29,25 @@ func (k *Kernels) LayerNorm(s *cuda.Stream, result Matrix, x, residual, scale, b
 	if err := needPlain("layer norm", result); err != nil {
 		return err
 	}
+	return k.layerNorm(s, result, x, residual, scale, bias, epsilon)
+}
+
+// NormColumns normalises columns of rows in place, as LayerNorm does whole rows. bias may be 0.
+func (k *Kernels) NormColumns(s *cuda.Stream, x Matrix, scale, bias cuda.Pointer, epsilon float32) error {
+	if x.Rows == 0 {
+		return nil
+	}
+	if err := need(x.Columns%8 == 0 && x.stride()%8 == 0, "norm of columns", "%d columns, %d apart, must be multiples of 8", x.Columns,
+		x.stride()); err != nil {
+		return err
+	}
+	return k.layerNorm(s, x, x.At, 0, scale, bias, epsilon)
+}
+
+// layerNorm puts the norm of x + residual, whose rows are as far apart as those of the result, into the stream.
+func (k *Kernels) layerNorm(s *cuda.Stream, result Matrix, x, residual, scale, bias cuda.Pointer, epsilon float32) error {
 	return k.byName["layer_norm"].Launch(s, rowGrid(result.Rows), rowBlock, 0, cuda.Address(x), cuda.Address(residual), cuda.Address(scale),
-		cuda.Address(bias), cuda.Address(result.At), cuda.Int(result.Rows), cuda.Int(result.Columns), cuda.Float(epsilon))
+		cuda.Address(bias), cuda.Address(result.At), cuda.Int(result.Rows), cuda.Int(result.Columns), cuda.Int(result.stride()), cuda.Float(epsilon))
 }
 
 // States are what recurrent units keep: float32, those of a slot Stride elements behind those of the slot before. From, To and Positions

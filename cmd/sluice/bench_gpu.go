@@ -78,7 +78,8 @@ func newBenchGPUCommand() *cobra.Command {
 		Short: "Measure what a GPU gives with students of several sizes",
 		Long: `Translate random sentences with students of random weights on a GPU, in several sizes, numbers of streams, slots and
 beams, and print source pieces a second, where the device's time goes, and the time of each product beside what the card's
-memory bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there. Every translation has the length of its source; text and vocabularies are left out.
+memory bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there. Every translation has the
+length of its source; text and vocabularies are left out.
 Then each student is trained for some updates, in bfloat16.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,

@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
-	"github.com/sluice-mt/sluice/internal/binread"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
 )
 
@@ -84,7 +81,10 @@ func newBLASTimer(c *cuda.Context, kernels *gpukernels.Kernels, stored gpukernel
 		return nil, nil
 	}
 	chooser, err := gpukernels.NewChooser(c, kernels, blas, stored, gpukernels.LibraryProducts, nil, 0)
-	return &blasTimer{blas, chooser}, err
+	if err != nil {
+		return nil, errors.Join(err, blas.Close())
+	}
+	return &blasTimer{blas, chooser}, nil
 }
 
 // time fills in what cuBLASLt takes for a product.
@@ -141,12 +141,8 @@ func (t *tuner) ofGPU(driver *cuda.Driver, device *gpumodel.Device) *gpuTuning {
 
 // read returns what is known, nothing if the file cannot be understood.
 func (t *gpuTuning) read() gpukernels.ProductTuning {
-	content, err := binread.ReadFile(t.path, maxTuningBytes)
-	if err != nil {
-		return gpukernels.ProductTuning{}
-	}
 	var known tunedGPU
-	err = json.Unmarshal(content, &known)
+	err := readTuning(t.path, &known)
 	if err != nil || known.Version != gpuTuningVersion || known.kindOfGPU != t.kind || known.Fastest == nil {
 		return gpukernels.ProductTuning{}
 	}
@@ -155,12 +151,5 @@ func (t *gpuTuning) read() gpukernels.ProductTuning {
 
 // write replaces the file. Of two that measure at a time, the last one stays.
 func (t *gpuTuning) write(known gpukernels.ProductTuning) error {
-	if err := os.MkdirAll(filepath.Dir(t.path), 0o755); err != nil {
-		return err
-	}
-	return writeFile(t.path, func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(tunedGPU{gpuTuningVersion, t.kind, known})
-	})
+	return writeTuning(t.path, func() any { return tunedGPU{gpuTuningVersion, t.kind, known} })
 }

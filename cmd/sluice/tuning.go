@@ -70,12 +70,8 @@ func (t *tuner) tune(matrices []kernels.Matrix) {
 
 // read returns what is known, nothing if the file cannot be understood: it is written anew then.
 func (t *tuner) read() kernels.Tuning {
-	content, err := binread.ReadFile(t.path, maxTuningBytes)
-	if err != nil {
-		return kernels.Tuning{}
-	}
 	var known tuned
-	err = json.Unmarshal(content, &known)
+	err := readTuning(t.path, &known)
 	if err != nil || known.Version != tuningVersion || known.Processor != t.processor || known.From == nil {
 		return kernels.Tuning{}
 	}
@@ -85,16 +81,32 @@ func (t *tuner) read() kernels.Tuning {
 // measure adds to a tuning what it lacks, and writes it. That happens with the new file open: where there can be none, nothing is measured.
 // Of two that measure at a time, the last one stays.
 func (t *tuner) measure(tuning kernels.Tuning, matrices []kernels.Matrix) error {
-	if err := os.MkdirAll(filepath.Dir(t.path), 0o755); err != nil {
-		return err
-	}
-	return writeFile(t.path, func(w io.Writer) error {
+	return writeTuning(t.path, func() any {
 		begin := time.Now()
 		tuning.Tune(tuningTime, matrices...)
 		t.logger.Debug("products tuned", "took", time.Since(begin).Round(time.Millisecond), "file", t.path)
+		return tuned{tuningVersion, t.processor, tuning}
+	})
+}
+
+// readTuning reads a file of what was measured.
+func readTuning(path string, known any) error {
+	content, err := binread.ReadFile(path, maxTuningBytes)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(content, known)
+}
+
+// writeTuning replaces such a file, whose content is asked for with the new file open.
+func writeTuning(path string, content func() any) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return writeFile(path, func(w io.Writer) error {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(tuned{tuningVersion, t.processor, tuning})
+		return encoder.Encode(content())
 	})
 }
 

@@ -153,34 +153,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
 }
 KERNEL(advance_cells);
 
-// Normalises n columns of each row in place, as layer_norm does whole rows: x points to the first of them, rows are `stride` elements apart.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(norm_columns)(Element* x, const float* scale, const float* bias, int rows, int n, int stride, float epsilon) {
-  int row = row_of_warp(), lane = threadIdx.x % 32;
-  if (row >= rows) return;  // of norm_columns
-  x += size_t(row) * stride;
-  float v[8], sum = 0, squares = 0;
-  for (int i = lane * 8; i < n; i += 256) {
-    read_eight(v, x + i);
-#pragma unroll
-    for (int e = 0; e < 8; e++) sum += v[e];
-  }
-  float mean = warp_sum(sum) / n;
-  for (int i = lane * 8; i < n; i += 256) {
-    read_eight(v, x + i);
-#pragma unroll
-    for (int e = 0; e < 8; e++) squares += (v[e] - mean) * (v[e] - mean);
-  }
-  float factor = rsqrtf(warp_sum(squares) / n + epsilon);
-  for (int i = lane * 8; i < n; i += 256) {
-    read_eight(v, x + i);
-#pragma unroll
-    for (int e = 0; e < 8; e++) v[e] = (v[e] - mean) * factor * scale[i + e] + (bias ? bias[i + e] : 0.f);
-    write_eight(x + i, v);
-  }
-}
-KERNEL(norm_columns);
-
 // The means of the rows of sentences, `stride` elements apart, of which number s has rows starts[s] up to starts[s + 1]; zeros of none. A
 // sum runs from the first row on.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)

@@ -19,12 +19,14 @@ struct Sum {
 }  // namespace
 
 // With v = x + residual, result = (v - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, the variance being divided
-// by n. Everything in float32; residual and bias may be null, n is a multiple of 8. result may be x or residual.
+// by n. Everything in float32; residual and bias may be null, n is a multiple of 8. result may be x or residual. Rows of all three are `stride`
+// elements apart.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(layer_norm)(const Element* x, const Element* residual, const float* scale, const float* bias, Element* result, int rows, int n, float epsilon) {
+    KERNEL_NAME(layer_norm)(const Element* x, const Element* residual, const float* scale, const float* bias, Element* result, int rows, int n, int stride,
+                            float epsilon) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
-  Sum read{x + size_t(row) * n, residual ? residual + size_t(row) * n : nullptr};
+  Sum read{x + size_t(row) * stride, residual ? residual + size_t(row) * stride : nullptr};
   float v[8], sum = 0, squares = 0;
   for (int i = lane * 8; i < n; i += 256) {
     read(v, i);
@@ -42,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     read(v, i);
 #pragma unroll
     for (int e = 0; e < 8; e++) v[e] = (v[e] - mean) * factor * scale[i + e] + (bias ? bias[i + e] : 0.f);
-    write_eight(result + size_t(row) * n + i, v);
+    write_eight(result + size_t(row) * stride + i, v);
   }
 }
 KERNEL(layer_norm);

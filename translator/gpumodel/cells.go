@@ -177,17 +177,23 @@ func (s *Stepper) cellSublayer(a *activations, l *recurrent, lists stepLists, la
 
 // beginCells lets the rows of a step begin with their states in a layer. What cells of this kind give goes to h.
 func (s *Stepper) beginCells(a *activations, lists stepLists, layer int, c *cell, h cuda.Pointer) (cellRows, error) {
-	r := cellRows{stream: a.stream, h: a.matrix(h, c.dim), u: a.other, states: gpukernels.CellStates{
-		At: cuda.Offset[float32](s.states.at, layer*s.w.layerState), Stride: s.stateWidth(), To: lists.to}}
-	return r, s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: c.width, From: lists.from,
-		Positions: lists.positions, Starts: s.decoderStarts.at, Numbers: lists.contexts, H: r.h})
+	kept := s.layerStates(lists, layer)
+	r := cellRows{stream: a.stream, h: a.matrix(h, c.dim), u: a.other,
+		states: gpukernels.CellStates{At: kept.At, Stride: kept.Stride, To: kept.To}}
+	return r, s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: c.width, From: kept.From,
+		Positions: kept.Positions, Starts: s.decoderStarts.at, Numbers: lists.contexts, H: r.h})
 }
 
 // advanceWith runs a cell with the input that it has of its own.
 func (s *Stepper) advanceWith(a *activations, c *cell, r *cellRows, input gpukernels.Matrix) error {
-	r.x, r.input = a.matrix(a.wide, c.input.out), input.At
-	if err := s.multiply(a.stream, r.x, input, c.input); err != nil {
+	if err := s.feedCells(a, c, r, input); err != nil {
 		return err
 	}
 	return s.advance(c, r)
+}
+
+// feedCells computes what comes from the input that a cell has of its own.
+func (s *Stepper) feedCells(a *activations, c *cell, r *cellRows, input gpukernels.Matrix) error {
+	r.x, r.input = a.matrix(a.wide, c.input.out), input.At
+	return s.multiply(a.stream, r.x, input, c.input)
 }

@@ -98,14 +98,15 @@ func (s *Stepper) highLayer(a *activations, l *cellLayer, lists stepLists, layer
 	if err != nil {
 		return r.h, err
 	}
-	r.x, r.input, r.added = a.matrix(a.wide, l.cells[0].input.out), input.At, l.skip
-	if err := s.multiply(a.stream, r.x, input, l.cells[0].input); err != nil {
+	if err := s.feedCells(a, l.cells[0], &r, input); err != nil {
 		return r.h, err
 	}
-	if !l.skip {
-		return r.h, s.advanceAll(l.cells, &r, gpukernels.Matrix{})
+	r.added = l.skip
+	var sum gpukernels.Matrix // of the input and what the cells give
+	if l.skip {
+		sum = r.h
 	}
-	return r.h, s.advanceAll(l.cells, &r, r.h)
+	return r.h, s.advanceAll(l.cells, &r, sum)
 }
 
 // adds says whether the product, number i of a sum, adds what is there: a norm stands between the two otherwise.
