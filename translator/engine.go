@@ -41,6 +41,7 @@ type Engine struct {
 	live       atomic.Int32 // workers whose device has not failed
 	precise    precise
 	counters   counters
+	tasks      sync.Pool // of *task, without anything in them but memory
 }
 
 // New starts an engine. Close ends it.
@@ -106,7 +107,7 @@ func newPool(b Batching, tokens int) (*batch.Pool[*unit], error) {
 
 // Submit queues a segment. Its Done is called exactly once.
 func (e *Engine) Submit(segment job.Segment) {
-	t := &task{segment: segment}
+	t := e.newTask(segment)
 	units := e.config.Text.units(t)
 	if t.err != nil {
 		segment.Done(job.Result{Flags: job.Failed, Err: t.err})
@@ -119,6 +120,31 @@ func (e *Engine) Submit(segment job.Segment) {
 	if !e.add(units, segment.Details) {
 		segment.Done(job.Result{Flags: job.Failed, Err: ErrClosed})
 	}
+}
+
+// usualPieces is the room that tasks have for pieces before they grow: most sentences have fewer.
+const usualPieces = 64
+
+func (e *Engine) newTask(segment job.Segment) *task {
+	t, _ := e.tasks.Get().(*task)
+	if t == nil {
+		t = new(task)
+		t.only.tokens = make([]search.Token, 0, usualPieces)
+	}
+	t.segment = segment
+	return t
+}
+
+// recycle keeps the memory of a task that has been answered, if it is one of a single unit. Nobody may know the task or its unit
+// any more.
+func (e *Engine) recycle(t *task) {
+	if t.only.task == nil { // the parts of a divided one may end on several workers
+		return
+	}
+	tokens := t.only.tokens[:0]
+	*t = task{}
+	t.only.tokens = tokens
+	e.tasks.Put(t)
 }
 
 // add puts units into the pool, or before it; it reports false if the engine is closed.

@@ -70,7 +70,7 @@ var demoConfig = sync.OnceValues(func() (map[cpumodel.Precision]translator.Confi
 	return configs, nil
 })
 
-func engineConfig(t *testing.T, precision cpumodel.Precision) translator.Config {
+func engineConfig(t testing.TB, precision cpumodel.Precision) translator.Config {
 	t.Helper()
 	configs, err := demoConfig()
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
-// result turns what the search found for a unit into text.
-func (x *Text) result(u *unit, found *search.Result) job.Result {
+// result turns what the search found for a unit into text, in memory of b.
+func (x *Text) result(u *unit, found *search.Result, b *blocks) job.Result {
 	details := u.task.segment.Details
 	result := job.Result{
 		SourceTokens: len(found.Sentence.Source.Tokens),
 		TargetTokens: len(found.Hypotheses[0].Tokens),
-		Hypotheses:   make([]job.Hypothesis, len(found.Hypotheses)),
+		Hypotheses:   b.list(len(found.Hypotheses)),
 	}
 	if found.Flags&search.Unfinished != 0 {
 		result.Flags |= job.Unfinished
 	}
 	for i := range found.Hypotheses {
-		result.Hypotheses[i] = x.hypothesis(&found.Hypotheses[i], x.KeepPieces || details)
+		result.Hypotheses[i] = x.hypothesis(&found.Hypotheses[i], x.KeepPieces || details, b)
 	}
 	if details {
 		result.SourcePieces = pieces(x.Source, u.tokens)
@@ -26,18 +26,13 @@ func (x *Text) result(u *unit, found *search.Result) job.Result {
 	return result
 }
 
-func (x *Text) hypothesis(h *search.Hypothesis, keepPieces bool) job.Hypothesis {
+func (x *Text) hypothesis(h *search.Hypothesis, keepPieces bool, b *blocks) job.Hypothesis {
 	tokens := h.Tokens
 	if x.RightLeft {
-		tokens = append([]search.Token(nil), tokens...)
-		end := len(tokens)
-		if h.Finished {
-			end--
-		}
-		reverse(tokens[:end])
+		tokens = b.backwards(tokens, h.Finished)
 	}
 	out := job.Hypothesis{
-		Text:        x.Target.Decode(tokens),
+		Text:        b.decode(x.Target, tokens),
 		Finished:    h.Finished,
 		Score:       h.Score,
 		ModelScores: h.ModelScores,

@@ -21,7 +21,7 @@ type task struct {
 	results   []job.Result    // of the parts; one without pieces has no hypotheses
 	remaining atomic.Int32    // units without a result
 
-	// Of a task of one unit, as nearly all are, so that it takes no memory of its own.
+	// Of a task of one unit, as nearly all are, so that it takes no memory of its own. The tokens keep theirs for the next task.
 	only       unit
 	onlyUnit   [1]*unit
 	onlyResult [1]job.Result
@@ -104,7 +104,7 @@ func (x *Text) units(t *task) []*unit {
 	var pieces []search.Token
 	short := len(text) <= bytesPerPiece*limit
 	if short {
-		pieces = x.encode(text)
+		pieces = x.encode(text, t.only.tokens[:0])
 	}
 	switch {
 	case short && len(pieces) <= limit:
@@ -128,14 +128,14 @@ func (x *Text) units(t *task) []*unit {
 
 // divide makes a unit of each part of a text that is too long. Parts without pieces have their empty result at once.
 func (x *Text) divide(t *task, limit int) []*unit {
-	t.parts = split.Split(t.segment.Text, limit, func(part string) int { return len(x.encode(part)) })
+	t.parts = split.Split(t.segment.Text, limit, func(part string) int { return len(x.encode(part, nil)) })
 	t.results, t.backwards = make([]job.Result, len(t.parts)), x.RightLeft
 	if len(t.parts) > 1 {
 		t.flags |= job.Split
 	}
 	var units []*unit
 	for i, part := range t.parts {
-		pieces := x.encode(part.Text)
+		pieces := x.encode(part.Text, nil)
 		if len(pieces) > limit { // a single character of more pieces than the model takes
 			pieces = pieces[:limit]
 			t.flags |= job.Cropped
@@ -159,7 +159,7 @@ func (x *Text) force(units []*unit) []*unit {
 	if x.RightLeft {
 		first = units[len(units)-1]
 	}
-	first.prefix = x.encodeWith(x.Target, first.task.segment.Prefix)
+	first.prefix = x.encodeWith(x.Target, first.task.segment.Prefix, nil)
 	if x.RightLeft {
 		reverse(first.prefix)
 	}
@@ -171,7 +171,7 @@ func (x *Text) force(units []*unit) []*unit {
 func (x *Text) crop(vocabulary vocab.Vocabulary, text string, limit int) (pieces []search.Token, cropped bool) {
 	for size := bytesPerPiece * limit; ; size *= 2 {
 		whole := size >= len(text)
-		pieces = x.encodeWith(vocabulary, strings.ToValidUTF8(text[:min(size, len(text))], ""))
+		pieces = x.encodeWith(vocabulary, strings.ToValidUTF8(text[:min(size, len(text))], ""), nil)
 		if len(pieces) > limit {
 			return pieces[:limit], true
 		}
@@ -196,14 +196,15 @@ func (x *Text) fill(u *unit, t *task, part int, pieces []search.Token) {
 	}
 }
 
-// encode returns the pieces of a source text, without the end of sentence.
-func (x *Text) encode(text string) []search.Token { return x.encodeWith(x.Source, text) }
+// encode appends the pieces of a source text, without the end of sentence.
+func (x *Text) encode(text string, pieces []search.Token) []search.Token {
+	return x.encodeWith(x.Source, text, pieces)
+}
 
-func (x *Text) encodeWith(vocabulary vocab.Vocabulary, text string) []search.Token {
+func (x *Text) encodeWith(vocabulary vocab.Vocabulary, text string, pieces []search.Token) []search.Token {
 	if !x.Pieces {
-		return vocabulary.Encode(text, nil)
+		return vocabulary.Encode(text, pieces)
 	}
-	var pieces []search.Token
 	for piece := range strings.FieldsSeq(text) {
 		id, ok := vocabulary.ID(piece)
 		if !ok {

@@ -28,6 +28,7 @@ type worker struct {
 	taken      []*unit
 	sentences  []*search.Sentence
 	candidates [][]search.Token // lists that no sentence has any more
+	blocks     blocks           // of its results
 }
 
 // newWorker returns a worker of a device that has yet to be opened.
@@ -226,7 +227,8 @@ func (w *worker) deliver(u *unit, result *search.Result) {
 		u.sentence.Source.Candidates = nil
 		w.candidates = append(w.candidates, list[:0])
 	}
-	u.deliver(w.engine.config.Text.result(u, result))
+	u.deliver(w.engine.config.Text.result(u, result, &w.blocks))
+	w.engine.recycle(u.task)
 }
 
 // errNonFinite is the error of a sentence whose arithmetic overflows even in float32.
@@ -238,6 +240,7 @@ type precise struct {
 	models  Models
 	err     error
 	decoder *search.Decoder
+	blocks  blocks
 }
 
 // searchPrecisely searches for a unit again in float32 and delivers what comes out.
@@ -264,7 +267,7 @@ func (e *Engine) searchPrecisely(u *unit) {
 		u.fail(errNonFinite)
 		return
 	}
-	u.deliver(e.config.Text.result(u, &results[0]))
+	u.deliver(e.config.Text.result(u, &results[0], &e.precise.blocks))
 }
 
 // preciseDecoder loads the float32 models the first time they are needed.

@@ -204,7 +204,7 @@ func (r *speedupRow) pass(text *speedupText, b *speedupsBench, first bool) {
 			waiting = waiting[1:]
 		}
 		for _, result := range r.decoder.Step() {
-			outputs[places[result.Sentence]] = result.Hypotheses[0].Tokens
+			outputs[places[result.Sentence]] = slices.Clone(result.Hypotheses[0].Tokens)
 		}
 	}
 	took := cputime.Process() - begin

@@ -63,7 +63,7 @@ func newDecodeCommand() *cobra.Command {
 				if err != nil {
 					return inputError{fmt.Errorf("%s, line %d: %w", displayName(text), number, err)}
 				}
-				_, err = w.WriteString(v.Decode(ids) + "\n")
+				_, err = w.Write(append(v.Decode(ids, w.AvailableBuffer()), '\n'))
 				return outputFailure(err)
 			})
 		},

@@ -3,6 +3,7 @@ package cpumodel
 import (
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/search"
+	"slices"
 )
 
 // A common holds what the shortlists of the sentences in a step have in common. The frequent words of a language are candidates
@@ -176,7 +177,7 @@ func (c *common) pack(o *output, least int32) {
 // locate notes where the scores of candidates will be. It does so once for all rows of a sentence.
 func (c *common) locate(of *choice, candidates []search.Token) {
 	of.rows = 0
-	of.places, of.rare = of.places[:0], of.rare[:0]
+	of.places, of.rare = slices.Grow(of.places[:0], len(candidates)), of.rare[:0]
 	for _, token := range candidates {
 		place := c.where[token]
 		if place == notCommon {

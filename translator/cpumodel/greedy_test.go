@@ -153,7 +153,7 @@ func sources(v vocab.Vocabulary, lines []string, rightLeft bool) []search.Source
 
 // text decodes a translation.
 func text(v vocab.Vocabulary, t translation, rightLeft bool) string {
-	return v.Decode(reading(v, t, rightLeft))
+	return string(v.Decode(reading(v, t, rightLeft), nil))
 }
 
 // reading returns the tokens in reading order, without the end of sentence.

@@ -179,7 +179,7 @@ func decode(t testing.TB, s *Stepper, eos search.Token, sources []search.Source,
 			next++
 		}
 		for _, result := range d.Step() {
-			out[result.Sentence.Tag.(int)] = result.Hypotheses[0]
+			out[result.Sentence.Tag.(int)] = result.Clone().Hypotheses[0]
 			done++
 		}
 	}

@@ -311,7 +311,7 @@ func decode(t *testing.T, s search.Stepper, sources []search.Source, options sea
 			next++
 		}
 		for _, result := range d.Step() {
-			out[result.Sentence.Tag.(int)] = result.Hypotheses[0]
+			out[result.Sentence.Tag.(int)] = result.Clone().Hypotheses[0]
 			done++
 		}
 	}
@@ -498,7 +498,7 @@ func testDemoModel(t *testing.T, m *model.Model, open func(suppress search.Token
 	must(t, err)
 	c := comparison{t: t, p: pair{open(v.Unk()), packed.NewStepper(24)}, tolerance: 0.15, eos: v.EOS(), most: 60}
 	for i, tokens := range c.run(sources) {
-		t.Logf("%s", v.Decode(tokens[:len(tokens)-1]))
+		t.Logf("%s", v.Decode(tokens[:len(tokens)-1], nil))
 		if tokens[len(tokens)-1] != v.EOS() {
 			t.Errorf("sentence %d does not end", i)
 		}

@@ -140,7 +140,7 @@ func searchAll(t testing.TB, steppers []search.Stepper, sentences []*search.Sent
 			next++
 		}
 		for _, result := range d.Step() {
-			results[place[result.Sentence]] = result
+			results[place[result.Sentence]] = result.Clone()
 			done++
 		}
 	}

@@ -17,16 +17,16 @@ func (v letters) Encode(text string, dst []int32) []int32 {
 	}
 	return dst
 }
-func (v letters) EncodePieces(text string) []string { return strings.Split(text, "") }
-func (v letters) Decode([]int32) string             { return "" }
-func (v letters) Piece(id int32) string             { return string('a' + id - 1) }
-func (v letters) ID(piece string) (int32, bool)     { return int32(piece[0]-'a') + 1, true }
-func (v letters) Size() int                         { return int(v) }
-func (v letters) EOS() int32                        { return 0 }
-func (v letters) Unk() int32                        { return 1 }
-func (v letters) IsControl(id int32) bool           { return id == 0 }
-func (v letters) Suppressed() []int32               { return nil }
-func (v letters) Fingerprint() string               { return "" }
+func (v letters) EncodePieces(text string) []string   { return strings.Split(text, "") }
+func (v letters) Decode(_ []int32, dst []byte) []byte { return dst }
+func (v letters) Piece(id int32) string               { return string('a' + id - 1) }
+func (v letters) ID(piece string) (int32, bool)       { return int32(piece[0]-'a') + 1, true }
+func (v letters) Size() int                           { return int(v) }
+func (v letters) EOS() int32                          { return 0 }
+func (v letters) Unk() int32                          { return 1 }
+func (v letters) IsControl(id int32) bool             { return id == 0 }
+func (v letters) Suppressed() []int32                 { return nil }
+func (v letters) Fingerprint() string                 { return "" }
 
 // hashed is the log-probability of a token in a model made of hashes: a function of source and history, and of nothing else.
 // The numbers do not add up to one, which nobody needs here.

@@ -195,7 +195,7 @@ func (r *reference) translations(t *testing.T) (lists []rescore.List, words [][]
 		for _, word := range strings.Fields(numbers) {
 			scores = append(scores, number(t, word))
 		}
-		text := vocabulary.Decode(ids)
+		text := string(vocabulary.Decode(ids, nil))
 		ended := len(scores) == len(ids)+1
 		if len(ids) > 0 && ended && slices.Equal(vocabulary.Encode(text, nil), ids) {
 			lists, words = append(lists, rescore.List{Source: source[i], Translations: []string{text}}), append(words, scores)

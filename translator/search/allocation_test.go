@@ -55,21 +55,21 @@ func (q *quietStepper) LogProbs(row int32) []float32 {
 }
 func (q *quietStepper) Attention(int32) []float32 { return q.logProbs[:4] }
 
-// TestOnlyResultsAllocate counts allocations of whole sentences, from Encode to their result.
-func TestOnlyResultsAllocate(t *testing.T) {
+// TestAllocations counts allocations of whole sentences, from Encode to their result.
+func TestAllocations(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		options Options
 		want    float64 // allocations for a sentence
 	}{
-		{"greedy", Options{Beam: 1}, 2}, // the list of hypotheses and its tokens
-		{"no repeat", Options{Beam: 1, NoRepeat: 2}, 2},
-		{"greedy with scores", Options{Beam: 1, Scores: true}, 3},
-		{"beam", Options{Beam: 4}, 3},
-		{"beam with everything", Options{Beam: 4, NBest: 4, WordScores: true, Align: true}, 1 + 4*5},
-		{"top-k", Options{Beam: 1, Sampling: Sampling{Method: TopK, K: 5}}, 3},
-		{"nucleus", Options{Beam: 1, Sampling: Sampling{Method: Nucleus, P: 0.9}}, 3},
-		{"gumbel", Options{Beam: 4, Sampling: Sampling{Method: Gumbel}}, 3},
+		{"greedy", Options{Beam: 1}, 0},
+		{"no repeat", Options{Beam: 1, NoRepeat: 2}, 0},
+		{"greedy with scores", Options{Beam: 1, Scores: true}, 1.0 / sumsAtOnce},
+		{"beam", Options{Beam: 4}, 1.0 / sumsAtOnce},
+		{"beam with everything", Options{Beam: 4, NBest: 4, WordScores: true, Align: true}, 4*3 + 4.0/sumsAtOnce}, // scores, alignments in two parts
+		{"top-k", Options{Beam: 1, Sampling: Sampling{Method: TopK, K: 5}}, 1.0 / sumsAtOnce},
+		{"nucleus", Options{Beam: 1, Sampling: Sampling{Method: Nucleus, P: 0.9}}, 1.0 / sumsAtOnce},
+		{"gumbel", Options{Beam: 4, Sampling: Sampling{Method: Gumbel}}, 1.0 / sumsAtOnce},
 	} {
 		stepper := &quietStepper{slots: 64, counts: make([]int, 64), logProbs: make([]float32, 100)}
 		d, err := NewDecoder([]Stepper{stepper}, nil, end)

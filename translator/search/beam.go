@@ -188,14 +188,14 @@ func (d *Decoder) assignSlots(b *beam) {
 }
 
 // result sorts the final hypotheses and builds what the caller gets.
-func (b *beam) result(end Token) Result {
+func (b *beam) result(found *found, end Token) Result {
 	result := Result{Sentence: b.sentence}
 	switch {
 	case b.nonFinite:
 		result.Flags = NonFinite
 		return result
 	case b.sentence.empty():
-		result.Hypotheses = emptyTranslations(b.options, b.models, end)
+		result.Hypotheses = found.emptyTranslations(b.options, b.models, end)
 		return result
 	}
 	if b.options.Sampling.independent() {
@@ -204,9 +204,9 @@ func (b *beam) result(end Token) Result {
 		slices.SortStableFunc(b.final, byRank)
 	}
 	n := min(len(b.final), b.options.hypotheses())
-	result.Hypotheses = make([]Hypothesis, n)
+	result.Hypotheses = found.list(n)
 	for i, f := range b.final[:n] {
-		h := b.trellis.hypothesis(f.node, f.length, b.options)
+		h := b.trellis.hypothesis(f.node, f.length, b.options, found)
 		h.Score, h.Finished = f.score, f.finished
 		result.Hypotheses[i] = h
 	}
@@ -242,12 +242,13 @@ func (b *beam) flags(best *Hypothesis) Flags {
 
 // emptyTranslations answers an empty source as Marian does: with nothing but ends of sentence, all certain, so that only the
 // word penalty is left of the score.
-func emptyTranslations(options *Options, models int, end Token) []Hypothesis {
-	hypotheses := make([]Hypothesis, min(options.hypotheses(), options.slots()))
+func (f *found) emptyTranslations(options *Options, models int, end Token) []Hypothesis {
+	hypotheses := f.list(min(options.hypotheses(), options.slots()))
 	for i := range hypotheses {
-		h := Hypothesis{Tokens: []Token{end}, Finished: true}
+		h := Hypothesis{Tokens: f.tokens(1), Finished: true}
+		h.Tokens[0] = end
 		if options.scored() {
-			h.ModelScores = make([]float32, models)
+			h.ModelScores = f.modelScores(models)
 			h.Score = options.total(0, 1)
 		}
 		if options.WordScores {

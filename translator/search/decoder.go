@@ -12,7 +12,8 @@ import (
 // The order of use is: Encode sentences, in mini-batches; Start them, whenever Free says that there is room; Step until all
 // are done. What comes out for a sentence depends on the sentence alone.
 //
-// A Decoder belongs to one goroutine. Apart from its results it allocates nothing once its buffers have grown.
+// A Decoder belongs to one goroutine. Apart from scores and alignments, which are the caller's, it allocates nothing once its
+// buffers have grown.
 type Decoder struct {
 	steppers []Stepper
 	weights  []float32
@@ -22,6 +23,7 @@ type Decoder struct {
 	active   []*beam // in the order of Start
 	idle     []*beam // kept for their memory
 	results  []Result
+	found    found // what results hold
 
 	// The rows of the current step, and what is asked about them.
 	rowSlots  []Slot
@@ -170,11 +172,11 @@ func (d *Decoder) Abandon() []*Sentence {
 	return abandoned
 }
 
-// Step advances every started sentence by one token and returns those that are done now. The slice is valid until the next
-// Step; the hypotheses in it are the caller's.
+// Step advances every started sentence by one token and returns those that are done now. They are valid until the next Step.
 func (d *Decoder) Step() []Result {
 	clear(d.results)
 	d.results = d.results[:0]
+	d.found.reset()
 	if len(d.active) == 0 {
 		return nil
 	}
@@ -234,7 +236,7 @@ func (d *Decoder) retire() {
 			remaining = append(remaining, b)
 			continue
 		}
-		d.results = append(d.results, b.result(d.end))
+		d.results = append(d.results, b.result(&d.found, d.end))
 		d.vacate(b)
 	}
 	clear(d.active[len(remaining):])

@@ -105,7 +105,7 @@ func (tr *trial) decode(t failer, sentences []*Sentence, slots, miniBatch, refil
 			if _, twice := results[result.Sentence]; twice {
 				t.Fatal("a sentence ended twice")
 			}
-			results[result.Sentence] = result
+			results[result.Sentence] = result.Clone()
 		}
 	}
 	if d.Free() != slots || d.Active() != 0 || d.Step() != nil {

@@ -1,5 +1,7 @@
 package search
 
+import "slices"
+
 // A Sentence is one source sentence on its way through a Decoder. It must not be changed from Encode until its Result.
 type Sentence struct {
 	Source Source
@@ -44,9 +46,18 @@ const (
 type Result struct {
 	Sentence *Sentence
 	// Hypotheses, best first; independent samples in the order of their numbers. At least one, unless Flags has NonFinite.
-	// They belong to the caller.
+	// The list and the tokens in it are the Decoder's again at its next Step; the other lists of a hypothesis are the caller's.
 	Hypotheses []Hypothesis
 	Flags      Flags
+}
+
+// Clone returns a Result that the caller can keep.
+func (r Result) Clone() Result {
+	r.Hypotheses = slices.Clone(r.Hypotheses)
+	for i := range r.Hypotheses {
+		r.Hypotheses[i].Tokens = slices.Clone(r.Hypotheses[i].Tokens)
+	}
+	return r
 }
 
 // A Hypothesis is a candidate translation.

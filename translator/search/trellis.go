@@ -81,11 +81,12 @@ func (t *trellis) tokens(id int32, dst []Token) {
 }
 
 // hypothesis builds the result for the hypothesis of that length that ends in a node.
-func (t *trellis) hypothesis(id int32, length int, options *Options) Hypothesis {
-	h := Hypothesis{Tokens: make([]Token, length)}
+func (t *trellis) hypothesis(id int32, length int, options *Options, found *found) Hypothesis {
+	h := Hypothesis{Tokens: found.tokens(length)}
 	t.tokens(id, h.Tokens)
 	if t.models > 0 {
-		h.ModelScores = append([]float32(nil), t.sums[int(id)*t.models:(int(id)+1)*t.models]...)
+		h.ModelScores = found.modelScores(t.models)
+		copy(h.ModelScores, t.sums[int(id)*t.models:])
 	}
 	if options.WordScores {
 		h.WordScores = t.wordScores(id, length)

@@ -6,15 +6,17 @@ import (
 )
 
 // Decode implements Vocabulary.
-func (s *sentencePiece) Decode(ids []int32) string {
+func (s *sentencePiece) Decode(ids []int32, dst []byte) []byte {
 	sc := s.pool.Get().(*scratch)
 	defer s.giveBack(sc)
 	s.join(sc, ids)
-	text := string(sc.text)
+	start := len(dst)
 	if s.denormalizer != nil {
-		text = string(s.denormalizer.append(sc.text[:0], text))
+		dst = s.denormalizer.append(dst, string(sc.text))
+	} else {
+		dst = append(dst, sc.text...)
 	}
-	return Clean(text)
+	return cleanFrom(dst, start)
 }
 
 // join puts the text of the pieces into sc.text, as the original's decoder gives it before denormalisation.

@@ -268,7 +268,7 @@ func compareDecoding(t *testing.T, model string) {
 	}
 	want := splitOutput(t, runOriginal(t, "spm_decode", model, "--input_format=id", strings.Join(input, "\n")+"\n"), len(input))
 	for i, ids := range sequences {
-		if got, want := v.Decode(ids), Clean(want[i]); got != want {
+		if got, want := string(v.Decode(ids, nil)), Clean(want[i]); got != want {
 			t.Fatalf("%s: ids %v:\n got text %q\nwant text %q", model, ids, got, want)
 		}
 	}
@@ -370,7 +370,7 @@ func compareWithOriginal(t *testing.T, model string, lines []string) {
 		check(i, "ids", joinIDs(ids), wantIDs[i])
 		check(i, "pieces", strings.Join(v.EncodePieces(line), " "), wantPieces[i])
 		if len(ids) > 0 {
-			check(i, "text", v.Decode(ids), Clean(wantText[i]))
+			check(i, "text", string(v.Decode(ids, nil)), Clean(wantText[i]))
 		}
 	}
 }

@@ -107,19 +107,19 @@ func (p *plain) EncodePieces(text string) []string {
 }
 
 // Decode implements Vocabulary.
-func (p *plain) Decode(ids []int32) string {
-	var b strings.Builder
+func (p *plain) Decode(ids []int32, dst []byte) []byte {
+	start := len(dst)
 	for _, id := range ids {
 		token := p.Piece(id)
 		if id == p.eos || token == "" {
 			continue
 		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+		if len(dst) > start {
+			dst = append(dst, ' ')
 		}
-		b.WriteString(token)
+		dst = append(dst, token...)
 	}
-	return Clean(b.String())
+	return cleanFrom(dst, start)
 }
 
 // Piece implements Vocabulary.

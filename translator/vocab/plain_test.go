@@ -43,7 +43,7 @@ func TestPlainFormats(t *testing.T) {
 		if got := v.EncodePieces(text); len(got) != len(ids) || got[3] != "😀\tthe" || got[4] != "unheard" {
 			t.Errorf("%s: pieces %q", name, got)
 		}
-		if got := v.Decode([]int32{2, 3, 1, 5, 0, 9, -1}); got != "the farmer <unk> 😀" {
+		if got := string(v.Decode([]int32{2, 3, 1, 5, 0, 9, -1}, nil)); got != "the farmer <unk> 😀" {
 			t.Errorf("%s: text %q", name, got)
 		}
 		if v.Size() != 6 || v.EOS() != 0 || v.Unk() != 1 || !slices.Equal(v.Suppressed(), []int32{1}) || !v.IsControl(0) {
@@ -102,7 +102,7 @@ func TestSharedWordVocabularies(t *testing.T) {
 		if slices.Contains(ids, v.Unk()) {
 			continue
 		}
-		if got := v.Decode(ids); got != strings.Join(strings.Fields(line), " ") {
+		if got := string(v.Decode(ids, nil)); got != strings.Join(strings.Fields(line), " ") {
 			t.Errorf("%q becomes %q", line, got)
 		}
 	}

@@ -28,9 +28,9 @@ type Vocabulary interface {
 	// no piece and no bytes to fall back on, the string is the unknown text itself, while its id is Unk().
 	EncodePieces(text string) []string
 
-	// Decode returns the text of a sequence of ids, made safe for a line of output by Clean. Control symbols, the end
-	// of sentence among them, and ids outside the vocabulary give no text.
-	Decode(ids []int32) string
+	// Decode appends the text of a sequence of ids to dst, made safe for a line of output by Clean, and returns the extended
+	// slice. Control symbols, the end of sentence among them, and ids outside the vocabulary give no text.
+	Decode(ids []int32, dst []byte) []byte
 
 	// Piece returns the piece with that id as the vocabulary spells it, and "" for an id outside the vocabulary.
 	Piece(id int32) string

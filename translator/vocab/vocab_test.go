@@ -29,7 +29,7 @@ func TestSpecialPieces(t *testing.T) {
 		if v.Piece(-1) != "" || v.Piece(int32(v.Size())) != "" {
 			t.Errorf("%s: an id outside the vocabulary has a piece", model)
 		}
-		if text := v.Decode([]int32{-1, int32(v.Size()), 0}); text != "" {
+		if text := v.Decode([]int32{-1, int32(v.Size()), 0}, nil); len(text) > 0 {
 			t.Errorf("%s: ids without text give %q", model, text)
 		}
 		for id := range int32(v.Size()) {
@@ -232,7 +232,7 @@ func use(v Vocabulary) {
 	for id := range int32(min(v.Size(), 64)) {
 		ids = append(ids, id)
 	}
-	v.Decode(ids)
+	v.Decode(ids, nil)
 	v.Suppressed()
 }
 
@@ -262,7 +262,7 @@ func TestLongLines(t *testing.T) {
 			start := time.Now()
 			ids := v.Encode(line, nil)
 			v.EncodePieces(line)
-			v.Decode(ids)
+			v.Decode(ids, nil)
 			if took := time.Since(start); took > time.Minute {
 				t.Errorf("%s: %s took %v", model, name, took)
 			}
@@ -277,7 +277,7 @@ func TestConcurrentUse(t *testing.T) {
 		v := mustOpen(t, model)
 		want := make([]string, len(lines))
 		for i, line := range lines {
-			want[i] = v.Decode(v.Encode(line, nil))
+			want[i] = string(v.Decode(v.Encode(line, nil), nil))
 		}
 		var group sync.WaitGroup
 		for range 4 {
@@ -285,7 +285,7 @@ func TestConcurrentUse(t *testing.T) {
 				var ids []int32
 				for i, line := range lines {
 					ids = v.Encode(line, ids[:0])
-					if got := v.Decode(ids); got != want[i] {
+					if got := string(v.Decode(ids, nil)); got != want[i] {
 						t.Errorf("%s: line %q gives %q, alone %q", model, line, got, want[i])
 					}
 				}
@@ -336,8 +336,8 @@ func TestDecodeIsClean(t *testing.T) {
 		if breaksLine(r) {
 			want = " "
 		}
-		if got := v.Decode(ids); got != want {
-			t.Errorf("%U decodes to %q", r, got)
+		if got := string(v.Decode(ids, []byte("a\n"))); got != "a\n"+want {
+			t.Errorf("%U decodes to %q behind a line", r, got)
 		}
 	}
 }
