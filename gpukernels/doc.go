@@ -9,6 +9,9 @@
 // where comments say fp16 it is either. Every sum, norm and exponential is computed in float32, and so are biases, scales and the
 // state of recurrent units.
 //
+// Products may also be of 8-bit integers (Int8Product), with a scale for each row of both operands: the integers are those of package
+// kernels, and so are the results before they are rounded to 16 bits.
+//
 // # cuBLASLt
 //
 // Products of 16 bits may be left to NVIDIA's library where it is there (multiplication.go). A Chooser asks it for algorithms and tries each

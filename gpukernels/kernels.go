@@ -55,10 +55,14 @@ func Check(p cuda.Properties) error {
 	return nil
 }
 
-// Load compiles the kernels for the device of a context, which must be bound, and for numbers that are stored as one type: what other
+// Load compiles the kernels for the device of a context, which must be bound, and for an arithmetic: the type that it stores is what other
 // comments call fp16. The driver keeps the result, so that only the first time takes long.
-func Load(d *cuda.Driver, device int, c *cuda.Context, stored Storage) (*Kernels, error) {
-	return load(d, device, c, stored, sources)
+func Load(d *cuda.Driver, device int, c *cuda.Context, as Arithmetic) (*Kernels, error) {
+	wanted, err := as.sources()
+	if err != nil {
+		return nil, err
+	}
+	return load(d, device, c, as.Stored, wanted)
 }
 
 func load(d *cuda.Driver, device int, c *cuda.Context, stored Storage, sources map[string]map[string]int) (*Kernels, error) {

@@ -14,8 +14,9 @@ import (
 )
 
 // kernelTests are the tests that run kernels.
-const kernelTests = "^Test(Product|ProductEpilogues|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|" +
-	"MeanRows|AddStarts|AdditiveAttention|Infinities|Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|BeginRows|Scores|" +
+const kernelTests = "^Test(Product|ProductEpilogues|Quantise|Int8Product|Int8Output|Int8Scores|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|" +
+	"Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|AddStarts|AdditiveAttention|Infinities|" +
+	"Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|BeginRows|Scores|" +
 	"Training(Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam))$"
 
 // All kernels in the other modes of the emulated device.
@@ -57,8 +58,10 @@ func checkPTX(t *testing.T, folder, option string, sources ...string) {
 	}
 	committed, err := filepath.Glob(filepath.Join(folder, "*.ptx"))
 	must(t, err)
-	if len(committed) != len(sources) {
-		t.Errorf("%d files of PTX in %s for %d sources", len(committed), folder, len(sources))
+	made, err := filepath.Glob(filepath.Join(compiled, "*.ptx"))
+	must(t, err)
+	if len(committed) != len(made) {
+		t.Errorf("%s has %d files of PTX, and %d come from the sources", folder, len(committed), len(made))
 	}
 	for _, file := range committed {
 		have, err := os.ReadFile(file)

@@ -187,7 +187,7 @@ func TestChooseInBFloat16(t *testing.T) {
 		t.Skip("needs an emulated device of its own")
 	}
 	at := emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
-	r := openRig(t, at, BFloat16)
+	r := openRig(t, at, Arithmetic{Stored: BFloat16})
 	b, err := r.context.OpenBLAS(at) // which offers sliced first, and then wide
 	must(t, err)
 	defer func() { must(t, b.Close()) }()

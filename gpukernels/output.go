@@ -2,6 +2,7 @@ package gpukernels
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
@@ -17,6 +18,9 @@ type Output struct {
 	X     Matrix       // rows×k, fp16
 	Table cuda.Pointer // fp16, a row of k for each token
 	Bias  cuda.Pointer // float32, for each token
+
+	// Where there are scales, float32, X and Table are rows of integers: those of an Int8Matrix, one scale for each row.
+	XScales, TableScales cuda.Pointer
 
 	// What is multiplied: all tokens from 0 up to Columns, or, if Tokens is not 0, those Columns that it lists (int32, ascending).
 	// Normalised scores of a list depend on the list in their last bits, as its place in the sum moves.
@@ -69,7 +73,7 @@ func (k *Kernels) Scores(s *cuda.Stream, x Matrix, table, bias, result cuda.Poin
 }
 
 func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error {
-	rows, length, tiles := o.X.Rows, o.X.Columns, blocks(o.Columns, outputColumns)
+	rows, tiles := o.X.Rows, blocks(o.Columns, outputColumns)
 	if rows == 0 {
 		return nil
 	}
@@ -78,18 +82,47 @@ func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error 
 		need(o.Count > 0 && o.Columns > 0, "output", "the best %d of %d columns", o.Count, o.Columns),
 		need(o.ForbiddenStarts != 0, "output", "no list of forbidden tokens; it may be empty"),
 		need(o.Candidates == 0 || o.SetOfRow != 0, "output", "candidates without the set of each row"),
+		need((o.XScales == 0) == (o.TableScales == 0), "output", "scales of one operand"),
 	); err != nil {
 		return err
 	}
 	sums := cuda.Offset[Choice](o.Scratch, rows*tiles*o.Count)
-	if err := k.byName[name].Launch(s, cuda.Shape{X: tiles, Y: blocks(rows, t.m)}, cuda.Shape{X: t.threads}, t.shared(),
-		cuda.Address(o.X.At), cuda.Address(o.Table), cuda.Address(o.Bias), cuda.Address(o.Tokens), cuda.Address(o.Candidates),
-		cuda.Address(o.SetOfRow), cuda.Address(o.ForbiddenStarts), cuda.Address(o.Forbidden), cuda.Address(o.Scratch), cuda.Address(sums),
-		cuda.Int(rows), cuda.Int(o.Columns), cuda.Int(length), cuda.Int(o.Words), cuda.Int(o.Count)); err != nil {
+	arguments := append(o.operands(make([]cuda.Argument, 0, outputArguments)), cuda.Address(o.Bias), cuda.Address(o.Tokens),
+		cuda.Address(o.Candidates), cuda.Address(o.SetOfRow), cuda.Address(o.ForbiddenStarts),
+		cuda.Address(o.Forbidden), cuda.Address(o.Scratch), cuda.Address(sums), cuda.Int(rows), cuda.Int(o.Columns), cuda.Int(o.length()), cuda.Int(o.Words), cuda.Int(o.Count))
+	if err := k.byName[o.kernel(name)].Launch(s, cuda.Shape{X: tiles, Y: blocks(rows, t.m)}, cuda.Shape{X: t.threads}, t.shared(),
+		arguments...); err != nil {
 		return err
 	}
 	return k.byName["output_merge"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(o.Scratch), cuda.Address(sums),
 		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), flag(o.Normalised))
+}
+
+// kernel is the name of a kernel for these operands.
+func (o *Output) kernel(name string) string {
+	if o.XScales == 0 {
+		return name
+	}
+	return strings.Replace(name, "output", "output_int8", 1)
+}
+
+// outputArguments is how many arguments those kernels have at most.
+const outputArguments = 17
+
+// operands appends the arguments that the kernels begin with.
+func (o *Output) operands(to []cuda.Argument) []cuda.Argument {
+	if o.XScales == 0 {
+		return append(to, cuda.Address(o.X.At), cuda.Address(o.Table))
+	}
+	return append(to, cuda.Address(o.X.At), cuda.Address(o.XScales), cuda.Address(o.Table), cuda.Address(o.TableScales))
+}
+
+// length is that of a row, in elements of fp16 or in what is as large.
+func (o *Output) length() int {
+	if o.XScales == 0 {
+		return o.X.Columns
+	}
+	return Int8Stride(o.X.Columns) / 2
 }
 
 // A Guess is what a row goes on with before anybody has read the choices: the number of a state, and a token.

@@ -16,6 +16,7 @@ import (
 type outputCase struct {
 	rows, length, vocabulary int
 	x, table                 []Half
+	ofX, ofTable             *integers // what is multiplied in place of x and table; nil: those
 	bias                     []float32
 	columns                  []int32   // nil: all tokens
 	candidates               [][]int32 // of each row; nil: all
@@ -45,7 +46,11 @@ func (c *outputCase) want(row int) []Choice {
 		}
 		score := float64(c.bias[token])
 		for i := range c.length {
-			score += float64(c.x[row*c.length+i].Float32()) * float64(c.table[int(token)*c.length+i].Float32())
+			if c.ofX == nil {
+				score += float64(c.x[row*c.length+i].Float32()) * float64(c.table[int(token)*c.length+i].Float32())
+			} else {
+				score += c.ofX.at(row, i) * c.ofTable.at(int(token), i)
+			}
 		}
 		sum += math.Exp(score)
 		if !slices.Contains(c.forbidden[row], token) {
@@ -70,6 +75,10 @@ func (c *outputCase) run(r *rig, t tiling, name string) []Choice {
 	}
 	o := Output{X: Matrix{At: in(r, c.x), Rows: c.rows, Columns: c.length}, Table: in(r, c.table), Bias: in(r, c.bias), Columns: c.vocabulary,
 		ForbiddenStarts: in(r, starts), Forbidden: in(r, append(forbidden, 0)), Count: c.count, Normalised: c.normalised}
+	if c.ofX != nil {
+		x, table := c.ofX.on(r), c.ofTable.on(r)
+		o.X.At, o.XScales, o.Table, o.TableScales = x.At, x.Scales, table.At, table.Scales
+	}
 	if c.columns != nil {
 		o.Tokens, o.Columns = in(r, c.columns), len(c.columns)
 	}

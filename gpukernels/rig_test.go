@@ -32,10 +32,10 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	return openRig(t, library(t), Float16)
+	return openRig(t, library(t), Arithmetic{Float16, Int8})
 }
 
-func openRig(t testing.TB, library string, stored Storage) *rig {
+func openRig(t testing.TB, library string, as Arithmetic) *rig {
 	t.Helper()
 	d, err := cuda.Open(library)
 	must(t, err)
@@ -46,7 +46,7 @@ func openRig(t testing.TB, library string, stored Storage) *rig {
 	r := &rig{t: t, context: c, random: rand.New(rand.NewPCG(1, 2))}
 	r.stream, err = c.Stream()
 	must(t, err)
-	r.kernels, err = Load(d, 0, c, stored)
+	r.kernels, err = Load(d, 0, c, as)
 	must(t, err)
 	t.Cleanup(func() {
 		must(t, r.stream.Close())

@@ -58,7 +58,7 @@ func TestBFloat16(t *testing.T) {
 	if at == "" {
 		at = emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
 	}
-	r := openRig(t, at, BFloat16)
+	r := openRig(t, at, Arithmetic{Stored: BFloat16})
 	const m, n, k = 35, 70, 72
 	x, ofX := r.bfloat16(m*k, 7, 1)
 	weights, ofWeights := r.bfloat16(n*k, 3, 1)

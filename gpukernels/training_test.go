@@ -24,7 +24,7 @@ const dropoutSeed = 77
 
 func newTrainingRig(t testing.TB) *trainingRig {
 	t.Helper()
-	r := openRig(t, library(t), Float16)
+	r := openRig(t, library(t), Arithmetic{})
 	d, err := cuda.Open(library(t))
 	must(t, err)
 	k, err := LoadTraining(d, 0, r.context, Float16)

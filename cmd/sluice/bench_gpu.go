@@ -30,7 +30,7 @@ type gpuBench struct {
 	slots     []int
 	sentences int
 	precision string
-	stored    gpukernels.Storage
+	onGPU     gpukernels.Arithmetic
 	model     bool
 	asJSON    bool
 }
@@ -99,7 +99,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
 	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
-	s.StringVar(&b.precision, "precision", "float16", "how weights and activations are stored: float16 or bfloat16")
+	s.StringVar(&b.precision, "precision", "float16", "arithmetic: float16, bfloat16 or int8; bounds are those of float16")
 	s.BoolVar(&b.model, "roofline", false, "print the model for all cards, with or without a GPU")
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own)
@@ -122,7 +122,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	device, err := gpumodel.OpenStored(driver, b.device, b.stored)
+	device, err := gpumodel.OpenFor(driver, b.device, b.onGPU)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	report := gpuReport{Device: device.Properties().String()}
 	of := cardOf(device.Properties())
 	for _, s := range chosen {
-		kernels, err := timeProducts(driver, b.device, b.stored, s, of)
+		kernels, err := timeProducts(driver, b.device, b.onGPU, s, of)
 		if err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func (b *gpuBench) check() ([]student, error) {
 		}
 	}
 	var err error
-	if b.stored, err = storageOf(b.precision); err != nil {
+	if b.onGPU, err = gpuArithmeticOf(b.precision); err != nil {
 		return nil, err
 	}
 	if len(b.slots) == 0 || slices.Min(b.slots) < 0 || b.sentences < 0 {
@@ -323,7 +323,7 @@ const (
 )
 
 // timeProducts times each product of a student.
-func timeProducts(driver *cuda.Driver, number int, stored gpukernels.Storage, s student, of card) (rows []kernelRow, err error) {
+func timeProducts(driver *cuda.Driver, number int, as gpukernels.Arithmetic, s student, of card) (rows []kernelRow, err error) {
 	c, err := driver.Context(number)
 	if err != nil {
 		return nil, err
@@ -334,18 +334,18 @@ func timeProducts(driver *cuda.Driver, number int, stored gpukernels.Storage, s 
 		return nil, err
 	}
 	defer release()
-	kernels, err := gpukernels.Load(driver, number, c, stored)
+	kernels, err := gpukernels.Load(driver, number, c, as)
 	if err != nil {
 		return nil, err
 	}
 	defer kernels.Close()
-	beside, err := newBLASTimer(c, kernels, stored)
+	beside, err := newBLASTimer(c, kernels, as.Stored)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = cmp.Or(err, beside.close()) }()
 	for _, p := range append(append(s.encoderProducts(modelTokens), s.stepProducts(timedRows)...), s.stepProducts(1)...) {
-		took, err := timeProduct(c, kernels, p)
+		took, err := timeProduct(c, kernels, as, p)
 		if err != nil {
 			return nil, err
 		}
@@ -361,14 +361,14 @@ func timeProducts(driver *cuda.Driver, number int, stored gpukernels.Storage, s 
 }
 
 // timeProduct runs a product several times, by the device's clock.
-func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, p productShape) (took time.Duration, err error) {
+func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, as gpukernels.Arithmetic, p productShape) (took time.Duration, err error) {
 	stream, err := c.Stream()
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = cmp.Or(err, stream.Close()) }()
-	sizes := []int{p.m * p.k, p.n * p.k, p.m * p.n}
-	var at [3]cuda.Pointer
+	sizes := []int{p.m * p.k, p.n * p.k, p.m * p.n, p.m*p.k + 2*(p.m+p.n)} // the last one for integers and scales
+	var at [4]cuda.Pointer
 	for i, size := range sizes {
 		if at[i], err = cuda.Alloc[gpukernels.Half](c, size); err != nil {
 			return 0, err
@@ -378,8 +378,7 @@ func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, p productShape) (
 			return 0, err
 		}
 	}
-	product := gpukernels.Product{X: gpukernels.Matrix{At: at[0], Rows: p.m, Columns: p.k}, Weights: gpukernels.Matrix{At: at[1], Rows: p.n, Columns: p.k},
-		Result: gpukernels.Matrix{At: at[2], Rows: p.m, Columns: p.n}}
+	run := productRun(stream, kernels, as, p, at)
 	var events [2]*cuda.Event
 	for i := range events {
 		if events[i], err = c.Event(); err != nil {
@@ -391,7 +390,7 @@ func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, p productShape) (
 		if round == 1 {
 			err = stream.Record(events[0])
 		}
-		if err = cmp.Or(err, kernels.Product(stream, product)); err != nil {
+		if err = cmp.Or(err, run()); err != nil {
 			return 0, err
 		}
 	}
@@ -399,6 +398,25 @@ func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, p productShape) (
 		return 0, err
 	}
 	return events[1].Since(events[0])
+}
+
+// productRun returns what puts a product into the stream: of integers with quantising its rows, which is part of it.
+func productRun(stream *cuda.Stream, kernels *gpukernels.Kernels, as gpukernels.Arithmetic, p productShape, at [4]cuda.Pointer) func() error {
+	x := gpukernels.Matrix{At: at[0], Rows: p.m, Columns: p.k}
+	result := gpukernels.Matrix{At: at[2], Rows: p.m, Columns: p.n}
+	if as.Products != gpukernels.Int8 {
+		weights := gpukernels.Matrix{At: at[1], Rows: p.n, Columns: p.k}
+		return func() error {
+			return kernels.Product(stream, gpukernels.Product{X: x, Weights: weights, Result: result})
+		}
+	}
+	scales := cuda.Offset[gpukernels.Half](at[3], p.m*p.k)
+	rows := gpukernels.Int8Matrix{At: at[3], Scales: scales, Rows: p.m, Columns: p.k}
+	weights := gpukernels.Int8Matrix{At: at[1], Scales: cuda.Offset[float32](scales, p.m), Rows: p.n, Columns: p.k}
+	return func() error {
+		return cmp.Or(kernels.Quantise(stream, rows, x),
+			kernels.Int8Product(stream, gpukernels.Int8Product{X: rows, Weights: weights, Result: result}))
+	}
 }
 
 func (r *gpuReport) print(w io.Writer) error {

@@ -102,7 +102,7 @@ func (g *gpu) name() string { return fmt.Sprintf("GPU %d", g.number) }
 
 // openGPUs loads the models onto the GPUs that were chosen. Of all GPUs, those that cannot be used are left out as long as there is one
 // that can.
-func openGPUs(e *ensemble, choice deviceChoice, stored gpukernels.Storage) ([]*gpu, error) {
+func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
 	driver, err := cuda.Open(os.Getenv(driverVariable))
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func openGPUs(e *ensemble, choice deviceChoice, stored gpukernels.Storage) ([]*g
 	var gpus []*gpu
 	var failed []error
 	for _, number := range numbers {
-		g, err := openGPU(e, driver, number, stored)
+		g, err := openGPU(e, driver, number)
 		if err == nil {
 			gpus = append(gpus, g)
 			continue
@@ -137,8 +137,8 @@ func openGPUs(e *ensemble, choice deviceChoice, stored gpukernels.Storage) ([]*g
 	return gpus, nil
 }
 
-func openGPU(e *ensemble, driver *cuda.Driver, number int, stored gpukernels.Storage) (*gpu, error) {
-	device, err := gpumodel.OpenStored(driver, number, stored)
+func openGPU(e *ensemble, driver *cuda.Driver, number int) (*gpu, error) {
+	device, err := gpumodel.OpenFor(driver, number, e.onGPU)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func openGPU(e *ensemble, driver *cuda.Driver, number int, stored gpukernels.Sto
 		return nil, err
 	}
 	for i, m := range e.models {
-		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress, Tuning: tuning})
+		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress, Tuning: tuning, Saturation: e.int8.saturation})
 		if err != nil {
 			g.close()
 			return nil, fmt.Errorf("%s: %w", e.files[i].Path, err)
@@ -244,25 +244,31 @@ func (p *engineParts) chooseGPUs(m *modelFlags, choice deviceChoice, logger *slo
 	if name == "auto" {
 		name = gpukernels.Float16.String()
 	}
-	if p.models.storage, err = storageOf(name); err != nil {
+	if p.models.onGPU, err = gpuArithmeticOf(name); err != nil {
 		return err
 	}
 	p.models.products = gpuProducts{tuner: p.models.tuner, logger: logger}
 	if p.models.products.way, err = gpukernels.ParseMultiplication(m.gpuProducts); err != nil {
 		return usageErrorf("--gpu-products: %v", err)
 	}
-	p.models.gpus, err = openGPUs(p.models, choice, p.models.storage)
+	if p.models.products.way, err = ofArithmetic(p.models.products.way, p.models.onGPU); err != nil {
+		return err
+	}
+	p.models.gpus, err = openGPUs(p.models, choice)
 	return err
 }
 
-// storageOf is how numbers are stored on a GPU.
-func storageOf(name string) (gpukernels.Storage, error) {
-	for _, stored := range []gpukernels.Storage{gpukernels.Float16, gpukernels.BFloat16} {
-		if name == stored.String() {
-			return stored, nil
-		}
+// gpuArithmeticOf reads the name of a precision.
+func gpuArithmeticOf(name string) (gpukernels.Arithmetic, error) {
+	switch name {
+	case "float16":
+		return gpukernels.Arithmetic{}, nil
+	case "bfloat16":
+		return gpukernels.Arithmetic{Stored: gpukernels.BFloat16}, nil
+	case "int8":
+		return gpukernels.Arithmetic{Products: gpukernels.Int8}, nil
 	}
-	return 0, usageErrorf("--precision %s is not for GPUs, which store numbers as float16 or bfloat16", name)
+	return gpukernels.Arithmetic{}, usageErrorf("--precision %s is not for GPUs, which compute in float16, bfloat16 or int8", name)
 }
 
 // demandedError sorts the reason why no GPU can be used by what the user has to look at.

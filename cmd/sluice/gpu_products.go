@@ -60,12 +60,23 @@ func (p *gpuProducts) tune(driver *cuda.Driver, device *gpumodel.Device) (tuning
 	}, nil
 }
 
+// ofArithmetic leaves products that are not of 16 bits to own kernels, unless cuBLASLt was asked for.
+func ofArithmetic(way gpukernels.Multiplication, as gpukernels.Arithmetic) (gpukernels.Multiplication, error) {
+	switch {
+	case as.Products == gpukernels.Stored:
+		return way, nil
+	case way == gpukernels.LibraryProducts:
+		return way, usageErrorf("--gpu-products %v multiplies in 16 bits: not with --precision int8", way)
+	}
+	return gpukernels.OwnProducts, nil
+}
+
 // arithmeticOfGPUs names what the models are computed with on GPUs. Products that only one version of cuBLASLt gives are named by it.
 func (e *ensemble) arithmeticOfGPUs() string {
 	if e.products.way != gpukernels.LibraryProducts {
-		return e.storage.String()
+		return e.onGPU.String()
 	}
-	return fmt.Sprintf("%v by cuBLASLt %v", e.storage, e.gpus[0].device.BLAS().Version())
+	return fmt.Sprintf("%v by cuBLASLt %v", e.onGPU, e.gpus[0].device.BLAS().Version())
 }
 
 // A blasTimer measures cuBLASLt beside own kernels. Nil measures nothing.

@@ -35,7 +35,7 @@ type ensemble struct {
 	int8      quantisation
 	tuner     *tuner // nil: products are as rules say
 	precision cpumodel.Precision
-	storage   gpukernels.Storage  // on GPUs
+	onGPU     gpukernels.Arithmetic
 	products  gpuProducts         // there
 	beam      int                 // hypotheses of a sentence
 	steppers  []*cpumodel.Stepper // all that were made, for their counts

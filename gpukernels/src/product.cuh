@@ -1,4 +1,5 @@
-// The sums of a product of two matrices of fp16, by tensor cores, in float32.
+// The sums of a product of two matrices, by tensor cores: of fp16 in float32, or of 8-bit integers in int32. The type of the sums says
+// which; an Element stands for two integers, and lengths and strides count Elements.
 //
 // Both matrices are stored with k, over which the sum runs, as the inner dimension. A block of threads computes a tile of the result:
 // it copies slices of 32 of k to shared memory, STAGES of them under way, and its warps multiply their parts.
@@ -64,8 +65,8 @@ template <class T, Layout LAYOUT> __device__ void load_b(unsigned (&two)[4], con
 }
 
 // Multiplies a slice in shared memory: a has TILE_M rows or columns, b TILE_N.
-template <class T, Layout A, Layout B>
-__device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const Element* a, const Element* b) {
+template <class T, Layout A, Layout B, class Sum>
+__device__ void multiply_slice(Sum (&sums)[T::ROWS][T::COLUMNS][4], const Element* a, const Element* b) {
   int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < T::SLICE; k += 16) {
@@ -84,8 +85,8 @@ __device__ void multiply_slice(float (&sums)[T::ROWS][T::COLUMNS][4], const Elem
 
 // sums += the product of two operands over a length. copy(a, b, k) begins to copy the slices from k on of both of them to shared memory.
 // shared has STAGES stages; the copies into it are done at the end, but other warps may still read.
-template <class T, Layout A, Layout B, class Copy>
-__device__ void multiply_slices(float (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, int length, Copy copy) {
+template <class T, Layout A, Layout B, class Sum, class Copy>
+__device__ void multiply_slices(Sum (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, int length, Copy copy) {
   int slices = (length + T::SLICE - 1) / T::SLICE;
   auto load = [&](int slice) {
     if (slice < slices) {
@@ -106,8 +107,8 @@ __device__ void multiply_slices(float (&sums)[T::ROWS][T::COLUMNS][4], Element* 
 
 // sums += rows of a, TILE_M of them, times rows of b, TILE_N. length is that of a row, a multiple of 8; readable any address that can be
 // read. shared: see multiply_slices.
-template <class T, class RowA, class RowB>
-__device__ void multiply(float (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, RowA row_a, RowB row_b, const Element* readable, int length) {
+template <class T, class Sum, class RowA, class RowB>
+__device__ void multiply(Sum (&sums)[T::ROWS][T::COLUMNS][4], Element* shared, RowA row_a, RowB row_b, const Element* readable, int length) {
   multiply_slices<T, BY_ROWS, BY_ROWS>(sums, shared, length, [&](Element* a, Element* b, int k) {
     load_slice<T, T::TILE_M>(a, row_a, readable, k, length);
     load_slice<T, T::TILE_N>(b, row_b, readable, k, length);

@@ -34,6 +34,11 @@ template <class T> __device__ __forceinline__ T warp_sum(T x) {
   for (int d = 16; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
   return x;
 }
+__device__ __forceinline__ int warp_max(int x) {
+#pragma unroll
+  for (int d = 16; d; d /= 2) x = max(x, __shfl_xor_sync(~0u, x, d));
+  return x;
+}
 __device__ __forceinline__ float warp_max(float x) {
 #pragma unroll
   for (int d = 16; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));

@@ -6,6 +6,10 @@
 //   of D, in element i:   row g + i/2*8,  column t*2 + i%2
 // (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"). The order in which an instruction adds its 16 products is the
 // hardware's; it depends on nothing but k, so that a sum over ascending k has the same bits whatever else a kernel computes.
+//
+// Of 8-bit integers it multiplies 16x32 with 32x8 and adds to 16x8 of int32, exactly. Where a register has two elements of fp16 it has four
+// integers then, so that whoever loads operands may take an Element for two integers that lie one behind the other
+// ("Matrix Fragments for mma.m16n8k32").
 #pragma once
 #include "language.cuh"
 
@@ -23,9 +27,15 @@ __device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], const
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// d[i][j] += a[i] * b[j]
-template <int M, int N>
-__device__ __forceinline__ void mma_tiles(float (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&b)[N][2]) {
+__device__ __forceinline__ void mma(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// d[i][j] += a[i] * b[j], of elements for sums that are float, of integers for int.
+template <int M, int N, class Sum>
+__device__ __forceinline__ void mma_tiles(Sum (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&b)[N][2]) {
 #pragma unroll
   for (int i = 0; i < M; i++)
 #pragma unroll

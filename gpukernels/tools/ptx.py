@@ -1,4 +1,4 @@
-"""Compiles CUDA C++ to PTX with NVRTC: ptx.py FOLDER [-DNAME] FILE.cu ... writes FOLDER/FILE.ptx."""
+"""Compiles CUDA C++ to PTX with NVRTC: ptx.py FOLDER [-DNAME] FILE.cu ... writes FOLDER/FILE.ptx, unless FILE.cu has no kernels with -DNAME."""
 
 import ctypes
 import glob
@@ -50,4 +50,6 @@ def compile_file(source):
 folder = pathlib.Path(sys.argv[1])
 OPTIONS += [argument for argument in sys.argv[2:] if argument.startswith("-D")]
 for source in (pathlib.Path(argument) for argument in sys.argv[2:] if not argument.startswith("-D")):
-    (folder / (source.stem + ".ptx")).write_bytes(compile_file(source))
+    ptx = compile_file(source)
+    if b".entry" in ptx:
+        (folder / (source.stem + ".ptx")).write_bytes(ptx)

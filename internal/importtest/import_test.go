@@ -71,7 +71,7 @@ const table = `
 	translator/vocab:
 	translator/cpumodel: internal/hugepage kernels translator/marian translator/model translator/search
 	translator/rescore: translator/batch translator/search translator/vocab
-	translator/gpumodel: gpukernels gpukernels/cuda translator/marian translator/model translator/search
+	translator/gpumodel: gpukernels gpukernels/cuda kernels translator/marian translator/model translator/search
 	translator: internal/job translator/batch translator/search translator/shortlist translator/split translator/vocab
 
 	consumer: internal/job

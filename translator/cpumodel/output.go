@@ -100,7 +100,7 @@ func (o *output) packInt8(from *model.Output, saturation float64) error {
 		if err != nil {
 			return err
 		}
-		quantiseRows(t.values, t.scales, values, o.n, o.dim, saturation)
+		kernels.QuantizeTable(t.values, t.scales, values, o.n, o.dim, saturation)
 	}
 	t.rows = kernels.PackInt8Rows(o.n, o.dim, t.values, t.scales)
 	t.packed = sync.OnceValue(func() *kernels.Int8Matrix {

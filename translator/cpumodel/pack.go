@@ -191,7 +191,7 @@ func (p *packer) packInt8(k int, pieces []model.Affine) (*kernels.Int8Matrix, er
 			if err != nil {
 				return nil, err
 			}
-			quantiseColumns(joined[first:], n, scales[first:], w, k, piece.Out, p.saturation)
+			kernels.QuantizeColumns(joined[first:], n, scales[first:], w, k, piece.Out, p.saturation)
 		}
 		first += piece.Out
 	}

@@ -138,6 +138,9 @@ func knownPieces(option int) int {
 	return option
 }
 
+// DefaultSaturation is where weights are cut off, in standard deviations of their column, when they are quantised at load.
+const DefaultSaturation = 7
+
 func saturation(option float64) float64 {
 	switch {
 	case option == 0:

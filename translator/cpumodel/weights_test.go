@@ -14,55 +14,6 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// TestQuantiseColumns checks that weights are off by at most half a step, except those that are cut off.
-func TestQuantiseColumns(t *testing.T) {
-	random := rand.New(rand.NewPCG(12, 12))
-	const k, n, stride = 500, 6, 9
-	w := make([]float32, k*n)
-	for i := range w {
-		w[i] = float32(random.NormFloat64()) + float32(i%n)
-	}
-	w[3*n+1] = 40   // cut off
-	w[9*n+2] = -300 // cut off
-	for i := range k {
-		w[i*n+5] = 0
-	}
-	for _, saturation := range []float64{0, DefaultSaturation} {
-		q, scales := make([]int8, k*stride), make([]float32, n)
-		quantiseColumns(q, stride, scales, w, k, n, saturation)
-		for i := range k {
-			for j := range n {
-				got, want := float32(q[i*stride+j])*scales[j], w[i*n+j]
-				cut := saturation > 0 && (got == 127*scales[j] && want > got || got == -127*scales[j] && want < got)
-				if !cut && abs(float64(got-want)) > float64(scales[j])*0.5001 {
-					t.Errorf("saturation %v: weight %v of column %d became %v in steps of %v", saturation, want, j, got, scales[j])
-				}
-			}
-		}
-		if saturated := scales[1]*127 < 39; saturated != (saturation > 0) {
-			t.Errorf("saturation %v: column 1 ends at %v", saturation, scales[1]*127)
-		}
-		if scales[5] != 0 {
-			t.Errorf("a column of zeros has the scale %v", scales[5])
-		}
-		transposed := transpose(w, k, n)
-		rows, rowScales := make([]int8, k*n), make([]float32, n)
-		quantiseRows(rows, rowScales, transposed, n, k, saturation)
-		if !sameBits(scales, rowScales) || rows[2*k+9] != q[9*stride+2] || rows[4*k+77] != q[77*stride+4] {
-			t.Errorf("saturation %v: rows are not quantised as columns are", saturation)
-		}
-	}
-}
-
-func TestRound8(t *testing.T) {
-	for _, v := range []float32{0, 0.5, 1.5, -0.5, -2.5, 126.5, 127.4, 300, -126.5, -128, 3.49, 3.51, float32(math.Copysign(0, -1))} {
-		want := max(-127, min(127, math.RoundToEven(float64(v))))
-		if got := round8(v); float64(got) != want {
-			t.Errorf("%v is rounded to %d, want %v", v, got, want)
-		}
-	}
-}
-
 const ssruLines = "transformer-decoder-autoreg: rnn\ndec-cell: ssru"
 
 // quantised returns a copy of a model whose matrices are stored as intgemm8.
@@ -99,7 +50,7 @@ func intgemm8(t *testing.T, p *marian.Tensor, rows, columns int) *marian.Tensor 
 			if q.Transposed() {
 				at = j*rows + i
 			}
-			q.Data[at] = byte(round8(values[i*columns+j] * multiplier))
+			q.Data[at] = byte(int8(math.RoundToEven(float64(values[i*columns+j] * multiplier))))
 		}
 	}
 	q.Data = binary.LittleEndian.AppendUint32(q.Data, math.Float32bits(multiplier))

@@ -103,15 +103,14 @@ func (u *uploader) cell(from *model.Cell) *cell {
 }
 
 // multiply computes to = norm(x·p).
-func (s *Stepper) multiply(stream *cuda.Stream, to, x gpukernels.Matrix, p *product) error {
-	k := s.w.device.kernels
-	if err := s.multiplyBy(stream, &p.linear, gpukernels.Product{X: x, Result: to}); err != nil {
+func (s *Stepper) multiply(a *activations, to, x gpukernels.Matrix, p *product) error {
+	if err := s.runProduct(a, &p.linear, gpukernels.Product{X: x, Result: to}); err != nil {
 		return err
 	}
 	for _, n := range p.norms {
 		columns := to
 		columns.At, columns.Columns, columns.Stride = cuda.Offset[gpukernels.Half](to.At, n.first), n.width, max(to.Stride, to.Columns)
-		if err := k.NormColumns(stream, columns, n.scale, n.bias, p.epsilon); err != nil {
+		if err := s.w.device.kernels.NormColumns(a.stream, columns, n.scale, n.bias, p.epsilon); err != nil {
 			return err
 		}
 	}
@@ -120,7 +119,7 @@ func (s *Stepper) multiply(stream *cuda.Stream, to, x gpukernels.Matrix, p *prod
 
 // cellRows are rows that go through a cell.
 type cellRows struct {
-	stream *cuda.Stream
+	a      *activations // whose stream and integers they use
 	states gpukernels.CellStates
 	h      gpukernels.Matrix // what the cells gave last, replaced by what they give
 	u      cuda.Pointer      // room for what comes from the states
@@ -137,10 +136,10 @@ func (s *Stepper) advance(c *cell, r *cellRows) error {
 	k := s.w.device.kernels
 	if c.factor != nil {
 		factors := gpukernels.Matrix{At: r.u, Rows: r.h.Rows, Columns: c.dim}
-		if err := s.multiply(r.stream, factors, r.h, c.factor); err != nil {
+		if err := s.multiply(r.a, factors, r.h, c.factor); err != nil {
 			return err
 		}
-		if err := k.MultiplyCells(r.stream, r.states, r.h, r.x, r.places, factors.At); err != nil {
+		if err := k.MultiplyCells(r.a.stream, r.states, r.h, r.x, r.places, factors.At); err != nil {
 			return err
 		}
 	}
@@ -151,11 +150,11 @@ func (s *Stepper) advance(c *cell, r *cellRows) error {
 	}
 	if c.state != nil {
 		step.U = gpukernels.Matrix{At: r.u, Rows: r.h.Rows, Columns: c.state.out}
-		if err := s.multiply(r.stream, step.U, r.h, c.state); err != nil {
+		if err := s.multiply(r.a, step.U, r.h, c.state); err != nil {
 			return err
 		}
 	}
-	return k.AdvanceCells(r.stream, step)
+	return k.AdvanceCells(r.a.stream, step)
 }
 
 // cellSublayer runs a recurrent sublayer of a transformer whose unit is a cell.
@@ -169,7 +168,7 @@ func (s *Stepper) cellSublayer(a *activations, l *recurrent, lists stepLists, la
 	if err != nil {
 		return err
 	}
-	if err := s.advanceWith(a, c, &r, a.matrix(input, s.w.dim)); err != nil {
+	if err := s.advanceWith(c, &r, a.matrix(input, s.w.dim)); err != nil {
 		return err
 	}
 	return s.after(a, l.post, a.attended, l.o)
@@ -178,22 +177,22 @@ func (s *Stepper) cellSublayer(a *activations, l *recurrent, lists stepLists, la
 // beginCells lets the rows of a step begin with their states in a layer. What cells of this kind give goes to h.
 func (s *Stepper) beginCells(a *activations, lists stepLists, layer int, c *cell, h cuda.Pointer) (cellRows, error) {
 	kept := s.layerStates(lists, layer)
-	r := cellRows{stream: a.stream, h: a.matrix(h, c.dim), u: a.other,
+	r := cellRows{a: a, h: a.matrix(h, c.dim), u: a.other,
 		states: gpukernels.CellStates{At: kept.At, Stride: kept.Stride, To: kept.To}}
 	return r, s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: c.width, From: kept.From,
 		Positions: kept.Positions, Starts: s.decoderStarts.at, Numbers: lists.contexts, H: r.h})
 }
 
 // advanceWith runs a cell with the input that it has of its own.
-func (s *Stepper) advanceWith(a *activations, c *cell, r *cellRows, input gpukernels.Matrix) error {
-	if err := s.feedCells(a, c, r, input); err != nil {
+func (s *Stepper) advanceWith(c *cell, r *cellRows, input gpukernels.Matrix) error {
+	if err := s.feedCells(c, r, input); err != nil {
 		return err
 	}
 	return s.advance(c, r)
 }
 
 // feedCells computes what comes from the input that a cell has of its own.
-func (s *Stepper) feedCells(a *activations, c *cell, r *cellRows, input gpukernels.Matrix) error {
-	r.x, r.input = a.matrix(a.wide, c.input.out), input.At
-	return s.multiply(a.stream, r.x, input, c.input)
+func (s *Stepper) feedCells(c *cell, r *cellRows, input gpukernels.Matrix) error {
+	r.x, r.input = r.a.matrix(r.a.wide, c.input.out), input.At
+	return s.multiply(r.a, r.x, input, c.input)
 }

@@ -13,17 +13,17 @@ type Device struct {
 	context    *cuda.Context
 	kernels    *gpukernels.Kernels
 	properties cuda.Properties
-	stored     gpukernels.Storage // weights and activations
-	blas       *cuda.BLAS         // nil if there is none, or it was not asked for
+	as         gpukernels.Arithmetic
+	blas       *cuda.BLAS // nil if there is none, or it was not asked for
 }
 
-// Open takes a device of a driver, numbered from 0, and loads the kernels that store numbers as float16.
+// Open takes a device of a driver, numbered from 0, and loads the kernels that compute in float16.
 func Open(driver *cuda.Driver, number int) (*Device, error) {
-	return OpenStored(driver, number, gpukernels.Float16)
+	return OpenFor(driver, number, gpukernels.Arithmetic{})
 }
 
-// OpenStored is Open with a choice of how weights and activations are stored.
-func OpenStored(driver *cuda.Driver, number int, stored gpukernels.Storage) (*Device, error) {
+// OpenFor is Open for another arithmetic.
+func OpenFor(driver *cuda.Driver, number int, as gpukernels.Arithmetic) (*Device, error) {
 	properties, err := driver.Properties(number)
 	if err != nil {
 		return nil, err
@@ -35,9 +35,9 @@ func OpenStored(driver *cuda.Driver, number int, stored gpukernels.Storage) (*De
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{context: context, properties: properties, stored: stored}
+	d := &Device{context: context, properties: properties, as: as}
 	if err := d.bound(func() (err error) {
-		d.kernels, err = gpukernels.Load(driver, number, context, stored)
+		d.kernels, err = gpukernels.Load(driver, number, context, as)
 		return err
 	}); err != nil {
 		context.Close()

@@ -320,9 +320,10 @@ func decode(t *testing.T, s search.Stepper, sources []search.Source, options sea
 
 // A sentence gives the same bits alone, among others, and in another slot.
 func TestInvariance(t *testing.T) {
-	d := openDevice(t)
-	for _, kind := range autoregressions {
-		testInvariance(t, newStepper(t, d, randomModel(t, describe(descriptions[kind])), 40))
+	for _, d := range devices(t) {
+		for _, kind := range autoregressions {
+			testInvariance(t, newStepper(t, d, randomModel(t, describe(descriptions[kind])), 40))
+		}
 	}
 }
 
@@ -370,7 +371,12 @@ func scoresOf(s *Stepper, sources []search.Source) [][]search.Scored {
 
 // Several workers share the weights, and each gives what one alone does.
 func TestWorkers(t *testing.T) {
-	d := openDevice(t)
+	for _, d := range devices(t) {
+		testWorkers(t, d)
+	}
+}
+
+func testWorkers(t *testing.T, d *Device) {
 	w, err := d.Load(randomModel(t, small("")), Options{})
 	must(t, err)
 	sources := randomSources(6, 20, 3, 11)
@@ -399,7 +405,12 @@ func TestWorkers(t *testing.T) {
 
 // Closing gives all memory back, after contexts and slots have made it grow.
 func TestCloseFreesEverything(t *testing.T) {
-	d := openDevice(t)
+	for _, d := range devices(t) {
+		testCloseFreesEverything(t, d)
+	}
+}
+
+func testCloseFreesEverything(t *testing.T, d *Device) {
 	free := func() (n uint64) {
 		must(t, d.bound(func() (err error) {
 			n, _, err = d.context.Memory()
@@ -483,17 +494,7 @@ func TestDemoModel(t *testing.T) {
 }
 
 func testDemoModel(t *testing.T, m *model.Model, open func(suppress search.Token) *Stepper) {
-	folder := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
-	v, err := vocab.Open(filepath.Join(folder, "vocab.spm"))
-	must(t, err)
-	list, err := shortlist.Open(filepath.Join(folder, "lex.s2t.bin"),
-		shortlist.Options{Parameters: shortlist.Defaults(), Shared: true, Source: v, Target: v})
-	must(t, err)
-	var sources []search.Source
-	for _, line := range demoLines {
-		tokens := append(v.Encode(line, nil), v.EOS())
-		sources = append(sources, search.Source{Tokens: tokens, Candidates: list.Candidates(tokens, nil)})
-	}
+	v, sources := demoSources(t)
 	packed, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: []search.Token{v.Unk()}})
 	must(t, err)
 	c := comparison{t: t, p: pair{open(v.Unk()), packed.NewStepper(24)}, tolerance: 0.15, eos: v.EOS(), most: 60}
@@ -507,6 +508,23 @@ func testDemoModel(t *testing.T, m *model.Model, open func(suppress search.Token
 		t.Errorf("%d other tokens", c.ties)
 	}
 	t.Logf("%d ties", c.ties)
+}
+
+// demoSources returns the vocabulary of the demonstration model and sentences for it, with candidates from its shortlist.
+func demoSources(t testing.TB) (vocab.Vocabulary, []search.Source) {
+	t.Helper()
+	folder := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
+	v, err := vocab.Open(filepath.Join(folder, "vocab.spm"))
+	must(t, err)
+	list, err := shortlist.Open(filepath.Join(folder, "lex.s2t.bin"),
+		shortlist.Options{Parameters: shortlist.Defaults(), Shared: true, Source: v, Target: v})
+	must(t, err)
+	var sources []search.Source
+	for _, line := range demoLines {
+		tokens := append(v.Encode(line, nil), v.EOS())
+		sources = append(sources, search.Source{Tokens: tokens, Candidates: list.Candidates(tokens, nil)})
+	}
+	return v, sources
 }
 
 // demoLines are what the demonstration model translates.

@@ -13,10 +13,21 @@ type activations struct {
 	rows                           int
 	x, y, normed, attended, bottom cuda.Pointer // rows × Weights.row
 	wide, other                    cuda.Pointer // rows × the widest product
+
+	integers, scales cuda.Pointer // of the operand of a product in 8 bits
 }
 
 // rowBytes is what a row takes.
-func (w *Weights) rowBytes() int { return 2 * (5*w.row + 2*w.widest) }
+func (w *Weights) rowBytes() int {
+	elements := 2 * (5*w.row + 2*w.widest)
+	if w.integers.At == 0 {
+		return elements
+	}
+	return elements + w.operandBytes() + 4
+}
+
+// operandBytes is what a row takes as an operand of a product in 8 bits.
+func (w *Weights) operandBytes() int { return gpukernels.Int8Stride(max(w.row, w.widest)) }
 
 // reserve makes room for rows.
 func (a *activations) reserve(w *Weights, rows int) error {
@@ -29,6 +40,8 @@ func (a *activations) reserve(w *Weights, rows int) error {
 		*p, at = at, cuda.Offset[gpukernels.Half](at, rows*w.row)
 	}
 	a.wide, a.other = at, cuda.Offset[gpukernels.Half](at, rows*w.widest)
+	a.integers = cuda.Offset[gpukernels.Half](at, 2*rows*w.widest)
+	a.scales = cuda.Offset[int8](a.integers, rows*w.operandBytes())
 	return nil
 }
 
@@ -39,7 +52,7 @@ func (a *activations) matrix(at cuda.Pointer, n int) gpukernels.Matrix {
 
 // product multiplies rows.
 func (s *Stepper) product(a *activations, to, from cuda.Pointer, l *linear, rectified bool) error {
-	return s.multiplyBy(a.stream, l, gpukernels.Product{X: a.matrix(from, l.in), Result: a.matrix(to, l.out), Rectified: rectified})
+	return s.runProduct(a, l, gpukernels.Product{X: a.matrix(from, l.in), Result: a.matrix(to, l.out), Rectified: rectified})
 }
 
 func (l *linear) matrix() gpukernels.Matrix {

@@ -38,7 +38,7 @@ func (s *Stepper) decode(a *activations, lists stepLists) error {
 	if err != nil {
 		return err
 	}
-	if err := s.advanceWith(a, n.base[0], &r, embedded); err != nil {
+	if err := s.advanceWith(n.base[0], &r, embedded); err != nil {
 		return err
 	}
 	found := a.matrix(a.bottom, n.found)
@@ -49,7 +49,7 @@ func (s *Stepper) decode(a *activations, lists stepLists) error {
 	}
 	for _, c := range n.base[1:] {
 		if c.input != nil {
-			err = s.advanceWith(a, c, &r, found)
+			err = s.advanceWith(c, &r, found)
 		} else {
 			err = s.advance(c, &r)
 		}
@@ -77,7 +77,7 @@ func (s *Stepper) attend(a *activations, lists stepLists, state, found gpukernel
 		if s.aligned && source == 0 {
 			attention.Weights, attention.Most = s.attention.at, s.longest
 		}
-		if err := s.multiply(a.stream, attention.Queries, state, l.state); err != nil {
+		if err := s.multiply(a, attention.Queries, state, l.state); err != nil {
 			return err
 		}
 		if err := s.w.device.kernels.AttendAdditively(a.stream, attention); err != nil {
@@ -98,7 +98,7 @@ func (s *Stepper) highLayer(a *activations, l *cellLayer, lists stepLists, layer
 	if err != nil {
 		return r.h, err
 	}
-	if err := s.feedCells(a, l.cells[0], &r, input); err != nil {
+	if err := s.feedCells(l.cells[0], &r, input); err != nil {
 		return r.h, err
 	}
 	r.added = l.skip
@@ -118,7 +118,7 @@ func (s *Stepper) deepOutput(a *activations, inputs ...gpukernels.Matrix) error 
 	k, top, summand := s.w.device.kernels, a.matrix(a.x, s.w.dim), a.matrix(a.wide, s.w.dim)
 	for i, p := range s.w.network.hidden {
 		if p.adds(i) {
-			if err := s.multiplyBy(a.stream, &p.linear, gpukernels.Product{X: inputs[i], Residual: top, Result: top}); err != nil {
+			if err := s.runProduct(a, &p.linear, gpukernels.Product{X: inputs[i], Residual: top, Result: top}); err != nil {
 				return err
 			}
 			continue
@@ -127,7 +127,7 @@ func (s *Stepper) deepOutput(a *activations, inputs ...gpukernels.Matrix) error 
 		if i > 0 {
 			to = summand
 		}
-		if err := s.multiply(a.stream, to, inputs[i], p); err != nil {
+		if err := s.multiply(a, to, inputs[i], p); err != nil {
 			return err
 		}
 		if i > 0 {

@@ -72,7 +72,7 @@ func (s *Stepper) read(number int, contexts []search.Context, longest int) error
 		if err := s.readTokens(e, values, places); err != nil {
 			return err
 		}
-		if err := s.multiply(a.stream, keys, values, e.reader.attention.context); err != nil {
+		if err := s.multiply(a, keys, values, e.reader.attention.context); err != nil {
 			return err
 		}
 	}
@@ -124,13 +124,13 @@ func (s *Stepper) readStack(stack []cellLayer, input, result gpukernels.Matrix, 
 // step before. input and result have a row for each token.
 func (s *Stepper) readLayer(l *cellLayer, input, result gpukernels.Matrix, places []cuda.Pointer) error {
 	a, first, sentences := &s.encoding, l.cells[0], s.reading.rows[0]
-	r := cellRows{stream: a.stream, states: gpukernels.CellStates{At: s.readerStates.at, Stride: first.width}, u: a.other, places: places[4],
+	r := cellRows{a: a, states: gpukernels.CellStates{At: s.readerStates.at, Stride: first.width}, u: a.other, places: places[4],
 		h: gpukernels.Matrix{At: a.attended, Rows: sentences, Columns: first.dim}, input: input.At, added: l.skip,
 		x: gpukernels.Matrix{At: a.wide, Rows: input.Rows, Columns: first.input.out}}
 	if l.backward {
 		r.places = places[5]
 	}
-	if err := s.multiply(a.stream, r.x, input, first.input); err != nil {
+	if err := s.multiply(a, r.x, input, first.input); err != nil {
 		return err
 	}
 	if err := s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: first.width, H: r.h}); err != nil {
@@ -167,7 +167,7 @@ func (s *Stepper) keepStarts(number int, values gpukernels.Matrix, starts, numbe
 		return err
 	}
 	start := gpukernels.Matrix{At: a.y, Rows: sentences, Columns: s.w.network.dim}
-	if err := s.multiply(a.stream, start, means, e.start); err != nil {
+	if err := s.multiply(a, start, means, e.start); err != nil {
 		return err
 	}
 	return k.AddStarts(a.stream, s.decoderStarts.at, start, numbers, number == 0, number == len(s.w.encoders)-1)

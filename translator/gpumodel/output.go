@@ -97,7 +97,7 @@ func (s *Stepper) multiplyOut(rows []int32, o gpukernels.Output) error {
 		o.X = s.turnMatrix(at.turn, at.place, count)
 		o.SetOfRow, o.ForbiddenStarts = cuda.Offset[int32](sets, first), cuda.Offset[int32](starts, first)
 		o.Result = cuda.Offset[gpukernels.Choice](s.choices.at, first*o.Count)
-		if err := s.w.device.kernels.Output(s.stream, o); err != nil {
+		if err := s.chooseFrom(o); err != nil {
 			return err
 		}
 		first += count
@@ -179,7 +179,7 @@ func (s *Stepper) LogProbs(number int32) []float32 {
 			return err
 		}
 		x := s.turnMatrix(s.rows[number].turn, s.rows[number].place, 1)
-		if err := w.device.kernels.Scores(s.stream, x, w.table, w.bias, s.scores.at, w.vocabulary); err != nil {
+		if err := s.scoresOf(x, s.scores.at); err != nil {
 			return err
 		}
 		return cuda.CopyOut(s.stream, s.logProbs, s.scores.at)

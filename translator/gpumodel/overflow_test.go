@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-mt/sluice/translator/cpumodel"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
@@ -38,7 +39,7 @@ func TestOverflow(t *testing.T) {
 		overflow(t, m, m.SourceEmbedding)
 		overflow(t, m, m.TargetEmbedding)
 		s := newStepper(t, openDevice(t), m, 64)
-		p := precise{t, []*model.Model{m}}
+		p := precise{t, []*model.Model{m}, cpumodel.Float32}
 		for _, c := range searches() {
 			if !slices.Contains([]string{"greedy", "word scores", "list with candidates", "prefix of a beam", "samples", "samples of the best", "noisy beam"}, c.name) {
 				continue
@@ -97,7 +98,7 @@ func TestOverflowOfHiddenUnits(t *testing.T) {
 		l := m.Encoder[0].FFN.Layers[0]
 		binary.LittleEndian.PutUint32(l.B.Data[4*7:], math.Float32bits(c.bias))
 		sentences := sentencesOf(searches()[3:4], true)
-		p := precise{t, []*model.Model{m}}
+		p := precise{t, []*model.Model{m}, cpumodel.Float32}
 		for i, have := range searchAll(t, []search.Stepper{newStepper(t, openDevice(t), m, 8)}, sentences) {
 			if broken := have.Flags&search.NonFinite != 0; broken != c.broken {
 				t.Errorf("a bias of %v: flags %b", c.bias, have.Flags)
@@ -119,7 +120,7 @@ func TestOverflowOfCells(t *testing.T) {
 		bias := m.Recurrent.Backward[1].Cells[0].Bias[0]
 		binary.LittleEndian.PutUint32(bias.Data[4*7:], math.Float32bits(2e5))
 		sentences := sentencesOf(searches()[3:4], true)
-		j := judge{precise: precise{t, []*model.Model{m}}, tolerance: 0.05}
+		j := judge{precise: precise{t, []*model.Model{m}, cpumodel.Float32}, tolerance: 0.05}
 		for i, have := range searchAll(t, []search.Stepper{newStepper(t, openDevice(t), m, 8)}, sentences) {
 			if broken := have.Flags&search.NonFinite != 0; broken != infinite {
 				t.Errorf("%s, sentence %d: flags %b", cell, i, have.Flags)
@@ -146,7 +147,7 @@ func TestNoOverflowOfBFloat16(t *testing.T) {
 		s.Source.Tokens[1] = overflowing
 		s.Prefix = []search.Token{overflowing}
 	}
-	j := judge{precise: precise{t, []*model.Model{m}}, tolerance: 0.4}
+	j := judge{precise: precise{t, []*model.Model{m}, cpumodel.Float32}, tolerance: 0.4}
 	for i, have := range searchAll(t, []search.Stepper{newStepper(t, openBFloat16(t), m, 16)}, sentences) {
 		j.compare(have, j.search(sentences[i]))
 	}

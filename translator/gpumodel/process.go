@@ -84,7 +84,7 @@ func (s *Stepper) after(a *activations, p process, from cuda.Pointer, l *linear)
 	if added {
 		product.Residual = product.Result
 	}
-	return s.multiplyBy(a.stream, l, product)
+	return s.runProduct(a, l, product)
 }
 
 // end runs a process on y, with x, the input of the block, and stores the result in to, which may be y or x. y is overwritten, and

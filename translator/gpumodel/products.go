@@ -42,11 +42,11 @@ func (d *Device) closeBLAS() error {
 
 // chooseProducts decides for each matrix that rows are multiplied with how that is done. The same kinds of products are done alike.
 func (w *Weights) chooseProducts(t *Tuning) error {
-	if t == nil || w.device.blas == nil || t.Way == gpukernels.OwnProducts || t.Way == gpukernels.MeasuredProducts && t.Known == nil {
+	if t == nil || w.device.blas == nil || w.device.int8() || t.Way == gpukernels.OwnProducts || t.Way == gpukernels.MeasuredProducts && t.Known == nil {
 		return nil
 	}
 	d := w.device
-	chooser, err := gpukernels.NewChooser(d.context, d.kernels, d.blas, d.stored, t.Way, t.Known, t.Time)
+	chooser, err := gpukernels.NewChooser(d.context, d.kernels, d.blas, d.as.Stored, t.Way, t.Known, t.Time)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (w *Weights) chooseProduct(chooser *gpukernels.Chooser, measured bool, use 
 		}
 	}
 	var err error
-	if l.by, err = algorithms.Multiplier(w.device.blas, kind, w.device.stored, l.storedBias); err != nil || l.by == nil {
+	if l.by, err = algorithms.Multiplier(w.device.blas, kind, w.device.as.Stored, l.storedBias); err != nil || l.by == nil {
 		return err
 	}
 	w.multipliers = append(w.multipliers, l.by)
@@ -260,7 +260,7 @@ func (s *Stepper) openWorkspaces() error {
 // roundBias rounds a bias as numbers are stored, so that a product has the same bits whoever computes it, and uploads it in that form for cuBLASLt.
 // One that is too large for that stays as it is, and is for own kernels alone.
 func (u *uploader) roundBias(bias []float32) cuda.Pointer {
-	stored, as := make([]uint16, len(bias)), u.w.device.stored
+	stored, as := make([]uint16, len(bias)), u.w.device.as.Stored
 	for i, b := range bias {
 		stored[i] = as.Round(b)
 		if math.IsInf(float64(as.Float32(stored[i])), 0) {

@@ -33,8 +33,17 @@ func library(t testing.TB, sanitizer emulated.Sanitizer) string {
 
 func openDevice(t testing.TB) *Device {
 	t.Helper()
-	return openStored(t, library(t, emulated.Unwatched), gpukernels.Float16)
+	return openFor(t, library(t, emulated.Unwatched), gpukernels.Arithmetic{})
 }
+
+// openInt8 returns a device that multiplies in 8 bits.
+func openInt8(t testing.TB) *Device {
+	t.Helper()
+	return openFor(t, library(t, emulated.Unwatched), gpukernels.Arithmetic{Products: gpukernels.Int8})
+}
+
+// devices returns one for each way to multiply.
+func devices(t testing.TB) []*Device { return []*Device{openDevice(t), openInt8(t)} }
 
 // openBFloat16 returns a device that stores numbers as bfloat16: a real one, or an emulated one with those kernels.
 func openBFloat16(t testing.TB) *Device {
@@ -43,14 +52,14 @@ func openBFloat16(t testing.TB) *Device {
 	if at == "" {
 		at = emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
 	}
-	return openStored(t, at, gpukernels.BFloat16)
+	return openFor(t, at, gpukernels.Arithmetic{Stored: gpukernels.BFloat16})
 }
 
-func openStored(t testing.TB, library string, stored gpukernels.Storage) *Device {
+func openFor(t testing.TB, library string, as gpukernels.Arithmetic) *Device {
 	t.Helper()
 	driver, err := cuda.Open(library)
 	must(t, err)
-	d, err := OpenStored(driver, 0, stored)
+	d, err := OpenFor(driver, 0, as)
 	must(t, err)
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d

@@ -23,6 +23,9 @@ type Options struct {
 
 	// Tuning is how products of 16 bits are computed; nil leaves them to own kernels.
 	Tuning *Tuning
+
+	// Saturation is where weights are cut off that are quantised at load for products in 8 bits: see cpumodel.Options.
+	Saturation float64
 }
 
 // Weights is a model on a device. It is read-only and shared by all workers.
@@ -45,6 +48,7 @@ type Weights struct {
 	network     *network // in the place of those layers, of a recurrent model
 	alignment   int      // layer whose attention serves as alignment
 	table, bias cuda.Pointer
+	integers    gpukernels.Int8Matrix // the table in 8 bits; without an address none
 
 	multipliers        []*gpukernels.Multiplier // by cuBLASLt
 	kinds, kindsByBLAS int                      // of products
@@ -64,6 +68,8 @@ type encoder struct {
 type linear struct {
 	weights, bias cuda.Pointer // of 16 bits, a row for each column of the result; float32
 	in, out       int
+
+	integers gpukernels.Int8Matrix // the weights in 8 bits, in place of those of 16; without an address none
 
 	storedBias cuda.Pointer           // the bias in 16 bits; 0 if there is no use for it
 	by         *gpukernels.Multiplier // nil: own kernels
@@ -139,7 +145,7 @@ func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
 		}
 	}
 	if err := d.bound(func() error {
-		if err := w.load(m); err != nil {
+		if err := w.load(m, options); err != nil {
 			return err
 		}
 		return w.chooseProducts(options.Tuning)
@@ -162,13 +168,13 @@ func (w *Weights) Close() error {
 	})
 }
 
-func (w *Weights) load(m *model.Model) error {
+func (w *Weights) load(m *model.Model, options Options) error {
 	stream, err := w.device.context.Stream()
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	u := &uploader{w: w, stream: stream, tables: map[*marian.Tensor]cuda.Pointer{}}
+	u := &uploader{w: w, stream: stream, options: options, tables: map[*marian.Tensor]cuda.Pointer{}}
 	w.target = u.embedding(m.TargetEmbedding)
 	w.emb, w.top = u.process(m.DecoderEmb), u.process(m.DecoderTop)
 	if m.Recurrent != nil {
@@ -178,7 +184,11 @@ func (w *Weights) load(m *model.Model) error {
 		u.decoder(m)
 	}
 	w.table = w.target
-	if m.Output.W != m.TargetEmbedding || m.Output.Columns {
+	switch {
+	case w.device.int8():
+		values, scales := u.quantise(m.Output.W, w.vocabulary, w.dim, m.Output.Columns)
+		w.integers = u.integers(w.vocabulary, w.dim, values, scales)
+	case m.Output.W != m.TargetEmbedding || m.Output.Columns:
 		w.table = u.table(m.Output.W, m.Output.Columns)
 	}
 	w.bias = u.vector(m.Output.Bias, m.TargetVocabulary)
@@ -190,10 +200,11 @@ func (w *Weights) load(m *model.Model) error {
 
 // An uploader copies parameters to the device, until something fails.
 type uploader struct {
-	w      *Weights
-	stream *cuda.Stream
-	tables map[*marian.Tensor]cuda.Pointer // of embeddings
-	err    error
+	w       *Weights
+	stream  *cuda.Stream
+	options Options
+	tables  map[*marian.Tensor]cuda.Pointer // of embeddings
+	err     error
 }
 
 // embedding uploads a table of embeddings, which several sources or sides may share.
@@ -340,10 +351,16 @@ func (u *uploader) linear(pieces ...model.Affine) linear { return u.linearWith(n
 // linearWith is linear with something added to the biases, if it is not nil.
 func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 	l := linear{in: pieces[0].In}
-	var weights, bias []float32
+	var weights, scales, bias []float32
+	var integers []int8
 	for _, piece := range pieces {
 		l.out += piece.Out
-		weights = append(weights, transpose(u.floats(piece.W), piece.In, piece.Out)...)
+		if u.w.device.int8() {
+			q, of := u.quantise(piece.W, piece.Out, piece.In, true)
+			integers, scales = append(integers, q...), append(scales, of...)
+		} else {
+			weights = append(weights, transpose(u.floats(piece.W), piece.In, piece.Out)...)
+		}
 		if piece.B == nil {
 			bias = append(bias, make([]float32, piece.Out)...)
 		} else {
@@ -353,8 +370,13 @@ func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 	for i := range more {
 		bias[i] += more[i]
 	}
-	l.storedBias = u.roundBias(bias)
-	l.weights, l.bias = u.halves(pieces[0].W.Name, weights), upload(u, bias)
+	if u.w.device.int8() {
+		l.integers = u.integers(l.out, l.in, integers, scales)
+	} else {
+		l.storedBias = u.roundBias(bias)
+		l.weights = u.halves(pieces[0].W.Name, weights)
+	}
+	l.bias = upload(u, bias)
 	u.w.widest = max(u.w.widest, l.out)
 	return l
 }
@@ -387,7 +409,7 @@ func (u *uploader) floats(t *marian.Tensor) []float32 {
 
 // halves uploads numbers as the device stores them, in 16 bits.
 func (u *uploader) halves(name string, values []float32) cuda.Pointer {
-	stored, as := make([]uint16, len(values)), u.w.device.stored
+	stored, as := make([]uint16, len(values)), u.w.device.as.Stored
 	for i, v := range values {
 		stored[i] = as.Round(v)
 		if math.IsInf(float64(as.Float32(stored[i])), 0) && u.err == nil {
@@ -411,8 +433,8 @@ func upload[T any](u *uploader, values []T) cuda.Pointer {
 }
 
 // transpose returns the columns of a rows×columns matrix as rows; nothing of nothing.
-func transpose(from []float32, rows, columns int) []float32 {
-	to := make([]float32, len(from))
+func transpose[T int8 | float32](from []T, rows, columns int) []T {
+	to := make([]T, len(from))
 	for i := range to {
 		to[i] = from[i%rows*columns+i/rows]
 	}

@@ -93,11 +93,20 @@ inline int atomicMax(int* p, int v) {
 // ---- Numbers
 
 template <class T> T min(T a, T b) { return b < a ? b : a; }
+template <class T> T max(T a, T b) { return a < b ? b : a; }
 inline float __expf(float x) { return expf(x); }
-// Rounded by themselves: a compiler that joins multiplications and additions does not join these.
-inline float __fmul_rn(float x, float y) { return static_cast<float>(static_cast<double>(x) * y); }
-inline float __fadd_rn(float x, float y) { return static_cast<float>(static_cast<double>(x) + y); }
+// Rounded by themselves: a compiler must not join a multiplication and an addition, as it does even through a wider type and back.
+inline float __fmul_rn(float x, float y) {
+  volatile float product = x * y;
+  return product;
+}
+inline float __fadd_rn(float x, float y) {
+  volatile float sum = x + y;
+  return sum;
+}
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline int __float2int_rn(float x) { return static_cast<int>(nearbyintf(x)); }
+inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {

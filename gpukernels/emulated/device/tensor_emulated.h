@@ -38,6 +38,39 @@ template <int M, int N> void multiply_tiles(void** lanes, unsigned) {
     }
 }
 
+struct IntegerFragments { int (*d)[4]; const unsigned (*a)[4], (*b)[2]; };
+
+// The same of 8-bit integers.
+template <int M, int N> void multiply_integers(void** lanes, unsigned) {
+  typedef int Row __attribute__((vector_size(32)));
+  int A[M][16][32];
+  Row B[N][32], D[16];
+  int8_t four[4];
+  auto of = [&](int lane) -> IntegerFragments& { return *static_cast<IntegerFragments*>(lanes[lane]); };
+  for (int lane = 0; lane < 32; lane++) {
+    int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < M; i++)
+      for (int r = 0; r < 4; r++) {
+        std::memcpy(four, &of(lane).a[i][r], 4);
+        for (int e = 0; e < 4; e++) A[i][g + r % 2 * 8][t * 4 + r / 2 * 16 + e] = four[e];
+      }
+    for (int j = 0; j < N; j++)
+      for (int r = 0; r < 2; r++) {
+        std::memcpy(four, &of(lane).b[j][r], 4);
+        for (int e = 0; e < 4; e++) B[j][t * 4 + r * 16 + e][g] = four[e];
+      }
+  }
+  for (int i = 0; i < M; i++)
+    for (int j = 0; j < N; j++) {
+      auto element = [&](int lane, int e) -> int& { return of(lane).d[i * N + j][e]; };
+      std::memset(D, 0, sizeof D);
+      for (int m = 0; m < 16; m++)
+        for (int k = 0; k < 32; k++) D[m] += A[i][m][k] * B[j][k];
+      for (int lane = 0; lane < 32; lane++)
+        for (int e = 0; e < 4; e++) element(lane, e) += D[lane / 4 + e / 2 * 8][lane % 4 * 2 + e % 2];
+    }
+}
+
 struct MatrixRows { const Element* row; unsigned r[4]; };
 
 template <bool TRANSPOSED> void load_matrices(void** lanes, unsigned) {
@@ -59,6 +92,12 @@ template <int M, int N>
 void mma_tiles(float (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&b)[N][2], CALLER) {
   emulated::Fragments brought{d[0], a, b};
   emulated::collective(~0u, emulated::multiply_tiles<M, N>, &brought, place);
+}
+
+template <int M, int N>
+void mma_tiles(int (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&b)[N][2], CALLER) {
+  emulated::IntegerFragments brought{d[0], a, b};
+  emulated::collective(~0u, emulated::multiply_integers<M, N>, &brought, place);
 }
 
 template <bool TRANSPOSED> void load_matrices(unsigned (&r)[4], const Element* row, CALLER) {

@@ -1,14 +1,11 @@
-package cpumodel
+package kernels
 
 import "math"
 
-// DefaultSaturation is where weights are cut off, in standard deviations of their column, when they are quantised at load.
-const DefaultSaturation = 7
-
-// quantiseColumns quantises a k×n row-major matrix with a scale for each column (weight ≈ q·scale) and writes it into dst,
+// QuantizeColumns quantises a k×n row-major matrix with a scale for each column (weight ≈ q·scale) and writes it into dst,
 // whose rows have stride elements. Weights beyond the mean of their column ± saturation standard deviations are cut off;
 // saturation 0 keeps them all.
-func quantiseColumns(dst []int8, stride int, scales []float32, w []float32, k, n int, saturation float64) {
+func QuantizeColumns(dst []int8, stride int, scales []float32, w []float32, k, n int, saturation float64) {
 	limits := columnLimits(w, k, n, saturation)
 	multipliers := make([]float32, n)
 	for j, limit := range limits {
@@ -22,8 +19,8 @@ func quantiseColumns(dst []int8, stride int, scales []float32, w []float32, k, n
 	}
 }
 
-// quantiseRows quantises an n×k row-major table with a scale for each row.
-func quantiseRows(dst []int8, scales []float32, w []float32, n, k int, saturation float64) {
+// QuantizeTable quantises an n×k row-major table with a scale for each row: as QuantizeColumns does its transpose.
+func QuantizeTable(dst []int8, scales []float32, w []float32, n, k int, saturation float64) {
 	for i := range n {
 		row := w[i*k : (i+1)*k]
 		var m moments

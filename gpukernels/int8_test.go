@@ -1,0 +1,283 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpukernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/sluice-mt/sluice/kernels"
+)
+
+// integers are rows of 8-bit integers on this machine, as the processor makes them.
+type integers struct {
+	rows, columns int
+	bytes         []uint8 // with the processor's stride, 128 more
+	scales        []float32
+}
+
+func quantised(x []float32, rows, columns int) *integers {
+	q := &integers{rows, columns, make([]uint8, rows*kernels.Int8Stride(columns)), make([]float32, rows)}
+	kernels.QuantizeRows(q.bytes, q.scales, x, rows, columns)
+	return q
+}
+
+func floatsOf(x []Half) []float32 {
+	var y []float32
+	for _, h := range x {
+		y = append(y, h.Float32())
+	}
+	return y
+}
+
+// integer is one of them, and at what it stands for.
+func (q *integers) integer(row, column int) int8 {
+	return int8(int(q.bytes[row*kernels.Int8Stride(q.columns)+column]) - 128)
+}
+
+func (q *integers) at(row, column int) float64 {
+	return float64(q.integer(row, column)) * float64(q.scales[row])
+}
+
+// padded are the rows as the device wants them.
+func (q *integers) padded() []int8 {
+	all := make([]int8, q.rows*Int8Stride(q.columns))
+	for row := range q.rows {
+		for column := range q.columns {
+			all[row*Int8Stride(q.columns)+column] = q.integer(row, column)
+		}
+	}
+	return all
+}
+
+func (q *integers) on(r *rig) Int8Matrix {
+	return Int8Matrix{At: in(r, q.padded()), Scales: in(r, q.scales), Rows: q.rows, Columns: q.columns}
+}
+
+// sameFloats says whether two lists have the same numbers, or both NaN.
+func sameFloats(x, y []float32) bool {
+	return slices.EqualFunc(x, y, func(x, y float32) bool { return x == y || x != x && y != y })
+}
+
+// quantiseOn quantises rows on the device and compares with the processor.
+func quantiseOn(r *rig, x []Half, rows, columns, stride int) {
+	r.t.Helper()
+	var plain []float32
+	for row := range rows {
+		plain = append(plain, floatsOf(x[row*stride:row*stride+columns])...)
+	}
+	want := quantised(plain, rows, columns)
+	n := rows * Int8Stride(columns)
+	to := Int8Matrix{At: in(r, make([]int8, n+16)), Scales: in(r, make([]float32, rows+1)), Rows: rows, Columns: columns}
+	must(r.t, r.kernels.Quantise(r.stream, to, Matrix{in(r, x), rows, columns, stride}))
+	if have := out[int8](r, to.At, n+16); !slices.Equal(have, append(want.padded(), make([]int8, 16)...)) {
+		r.t.Errorf("%d×%d: integers are %v, want %v", rows, columns, have, want.padded())
+	}
+	if have := out[float32](r, to.Scales, rows+1); !sameFloats(have, append(slices.Clone(want.scales), 0)) {
+		r.t.Errorf("%d×%d: scales are %v, want %v", rows, columns, have, want.scales)
+	}
+}
+
+// Integers and scales are those of the processor, for numbers of all sizes and for what is not finite.
+func TestQuantise(t *testing.T) {
+	r := newRig(t)
+	for _, shape := range [][2]int{{1, 8}, {3, 40}, {5, 264}, {7, 520}} {
+		rows, columns := shape[0], shape[1]
+		stride := columns + 8
+		x := r.halves(rows*stride, 4)
+		for i := range columns {
+			x[i] = ToHalf(x[i].Float32() / 1e6)               // the smallest
+			x[(rows-1)*stride+i] = ToHalf(float32(i%8) - 3.5) // ties
+		}
+		quantiseOn(r, x, rows, columns, stride)
+	}
+	const columns = 48
+	x := r.halves(5*columns, 100)
+	x[3], x[columns+40], x[2*columns] = 0x7e00, 0x7c00, 0xfc00 // NaN, +∞, -∞
+	for i := range columns {
+		x[3*columns+i] = 0x8000 * Half(i%2) // zeros of both signs
+	}
+	quantiseOn(r, x, 5, columns, columns)
+}
+
+// An int8Case is a product of integers with its operands on this machine.
+type int8Case struct {
+	m, n, k       int
+	x, weights    *integers
+	bias          []float32
+	residual      []Half // m×(n+2)
+	rectified     bool
+	resultStride  int
+	residualWidth int
+}
+
+func (r *rig) int8Case(m, n, k int) *int8Case {
+	return &int8Case{m: m, n: n, k: k, x: quantised(r.floats(m*k, 3), m, k), weights: quantised(r.floats(n*k, 1), n, k),
+		bias: r.floats(n, 4), residual: r.halves(m*(n+2), 4), resultStride: n + 4, residualWidth: n + 2}
+}
+
+// want is what the processor computes, rounded, with the residual.
+func (c *int8Case) want() []Half {
+	columns := make([]int8, c.k*c.n)
+	for i := range columns {
+		columns[i] = c.weights.integer(i%c.n, i/c.n)
+	}
+	act := kernels.None
+	if c.rectified {
+		act = kernels.Rectified
+	}
+	y := make([]float32, c.m*c.n)
+	kernels.MulInt8(y, c.n, c.x.bytes, c.x.scales, c.m, kernels.PackInt8(c.k, c.n, columns, c.weights.scales), c.bias, act)
+	if c.residual != nil {
+		for i := range y {
+			y[i] += c.residual[i/c.n*c.residualWidth+i%c.n].Float32()
+		}
+	}
+	return Halves(y)
+}
+
+func (c *int8Case) run(r *rig, t tiling) []Half {
+	r.t.Helper()
+	p := Int8Product{X: c.x.on(r), Weights: c.weights.on(r), Rectified: c.rectified,
+		Result: Matrix{in(r, make([]Half, c.m*c.resultStride)), c.m, c.n, c.resultStride}}
+	if c.bias != nil {
+		p.Bias = in(r, c.bias)
+	}
+	if c.residual != nil {
+		p.Residual = Matrix{in(r, c.residual), c.m, c.n, c.residualWidth}
+	}
+	must(r.t, r.kernels.int8Product(r.stream, p, t))
+	var rows []Half
+	for row := range slices.Chunk(out[Half](r, p.Result.At, c.m*c.resultStride), c.resultStride) {
+		rows = append(rows, row[:c.n]...)
+		for _, gap := range row[c.n:] {
+			if gap != 0 {
+				r.t.Fatalf("%s wrote behind a row", t.int8())
+			}
+		}
+	}
+	return rows
+}
+
+// check wants the bits of the processor in every tiling. So a row's are its own, whatever is around it.
+func (c *int8Case) check(r *rig, what string) {
+	r.t.Helper()
+	want := c.want()
+	for _, tiling := range tilings {
+		have := c.run(r, tiling)
+		for i := range want {
+			if have[i] != want[i] && (want[i].Float32() == want[i].Float32() || have[i].Float32() == have[i].Float32()) {
+				r.t.Errorf("%s, %s: element %d is %v, want %v", tiling.int8(), what, i, have[i].Float32(), want[i].Float32())
+				break
+			}
+		}
+	}
+}
+
+func TestInt8Product(t *testing.T) {
+	r := newRig(t)
+	shapes := [][3]int{{1, 2, 8}, {3, 10, 40}, {17, 66, 96}, {65, 130, 72}, {129, 64, 264}}
+	if testing.Short() {
+		shapes = [][3]int{{3, 10, 40}, {65, 66, 136}}
+	}
+	for _, shape := range shapes {
+		r.int8Case(shape[0], shape[1], shape[2]).check(r, fmt.Sprint(shape))
+	}
+	for i := range 8 {
+		c := r.int8Case(20, 66, 40)
+		c.rectified = i&1 != 0
+		if i&2 != 0 {
+			c.bias = nil
+		}
+		if i&4 != 0 {
+			c.residual = nil
+		}
+		check := tilings[i%len(tilings)]
+		if have, want := c.run(r, check), c.want(); !slices.Equal(have, want) {
+			t.Errorf("%s, epilogue %03b: other bits than the processor's, want those", check.int8(), i)
+		}
+	}
+	extreme := r.int8Case(3, 8, 4096) // sums as large as can be
+	for i := range extreme.x.bytes {
+		extreme.x.bytes[i] = 255
+	}
+	for i := range extreme.weights.bytes {
+		extreme.weights.bytes[i] = 1 + 254*uint8(i/kernels.Int8Stride(extreme.k)%2)
+	}
+	for i := range extreme.weights.scales {
+		extreme.weights.scales[i] /= 100
+	}
+	extreme.check(r, "the largest sums")
+	broken := r.int8Case(3, 8, 48)
+	broken.x.scales[1] = float32(math.Inf(1))
+	for i := range 48 {
+		broken.x.bytes[kernels.Int8Stride(48)+i] = 128
+	}
+	broken.check(r, "a row that is not finite")
+}
+
+func TestInt8ProductRefuses(t *testing.T) {
+	r := newRig(t)
+	good := func() Int8Product {
+		return Int8Product{X: Int8Matrix{1, 1, 4, 20}, Weights: Int8Matrix{1, 1, 6, 20}, Result: Matrix{1, 4, 6, 0}}
+	}
+	for i, spoil := range []func(p *Int8Product){
+		func(p *Int8Product) { p.X.Rows = 5 }, func(p *Int8Product) { p.Weights.Rows = 4 }, func(p *Int8Product) { p.Weights.Columns = 8 },
+		func(p *Int8Product) { p.X.Columns, p.Weights.Columns = 2*MaxInt8Columns, 2*MaxInt8Columns },
+		func(p *Int8Product) { p.Result.Stride = 7 }, func(p *Int8Product) { p.Residual = Matrix{1, 4, 4, 0} },
+	} {
+		p := good()
+		spoil(&p)
+		if err := r.kernels.Int8Product(r.stream, p); err == nil {
+			t.Errorf("case %d was launched", i)
+		}
+	}
+	for _, x := range []Matrix{{1, 4, 12, 0}, {1, 4, 16, 20}, {1, 5, 16, 0}} {
+		if err := r.kernels.Quantise(r.stream, Int8Matrix{1, 1, 4, 16}, x); err == nil {
+			t.Errorf("%v was launched", x)
+		}
+	}
+	empty := good()
+	empty.X.Rows, empty.Result.Rows = 0, 0
+	must(t, r.kernels.Int8Product(r.stream, empty))
+}
+
+// inIntegers lets the case multiply integers.
+func (c *outputCase) inIntegers() *outputCase {
+	c.ofX, c.ofTable = quantised(floatsOf(c.x), c.rows, c.length), quantised(floatsOf(c.table), c.vocabulary, c.length)
+	return c
+}
+
+func TestInt8Output(t *testing.T) {
+	r := newRig(t)
+	for _, shape := range [][4]int{{1, 8, 5, 1}, {3, 40, 130, 4}, {70, 72, 200, 2}} {
+		c := r.outputCase(shape[0], shape[1], shape[2], shape[3])
+		c.inIntegers().check(r, fmt.Sprint("integers ", shape))
+		c.normalised = true
+		c.check(r, fmt.Sprint("normalised integers ", shape))
+	}
+	c := r.outputCase(5, 48, 300, 3)
+	for token := int32(1); token < 300; token += 3 {
+		c.columns = append(c.columns, token)
+	}
+	c.inIntegers().check(r, "integers, a list of tokens")
+}
+
+func TestInt8Scores(t *testing.T) {
+	r := newRig(t)
+	c := r.outputCase(19, 40, 130, 1).inIntegers()
+	result := alloc[float32](r, c.rows*c.vocabulary)
+	must(t, r.kernels.Int8Scores(r.stream, c.ofX.on(r), c.ofTable.on(r), in(r, c.bias), result))
+	columns := make([]int8, c.length*c.vocabulary)
+	for i := range columns {
+		columns[i] = c.ofTable.integer(i%c.vocabulary, i/c.vocabulary)
+	}
+	want := make([]float32, c.rows*c.vocabulary)
+	kernels.MulInt8(want, c.vocabulary, c.ofX.bytes, c.ofX.scales, c.rows, kernels.PackInt8(c.length, c.vocabulary, columns, c.ofTable.scales),
+		c.bias, kernels.None)
+	if have := out[float32](r, result, len(want)); !slices.Equal(have, want) {
+		t.Error("scores have other bits than the processor's, want those")
+	}
+}
