@@ -3,6 +3,8 @@
 #include "product.cuh"
 #include "rows.cuh"
 
+namespace {
+
 // A Choice is a token with its score. The better one has the higher score, or the smaller token.
 struct Choice {
   float score;
@@ -133,3 +135,5 @@ __device__ void scores(const Element* x, const Element* table, Number number, co
       if (row < rows && column < columns) result[size_t(row) * columns + column] = number(sums[0][j][e], row, column) + bias[column];
     }
 }
+
+}  // namespace
