@@ -46,7 +46,7 @@ func TestBenchProducts(t *testing.T) {
 	release, err := context.Bind()
 	must(err)
 	defer release()
-	kernels, err := gpukernels.Load(driver, 0, context, gpukernels.Float16)
+	kernels, err := gpukernels.Load(driver, 0, context, gpukernels.Arithmetic{})
 	must(err)
 	defer kernels.Close()
 	for library, want := range map[string]string{at: `toy +up +5 +16 +8 +1\.0 +[0-9.]+ +[0-9.]+ +0\.0`, "/nowhere/libcublasLt.so.12": `1\.0 +- +- +0\.0`} {
