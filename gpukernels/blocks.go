@@ -21,9 +21,10 @@ var threadsOfEntry = regexp.MustCompile(`(?s)\.entry (\w+)\(.*?\.maxntid (\d+), 
 // Blocks lists the kernels by their names: for those who ask how many blocks fit on a multiprocessor.
 func Blocks() ([]Block, error) {
 	var all []Block
-	both := maps.Clone(sources)
-	maps.Copy(both, trainingSources)
-	for source, kernels := range both {
+	sources := maps.Clone(sources)
+	maps.Copy(sources, trainingSources)
+	sources["int8"] = int8Kernels
+	for source, kernels := range sources {
 		ptx, err := programs.ReadFile("ptx/" + source + ".ptx")
 		if err != nil {
 			return nil, err

@@ -99,7 +99,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
 	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
-	s.StringVar(&b.precision, "precision", "float16", "arithmetic: float16, bfloat16 or int8; bounds are those of float16")
+	s.StringVar(&b.precision, "precision", "float16", "arithmetic: float16, bfloat16 or int8")
 	s.BoolVar(&b.model, "roofline", false, "print the model for all cards, with or without a GPU")
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own)
@@ -112,12 +112,12 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 		return err
 	}
 	if b.model {
-		return printRoofline(out)
+		return printRoofline(out, b.onGPU)
 	}
 	driver, err := cuda.Open(os.Getenv(driverVariable))
 	if errors.Is(err, cuda.ErrUnavailable) && !b.asJSON {
 		fmt.Fprintf(stderr, "nothing was measured: %v\n", err)
-		return printRoofline(out)
+		return printRoofline(out, b.onGPU)
 	}
 	if err != nil {
 		return err
@@ -130,11 +130,11 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	report := gpuReport{Device: device.Properties().String()}
 	of := cardOf(device.Properties())
 	for _, s := range chosen {
-		kernels, err := timeProducts(driver, b.device, b.onGPU, s, of)
+		kernels, err := timeProducts(driver, b.device, b.onGPU, s, of.in(b.onGPU))
 		if err != nil {
 			return err
 		}
-		rows, err := b.measure(device, s, of)
+		rows, err := b.measure(device, s, of.in(b.onGPU))
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func TestTrainingRoofline(t *testing.T) {
 		t.Errorf("the tiny student has %v parameters, want about 16 million", n)
 	}
 	var out bytes.Buffer
-	if err := printRoofline(&out); err != nil || strings.Count(out.String(), "H200") != 4 {
+	if err := printRoofline(&out, gpukernels.Arithmetic{}); err != nil || strings.Count(out.String(), "H200") != 4 {
 		t.Errorf("the table has no row of training: %s, %v", out.String(), err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
@@ -14,14 +15,29 @@ type card struct {
 	name      string // part of what the driver calls it
 	tensor    float64
 	bandwidth float64 // of memory, bytes a second
+	bytes     bool    // products are of 8 bits
+}
+
+// in is the card with the products of an arithmetic. All of these cards multiply in 8 bits at twice the peak of float16.
+func (c card) in(as gpukernels.Arithmetic) card {
+	if as.Products != gpukernels.Stored {
+		c.tensor, c.bytes = 2*c.tensor, true
+	}
+	return c
 }
 
 // cards are peaks from NVIDIA's data sheets: "A100 Tensor Core GPU" (2021), "L4" and "L40S" (2023), "H100 Tensor Core GPU" (2023, SXM and
 // PCIe), "H200" (2023), "DGX B200" (2024, an eighth of it), "V100" (2020). The PCIe card comes before the SXM one, whose name it contains.
 func cards() []card {
 	return []card{
-		{"A100-SXM4-80GB", 312e12, 2039e9}, {"A100", 312e12, 1555e9}, {"L40S", 362e12, 864e9}, {"L4", 121e12, 300e9},
-		{"H100 PCIe", 756e12, 2000e9}, {"H100", 989e12, 3350e9}, {"H200", 989e12, 4800e9}, {"B200", 2250e12, 8000e9},
+		{name: "A100-SXM4-80GB", tensor: 312e12, bandwidth: 2039e9},
+		{name: "A100", tensor: 312e12, bandwidth: 1555e9},
+		{name: "L40S", tensor: 362e12, bandwidth: 864e9},
+		{name: "L4", tensor: 121e12, bandwidth: 300e9},
+		{name: "H100 PCIe", tensor: 756e12, bandwidth: 2000e9},
+		{name: "H100", tensor: 989e12, bandwidth: 3350e9},
+		{name: "H200", tensor: 989e12, bandwidth: 4800e9},
+		{name: "B200", tensor: 2250e12, bandwidth: 8000e9},
 	}
 }
 
@@ -72,14 +88,19 @@ type productShape struct {
 
 func (p productShape) operations() float64 { return 2 * float64(p.m) * float64(p.n) * float64(p.k) }
 
-// bytes are those of both operands and the result in float16, each moved once.
-func (p productShape) bytes() float64 {
-	return 2 * (float64(p.m)*float64(p.k) + float64(p.n)*float64(p.k) + float64(p.m)*float64(p.n))
+// moved are the bytes of both operands and the result, each moved once. Rows that are multiplied in 8 bits are read in float16, written
+// and read again.
+func (c card) moved(p productShape) float64 {
+	rows, weights, result := float64(p.m)*float64(p.k), float64(p.n)*float64(p.k), float64(p.m)*float64(p.n)
+	if c.bytes {
+		return 4*rows + weights + 2*result
+	}
+	return 2 * (rows + weights + result)
 }
 
 // bound is the least time that a card needs for it, and what holds it up. Without a known peak of tensor cores it is memory.
 func (c card) bound(p productShape) (seconds float64, by string) {
-	memory := p.bytes() / c.bandwidth
+	memory := c.moved(p) / c.bandwidth
 	if c.tensor > 0 && p.operations()/c.tensor > memory {
 		return p.operations() / c.tensor, "tensor cores"
 	}
@@ -115,6 +136,7 @@ const (
 	modelLength    = 25      // pieces of a sentence, source and target
 	modelKernel    = 0.84e-6 // seconds that a kernel in a graph costs at least, measured on a card with empty kernels
 	kernelsOfLayer = 9       // of a decoder step: see gpumodel
+	kernelsOfBytes = 5       // more where products are of 8 bits: one quantises the rows of each
 )
 
 // roofline is the most source pieces a second that a card can translate with a student, with so many hypotheses in a step and a beam: if
@@ -130,21 +152,25 @@ func (c card) roofline(s student, rows, beam int) float64 {
 	encoder := float64(s.Encoder)*sum(s.encoderProducts(modelTokens)) + sum([]productShape{s.contextProduct(modelTokens)})
 	output := s.outputProduct(rows)
 	scores := 2 * float64(output.m) * float64(output.n) // which are never stored
-	outputTime := max(output.operations()/c.tensor, (output.bytes()-scores)/c.bandwidth)
+	outputTime := max(output.operations()/c.tensor, (c.moved(output)-scores)/c.bandwidth)
 	contexts := float64(rows) * modelLength * 4 * float64(s.Dim) / c.bandwidth // keys and values of the source, read by every row
-	layer := max(sum(s.stepProducts(rows))+contexts, kernelsOfLayer*modelKernel)
-	step := float64(s.Decoder)*layer + max(outputTime, 3*modelKernel)
+	kernelsLayer, kernelsOutput := float64(kernelsOfLayer), 3.0
+	if c.bytes {
+		kernelsLayer, kernelsOutput = kernelsLayer+kernelsOfBytes, kernelsOutput+1
+	}
+	layer := max(sum(s.stepProducts(rows))+contexts, kernelsLayer*modelKernel)
+	step := float64(s.Decoder)*layer + max(outputTime, kernelsOutput*modelKernel)
 	sentences := float64(rows) / float64(beam)
 	return 1 / (encoder/modelTokens + step/sentences)
 }
 
 // printRoofline prints the table for all cards and students.
-func printRoofline(w io.Writer) error {
+func printRoofline(w io.Writer, as gpukernels.Arithmetic) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, `A model, not a measurement: million source pieces a second at most, if every kernel took no longer than its bytes at the
+	fmt.Fprintf(&b, `A model, not a measurement: million source pieces a second at most in %v, if every kernel took no longer than its bytes at the
 card's memory bandwidth or its operations at the peak of its tensor cores, or %.2f µs. Sentences of %d pieces, both sides.
 
-`, modelKernel*1e6, modelLength)
+`, as, modelKernel*1e6, modelLength)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "card\tTFLOP/s\tGB/s\thypotheses\tbeam\t")
 	for _, s := range students() {
@@ -152,6 +178,7 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 	}
 	fmt.Fprintln(t)
 	for _, c := range cards() {
+		c = c.in(as)
 		for _, batch := range []struct{ rows, beam int }{{1, 1}, {512, 1}, {512, 4}} {
 			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%d\t%d\t", c.name, c.tensor/1e12, c.bandwidth/1e9, batch.rows, batch.beam)
 			for _, s := range students() {

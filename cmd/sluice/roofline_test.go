@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels"
 )
 
 // More of anything is never slower on a better card, and the table says that it is no measurement.
@@ -20,6 +22,13 @@ func TestRoofline(t *testing.T) {
 	}
 	if seconds, by := slow.bound(productShape{"", 1, 1000, 1000}); by != "memory" || seconds < 2e6/slow.bandwidth {
 		t.Errorf("a product of one row takes %v, held up by %s", seconds, by)
+	}
+	inBytes := gpukernels.Arithmetic{Products: gpukernels.Int8}
+	if large := students()[3]; slow.in(inBytes).roofline(large, 512, 1) <= slow.roofline(large, 512, 1) {
+		t.Error("products in 8 bits do not help a slow card with a large student")
+	}
+	if tiny := students()[0]; fast.in(inBytes).roofline(tiny, 1, 1) >= fast.roofline(tiny, 1, 1) {
+		t.Error("one row of a tiny student takes no longer with more kernels")
 	}
 	t.Setenv(driverVariable, t.TempDir()+"/libcuda.so")
 	command, out, messages := newBenchGPUCommand(), new(bytes.Buffer), new(bytes.Buffer)
