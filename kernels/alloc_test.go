@@ -11,7 +11,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		r := source(1)
 		const rows, k, n, heads = 5, 64, 70, 2
 		x, y, z, w := normals(r, rows*n), normals(r, rows*n), normals(r, rows*n), normals(r, rows*n)
-		a, aScales := make([]uint8, rows*Int8Stride(k)), make([]float32, rows)
+		a, aScales, none := make([]uint8, rows*Int8Stride(k)), make([]float32, rows), make([]uint64, rows*n/64+1)
 		int8Matrix, floatMatrix := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackFloat32(k, n, normals(r, k*n))
 		table, floats, ids, cached := PackInt8Rows(n, k, int8s(r, k*n), normals(r, n)), normals(r, n*k), []int32{3, 1, 4, 1, 5}, []int32{3, 1}
 		s := Attention{Heads: heads, HeadDim: k / heads, Scale: 1, QStride: k, KStride: k, VStride: k, OutStride: k}
@@ -25,7 +25,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			"MulFloat32":        func() { MulFloat32(y, n, x, k, rows, floatMatrix, z, None) },
 			"DotRowsInt8":       func() { DotRowsInt8(y, a, 1, table, ids, z) },
 			"DotRowsFloat32":    func() { DotRowsFloat32(y, x, floats, k, ids, z) },
-			"ArgMax, AbsMax":    func() { ArgMax(x); AbsMax(x) },
+			"ArgMax, AbsMax":    func() { ArgMax(x); AbsMax(x); MaxChosen(x, none) },
 			"norms":             func() { LayerNorm(y, x, z, w, w, rows, k, 1e-6); RMSNorm(y, x, z, w, rows, k, 1e-6) },
 			"softmax":           func() { Softmax(y, rows, k, k); LogSoftmax(y) },
 			"elementwise":       func() { Add(y, x, z); AddBias(y, z, rows, k); Scale(y, x, 2); Embed(y, x, 2, z); Average(y, x, 3) },

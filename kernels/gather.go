@@ -27,6 +27,18 @@ func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
 	gatherPanels(w, t, ids)
 }
 
+// Columns returns the columns of the matrix from first, which must be a multiple of 64, to end. They share its memory.
+func (w *Int8Matrix) Columns(first, end int) Int8Matrix {
+	if first < 0 || first%64 != 0 || end < first || end > w.N || w.pairs != nil {
+		panic(fmt.Sprintf("kernels: columns %d to %d of an int8 matrix of %d", first, end, w.N))
+	}
+	part, columns := *w, roundUp(end-first, int8Panel)
+	part.N = end - first
+	part.panels = w.panels[first*w.steps*4:][:columns*w.steps*4]
+	part.corrections, part.scales = w.corrections[first:][:columns], w.scales[first:][:columns]
+	return part
+}
+
 // resize returns a slice of n elements, b if it is long enough; the content does not matter.
 func resize[T any](b []T, n int) []T {
 	if cap(b) < n {

@@ -8,7 +8,7 @@ import (
 
 // element types of slices that kernels get
 type scalar interface {
-	~float32 | ~uint8 | ~int8 | ~int16 | ~uint16 | ~int32
+	~float32 | ~uint8 | ~int8 | ~int16 | ~uint16 | ~int32 | ~uint64
 }
 
 // arena hands out copies of slices that end where the accessible memory ends, or begin where it begins, so that no kernel

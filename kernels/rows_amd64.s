@@ -8172,3 +8172,113 @@ done327:
 	MOVSS        X1, ret+24(FP)
 	VZEROUPPER
 	RET
+
+// func maxChosenAVX2(x *float32, chosen *uint64, words int) (float32, uint32)
+// Requires: AVX, AVX2, SSE
+TEXT ·maxChosenAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         chosen+8(FP), CX
+	MOVQ         words+16(FP), DX
+	SHLQ         $0x01, DX
+	VBROADCASTSS const_ff7fffff<>+0(SB), Y0
+	VMOVAPS      Y0, Y1
+	VPCMPEQD     Y2, Y2, Y2
+	VPSRLD       $0x01, Y2, Y2
+	VMOVAPS      Y0, Y3
+	VMOVAPS      Y1, Y1
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VMOVDQU      chosen_shifts<>+0(SB), Y6
+	VMOVDQU      chosen_shifts<>+32(SB), Y7
+	VMOVDQU      chosen_shifts<>+64(SB), Y8
+	VMOVDQU      chosen_shifts<>+96(SB), Y9
+
+half:
+	VPBROADCASTD (CX), Y10
+	VPSLLVD      Y6, Y10, Y11
+	VBLENDVPS    Y11, (AX), Y0, Y11
+	VMAXPS       Y11, Y3, Y3
+	VPAND        Y2, Y11, Y11
+	VPMAXSD      Y11, Y4, Y4
+	VPSLLVD      Y7, Y10, Y11
+	VBLENDVPS    Y11, 32(AX), Y0, Y11
+	VMAXPS       Y11, Y1, Y1
+	VPAND        Y2, Y11, Y11
+	VPMAXSD      Y11, Y5, Y5
+	VPSLLVD      Y8, Y10, Y11
+	VBLENDVPS    Y11, 64(AX), Y0, Y11
+	VMAXPS       Y11, Y3, Y3
+	VPAND        Y2, Y11, Y11
+	VPMAXSD      Y11, Y4, Y4
+	VPSLLVD      Y9, Y10, Y10
+	VBLENDVPS    Y10, 96(AX), Y0, Y10
+	VMAXPS       Y10, Y1, Y1
+	VPAND        Y2, Y10, Y10
+	VPMAXSD      Y10, Y5, Y5
+	ADDQ         $0x04, CX
+	ADDQ         $0x00000080, AX
+	DECQ         DX
+	JNZ          half
+	VMAXPS       Y1, Y3, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X1
+	VPERMILPS    $0x4e, X1, X0
+	VMAXPS       X0, X1, X1
+	VPERMILPS    $0xb1, X1, X0
+	VMAXPS       X0, X1, X1
+	MOVSS        X1, ret+24(FP)
+	VPMAXSD      Y5, Y4, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VPMAXSD      X1, X0, X1
+	VPERMILPS    $0x4e, X1, X0
+	VPMAXSD      X0, X1, X1
+	VPERMILPS    $0xb1, X1, X0
+	VPMAXSD      X0, X1, X1
+	VMOVD        X1, AX
+	MOVL         AX, ret1+28(FP)
+	VZEROUPPER
+	RET
+
+DATA chosen_shifts<>+0(SB)/4, $0x0000001f
+DATA chosen_shifts<>+4(SB)/4, $0x0000001e
+DATA chosen_shifts<>+8(SB)/4, $0x0000001d
+DATA chosen_shifts<>+12(SB)/4, $0x0000001c
+DATA chosen_shifts<>+16(SB)/4, $0x0000001b
+DATA chosen_shifts<>+20(SB)/4, $0x0000001a
+DATA chosen_shifts<>+24(SB)/4, $0x00000019
+DATA chosen_shifts<>+28(SB)/4, $0x00000018
+DATA chosen_shifts<>+32(SB)/4, $0x00000017
+DATA chosen_shifts<>+36(SB)/4, $0x00000016
+DATA chosen_shifts<>+40(SB)/4, $0x00000015
+DATA chosen_shifts<>+44(SB)/4, $0x00000014
+DATA chosen_shifts<>+48(SB)/4, $0x00000013
+DATA chosen_shifts<>+52(SB)/4, $0x00000012
+DATA chosen_shifts<>+56(SB)/4, $0x00000011
+DATA chosen_shifts<>+60(SB)/4, $0x00000010
+DATA chosen_shifts<>+64(SB)/4, $0x0000000f
+DATA chosen_shifts<>+68(SB)/4, $0x0000000e
+DATA chosen_shifts<>+72(SB)/4, $0x0000000d
+DATA chosen_shifts<>+76(SB)/4, $0x0000000c
+DATA chosen_shifts<>+80(SB)/4, $0x0000000b
+DATA chosen_shifts<>+84(SB)/4, $0x0000000a
+DATA chosen_shifts<>+88(SB)/4, $0x00000009
+DATA chosen_shifts<>+92(SB)/4, $0x00000008
+DATA chosen_shifts<>+96(SB)/4, $0x00000007
+DATA chosen_shifts<>+100(SB)/4, $0x00000006
+DATA chosen_shifts<>+104(SB)/4, $0x00000005
+DATA chosen_shifts<>+108(SB)/4, $0x00000004
+DATA chosen_shifts<>+112(SB)/4, $0x00000003
+DATA chosen_shifts<>+116(SB)/4, $0x00000002
+DATA chosen_shifts<>+120(SB)/4, $0x00000001
+DATA chosen_shifts<>+124(SB)/4, $0x00000000
+GLOBL chosen_shifts<>(SB), RODATA|NOPTR, $128
+
+DATA const_ff7fffff<>+0(SB)/4, $0xff7fffff
+DATA const_ff7fffff<>+4(SB)/4, $0xff7fffff
+DATA const_ff7fffff<>+8(SB)/4, $0xff7fffff
+DATA const_ff7fffff<>+12(SB)/4, $0xff7fffff
+DATA const_ff7fffff<>+16(SB)/4, $0xff7fffff
+DATA const_ff7fffff<>+20(SB)/4, $0xff7fffff
+DATA const_ff7fffff<>+24(SB)/4, $0xff7fffff
+DATA const_ff7fffff<>+28(SB)/4, $0xff7fffff
+GLOBL const_ff7fffff<>(SB), RODATA|NOPTR, $32

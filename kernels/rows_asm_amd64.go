@@ -262,3 +262,8 @@ func firstNaNAVX2(x *float32, n int) int
 //
 //go:noescape
 func attentionWeightsAVX2(x *float32, n int, scale float32) float32
+
+// maxChosenAVX2 computes maxChosenGeneric for 64 elements to each of so many words, at least one.
+//
+//go:noescape
+func maxChosenAVX2(x *float32, chosen *uint64, words int) (float32, uint32)

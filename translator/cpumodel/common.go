@@ -26,6 +26,8 @@ type common struct {
 	block      []float32 // scores of some rows: those in common, then room for the rare ones of a row
 	stride     int       // from row to row
 	first, end int       // rows in the block
+
+	leaders leaders
 }
 
 // A choice says where the scores of a sentence's candidates are found.
@@ -34,6 +36,11 @@ type choice struct {
 	rows   int     // of the step, while it is made
 	places []int32 // for each candidate its place in a row of the block
 	rare   []search.Token
+
+	// The candidates that the search may take: those in common, one bit for each of common.tokens. What is suppressed is closed.
+	open       []uint64
+	closed     []int32 // places in common
+	closedRare []int32 // places in rare
 }
 
 const (
@@ -48,18 +55,30 @@ const (
 )
 
 // forget makes the next step decide again.
-func (c *common) forget() { c.decided, c.on, c.first, c.end = false, false, 0, 0 }
+func (c *common) forget() {
+	c.decided, c.on, c.first, c.end = false, false, 0, 0
+	c.leaders.forget()
+}
 
-// commonScores returns the scores of a row over its candidates, or false if they are not computed in common.
-func (s *Stepper) commonScores(row int) ([]float32, bool) {
-	c := &s.common
+// inCommon returns the choice that a row's scores are computed with, or false if they are computed for the row alone.
+func (s *Stepper) inCommon(row int) (*choice, bool) {
+	c, of := &s.common, &s.contexts[s.rows[row].context]
+	if len(of.candidates) == 0 {
+		return nil, false
+	}
 	if !c.decided {
 		c.decided, c.on = true, s.choose()
 	}
-	of := &s.contexts[s.rows[row].context].choice
-	if !c.on || of.made != c.made {
+	return &of.choice, c.on && of.choice.made == c.made
+}
+
+// commonScores returns the scores of a row over its candidates, or false if they are not computed in common.
+func (s *Stepper) commonScores(row int) ([]float32, bool) {
+	of, ok := s.inCommon(row)
+	if !ok {
 		return nil, false
 	}
+	c := &s.common
 	if row < c.first || row >= c.end {
 		s.fillCommon(row)
 	}
@@ -76,10 +95,15 @@ func (s *Stepper) commonScores(row int) ([]float32, bool) {
 // fillCommon multiplies some rows with what they have in common.
 func (s *Stepper) fillCommon(row int) {
 	c, stride := &s.common, kernels.Int8Stride(s.w.dim)
-	c.first = row / commonBlock * commonBlock
-	c.end = min(c.first+commonBlock, len(s.rows))
+	c.first, c.end = s.together(row)
 	c.block = grow(c.block, (c.end-c.first)*c.stride)
 	kernels.MulInt8(c.block, c.stride, s.topBytes[c.first*stride:], s.topScales[c.first:], c.end-c.first, &c.matrix, c.bias, kernels.None)
+}
+
+// together returns the rows that are multiplied together with one.
+func (s *Stepper) together(row int) (first, end int) {
+	first = row / commonBlock * commonBlock
+	return first, min(first+commonBlock, len(s.rows))
 }
 
 // choose decides whether the rows of the step are computed in common, and makes a new choice if the last does not fit.
@@ -120,6 +144,7 @@ func (s *Stepper) makeChoice(rows int) {
 		of := &s.contexts[s.rows[i].context]
 		if of.choice.rows > 0 {
 			c.locate(&of.choice, of.candidates)
+			c.open(&of.choice, of.suppressed)
 			rare = max(rare, len(of.choice.rare))
 		}
 	}
@@ -185,5 +210,25 @@ func (c *common) locate(of *choice, candidates []search.Token) {
 			of.rare = append(of.rare, token)
 		}
 		of.places = append(of.places, place)
+	}
+}
+
+// open notes which candidates in common the search may take.
+func (c *common) open(of *choice, suppressed []int32) {
+	of.open = grow(of.open, (len(c.tokens)+63)/64)
+	clear(of.open)
+	for _, place := range of.places {
+		if int(place) < len(c.tokens) {
+			of.open[place/64] |= 1 << (place % 64)
+		}
+	}
+	of.closed, of.closedRare = of.closed[:0], of.closedRare[:0]
+	for _, candidate := range suppressed {
+		if place := of.places[candidate]; int(place) < len(c.tokens) {
+			of.open[place/64] &^= 1 << (place % 64)
+			of.closed = append(of.closed, place)
+		} else {
+			of.closedRare = append(of.closedRare, place-int32(len(c.tokens)))
+		}
 	}
 }

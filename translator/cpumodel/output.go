@@ -302,6 +302,10 @@ func (s *Stepper) Best(rows []int32, banned [][]search.Token, out []search.Score
 	begin := time.Now()
 	for i, r := range rows {
 		row := int(r)
+		if best, ok := s.bestInCommon(row, bannedOf(banned, i)); ok {
+			out[i] = best
+			continue
+		}
 		y := s.raw(row, s.following(rows, i))
 		if s.broken(row, y) {
 			out[i] = search.Scored{Token: s.token(row, 0), Score: float32(math.NaN())}

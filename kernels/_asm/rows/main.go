@@ -18,5 +18,6 @@ func main() {
 		argMax(isa)
 	}
 	attentionWeights(asm.AVX2)
+	maxChosen()
 	Generate()
 }

@@ -1,0 +1,7 @@
+//go:build !amd64 || purego
+
+package kernels
+
+func maxChosen(x []float32, chosen []uint64) (largest float32, magnitude uint32) {
+	return maxChosenGeneric(x, chosen)
+}
