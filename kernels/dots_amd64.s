@@ -7541,6 +7541,69 @@ DATA const_00400000<>+24(SB)/4, $0x00400000
 DATA const_00400000<>+28(SB)/4, $0x00400000
 GLOBL const_00400000<>(SB), RODATA|NOPTR, $32
 
+// func pairsAVX2(dst *float32, src *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·pairsAVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         blocks+16(FP), DX
+	VBROADCASTSS const_00000001<>+0(SB), Y0
+	VMOVAPS      Y0, Y1
+	VBROADCASTSS const_00007fff<>+0(SB), Y1
+	VMOVAPS      Y1, Y2
+	VBROADCASTSS const_00400000<>+0(SB), Y2
+	VMOVAPS      Y2, Y3
+	VBROADCASTSS const_ffff0000<>+0(SB), Y3
+	VMOVAPS      Y3, Y4
+
+block:
+	VMOVUPS   (CX), Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y0, Y5, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPOR      Y2, Y4, Y4
+	VBLENDVPS Y6, Y4, Y5, Y5
+	VMOVUPS   64(CX), Y4
+	VCMPPS    $0x03, Y4, Y4, Y7
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y0, Y6, Y6
+	VPADDD    Y1, Y6, Y6
+	VPADDD    Y4, Y6, Y6
+	VPOR      Y2, Y4, Y4
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VPAND     Y3, Y6, Y6
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y6, Y6
+	VMOVDQU   Y6, (AX)
+	VMOVUPS   32(CX), Y4
+	VCMPPS    $0x03, Y4, Y4, Y6
+	VPSRLD    $0x10, Y4, Y5
+	VPAND     Y0, Y5, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPOR      Y2, Y4, Y4
+	VBLENDVPS Y6, Y4, Y5, Y5
+	VMOVUPS   96(CX), Y4
+	VCMPPS    $0x03, Y4, Y4, Y7
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y0, Y6, Y6
+	VPADDD    Y1, Y6, Y6
+	VPADDD    Y4, Y6, Y6
+	VPOR      Y2, Y4, Y4
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VPAND     Y3, Y6, Y6
+	VPSRLD    $0x10, Y5, Y5
+	VPOR      Y5, Y6, Y6
+	VMOVDQU   Y6, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000080, CX
+	DECQ      DX
+	JNZ       block
+	VZEROUPPER
+	RET
+
 // func gatherPanelAVX512(panel *int8, table *int8, stride int, ids *int32, steps int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·gatherPanelAVX512(SB), NOSPLIT, $0-40

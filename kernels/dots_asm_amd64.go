@@ -132,6 +132,11 @@ func keptPairValues64AVX2(out *float32, weights *float32, v *float32, vStride in
 //go:noescape
 func pairsAVX512(dst *float32, src *float32, distance int, rows int, lanes int, dstStep int, srcStep int)
 
+// pairsAVX2 makes 16 pairs of each of so many blocks of 32 elements, at least one, as pairOf says.
+//
+//go:noescape
+func pairsAVX2(dst *float32, src *float32, blocks int)
+
 // gatherPanelAVX512 packs 32 rows of a table, of stride bytes each, as a panel of steps times four weights. The table has less than 2 GiB.
 //
 //go:noescape

@@ -31,7 +31,11 @@ func (s *Attention) keepTransposed(keys, k []float32, nk int, scratch []float32)
 
 // keepPairs makes pairs of keys and values. Keys are transposed in the scratch, where elements 16 apart are 16·16 apart.
 func (s *Attention) keepPairs(keys, values, k, v []float32, nk int, scratch []float32) {
-	if cpu.Active() != cpu.AVX512 || !hasAttention(k, v) {
+	switch {
+	case cpu.Active() == cpu.AVX2:
+		s.keepPairsAVX2(keys, values, k, v, nk)
+		return
+	case cpu.Active() != cpu.AVX512 || !hasAttention(k, v):
 		keepPairsGeneric(s, keys, values, k, v, nk)
 		return
 	}
@@ -49,6 +53,23 @@ func (s *Attention) keepPairs(keys, values, k, v []float32, nk int, scratch []fl
 	}
 	for j := range nk {
 		pairsAVX512(&values[j*width/2], &v[j*s.VStride], 16, width/32, 16, 16, 32)
+	}
+}
+
+// keepPairsAVX2 makes the pairs of a key where those of the value will be, and takes them from there.
+func (s *Attention) keepPairsAVX2(keys, values, k, v []float32, nk int) {
+	width, words := s.Heads*s.HeadDim, s.HeadDim/2
+	for j := range nk {
+		row := values[j*width/2:][:width/2]
+		pairsAVX2(&row[0], &k[j*s.KStride], width/32)
+		first, step := keptKey(j, nk, words)
+		for h := range s.Heads {
+			to := keys[h*words*nk+first:]
+			for w, word := range row[h*words:][:words] {
+				to[w*step] = word
+			}
+		}
+		pairsAVX2(&row[0], &v[j*s.VStride], width/32)
 	}
 }
 

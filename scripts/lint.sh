@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofmt, vet, staticcheck, golangci-lint, govulncheck, shellcheck and hadolint. Tools are built from the module proxy into .cache/bin, in
+# gofmt, vet, golangci-lint (staticcheck among its linters), govulncheck, shellcheck and hadolint. Tools are built from the module proxy into .cache/bin, in
 # pinned versions. Prints "missing: …" for what could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,8 +20,6 @@ if [ -n "$unformatted" ]; then
 fi
 go vet ./...
 go vet -C kernels/_asm ./...
-tool staticcheck honnef.co/go/tools/cmd/staticcheck@v0.8.2
-"$bin/staticcheck" ./...
 tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 "$bin/golangci-lint" run ./...
 tool govulncheck golang.org/x/vuln/cmd/govulncheck@v1.9.0

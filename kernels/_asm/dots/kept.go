@@ -324,6 +324,41 @@ func keptPairValuesAVX2(dim int) {
 	RET()
 }
 
+// pairsAVX2 makes pairs of 32 elements at a time, rounded as in pairsAVX512.
+func pairsAVX2() {
+	asm.Kernel("pairsAVX2", "func(dst, src *float32, blocks int)",
+		"pairsAVX2 makes 16 pairs of each of so many blocks of 32 elements, at least one, as pairOf says.")
+	dst, src, blocks := asm.Int("dst"), asm.Int("src"), asm.Int("blocks")
+	isa := asm.AVX2
+	one, half, quiet, keep := isa.Register(asm.Bits(1))[0], isa.Register(asm.Bits(0x7fff))[0], isa.Register(asm.Bits(1 << 22))[0], upper(isa)
+	round := func(m Mem) reg.VecVirtual {
+		v, sum, nan := YMM(), YMM(), YMM()
+		VMOVUPS(m, v)
+		VCMPPS(Imm(asm.Unordered), v, v, nan)
+		VPSRLD(Imm(16), v, sum)
+		VPAND(one, sum, sum)
+		VPADDD(half, sum, sum)
+		VPADDD(v, sum, sum)
+		VPOR(quiet, v, v)
+		VBLENDVPS(nan, v, sum, sum)
+		return sum
+	}
+	Label("block")
+	for part := range 2 {
+		low, high := round(Mem{Base: src, Disp: 32 * part}), round(Mem{Base: src, Disp: 64 + 32*part})
+		VPAND(keep, high, high)
+		VPSRLD(Imm(16), low, low)
+		VPOR(low, high, high)
+		VMOVDQU(high, Mem{Base: dst, Disp: 32 * part})
+	}
+	ADDQ(U32(64), dst)
+	ADDQ(U32(128), src)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	VZEROUPPER()
+	RET()
+}
+
 // pairsAVX512 makes pairs: rows of lanes (1 to 16) words of which row i has the elements of row i, srcStep from row to row, in the
 // lower halves, and those that lie distance after them in the upper halves. Rounding is
 //

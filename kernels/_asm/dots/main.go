@@ -24,6 +24,7 @@ func main() {
 		keptPairValuesAVX2(dim)
 	}
 	pairsAVX512()
+	pairsAVX2()
 	gatherPanelAVX512()
 	embedInt8(asm.AVX512)
 	embedInt8(asm.AVX2)
