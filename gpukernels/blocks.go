@@ -14,7 +14,10 @@ type Block struct {
 	Kernel  string
 	Threads int
 	Shared  int // dynamic shared memory in bytes
+	Least   int // 10 times the compute capability that it needs
 }
+
+var targetOfProgram = regexp.MustCompile(`(?m)^\.target sm_(\d+)$`)
 
 var threadsOfEntry = regexp.MustCompile(`(?s)\.entry (\w+)\(.*?\.maxntid (\d+), 1, 1\n`)
 
@@ -23,11 +26,21 @@ func Blocks() ([]Block, error) {
 	var all []Block
 	sources := maps.Clone(sources)
 	maps.Copy(sources, trainingSources)
-	sources["int8"] = int8Kernels
+	for _, products := range []Products{Int8, FP8} {
+		sources[products.String()] = products.kernels()
+	}
 	for source, kernels := range sources {
 		ptx, err := programs.ReadFile("ptx/" + source + ".ptx")
 		if err != nil {
 			return nil, err
+		}
+		target := targetOfProgram.FindSubmatch(ptx)
+		if target == nil {
+			return nil, fmt.Errorf("%s.ptx does not say what device it is for", source)
+		}
+		least, err := strconv.Atoi(string(target[1]))
+		if err != nil {
+			return nil, fmt.Errorf("%s.ptx: %w", source, err)
 		}
 		found := threadsOfEntry.FindAllStringSubmatch(string(ptx), -1)
 		if len(found) != len(kernels) {
@@ -38,7 +51,7 @@ func Blocks() ([]Block, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s.ptx, kernel %s: %w", source, entry[1], err)
 			}
-			all = append(all, Block{entry[1], threads, kernels[entry[1]]})
+			all = append(all, Block{entry[1], threads, kernels[entry[1]], least})
 		}
 	}
 	slices.SortFunc(all, func(x, y Block) int { return cmp.Compare(x.Kernel, y.Kernel) })

@@ -9,8 +9,8 @@
 // where comments say fp16 it is either. Every sum, norm and exponential is computed in float32, and so are biases, scales and the
 // state of recurrent units.
 //
-// Products may also be of 8-bit integers (Int8Product), with a scale for each row of both operands: the integers are those of package
-// kernels, and so are the results before they are rounded to 16 bits.
+// Products may also be of 8 bits (ByteProduct), with a scale for each row of both operands. Integers are those of package kernels, and so are
+// the results before they are rounded to 16 bits. Products of Float8 need devices of compute capability 8.9, and are a program of their own.
 //
 // # cuBLASLt
 //

@@ -42,17 +42,7 @@ type Kernels struct {
 	byName          map[string]*cuda.Kernel
 	multiprocessors int
 	stored          Storage
-}
-
-// leastMajor is the compute capability that the kernels need: for tensor cores and asynchronous copies.
-const leastMajor = 8
-
-// Check refuses a device on which the kernels do not run.
-func Check(p cuda.Properties) error {
-	if p.Major < leastMajor {
-		return fmt.Errorf("%w: %v is too old: compute capability %d.0 (Ampere, of 2020) or later is needed", cuda.ErrUnavailable, p, leastMajor)
-	}
-	return nil
+	bytes           string // what bytes are, in the names of kernels that multiply them
 }
 
 // Load compiles the kernels for the device of a context, which must be bound, and for an arithmetic: the type that it stores is what other
@@ -62,7 +52,12 @@ func Load(d *cuda.Driver, device int, c *cuda.Context, as Arithmetic) (*Kernels,
 	if err != nil {
 		return nil, err
 	}
-	return load(d, device, c, as.Stored, wanted)
+	k, err := load(d, device, c, as.Stored, wanted)
+	if err != nil {
+		return nil, err
+	}
+	k.bytes = as.Products.String()
+	return k, nil
 }
 
 func load(d *cuda.Driver, device int, c *cuda.Context, stored Storage, sources map[string]map[string]int) (*Kernels, error) {

@@ -17,19 +17,28 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
-// set changes a setting of an emulated device, and skips the test on another one.
-func (r *rig) set(name, value string) {
-	r.t.Helper()
-	handle, err := purego.Dlopen(library(r.t), purego.RTLD_NOW|purego.RTLD_LOCAL)
-	must(r.t, err)
+// emulate changes a setting of an emulated device, and says whether there is one.
+func emulate(t testing.TB, name, value string) bool {
+	t.Helper()
+	handle, err := purego.Dlopen(library(t), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	must(t, err)
 	address, err := purego.Dlsym(handle, "cuEmulatedSet")
 	if err != nil {
-		r.t.Skip("for an emulated device only")
+		return false
 	}
 	var set func(name, value string) int32
 	purego.RegisterFunc(&set, address)
 	if code := set(name, value); code != 0 {
-		r.t.Fatalf("setting %s=%s: %d", name, value, code)
+		t.Fatalf("setting %s=%s: %d", name, value, code)
+	}
+	return true
+}
+
+// set is emulate for tests that are skipped on another device.
+func (r *rig) set(name, value string) {
+	r.t.Helper()
+	if !emulate(r.t, name, value) {
+		r.t.Skip("for an emulated device only")
 	}
 }
 

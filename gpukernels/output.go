@@ -2,7 +2,6 @@ package gpukernels
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
@@ -19,7 +18,7 @@ type Output struct {
 	Table cuda.Pointer // fp16, a row of k for each token
 	Bias  cuda.Pointer // float32, for each token
 
-	// Where there are scales, float32, X and Table are rows of integers: those of an Int8Matrix, one scale for each row.
+	// Where there are scales, float32, X and Table are rows of bytes: those of an ByteMatrix, one scale for each row.
 	XScales, TableScales cuda.Pointer
 
 	// What is multiplied: all tokens from 0 up to Columns, or, if Tokens is not 0, those Columns that it lists (int32, ascending).
@@ -86,24 +85,19 @@ func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error 
 	); err != nil {
 		return err
 	}
+	if o.XScales != 0 {
+		name = k.ofBytes(name)
+	}
 	sums := cuda.Offset[Choice](o.Scratch, rows*tiles*o.Count)
 	arguments := append(o.operands(make([]cuda.Argument, 0, outputArguments)), cuda.Address(o.Bias), cuda.Address(o.Tokens),
 		cuda.Address(o.Candidates), cuda.Address(o.SetOfRow), cuda.Address(o.ForbiddenStarts),
 		cuda.Address(o.Forbidden), cuda.Address(o.Scratch), cuda.Address(sums), cuda.Int(rows), cuda.Int(o.Columns), cuda.Int(o.length()), cuda.Int(o.Words), cuda.Int(o.Count))
-	if err := k.byName[o.kernel(name)].Launch(s, cuda.Shape{X: tiles, Y: blocks(rows, t.m)}, cuda.Shape{X: t.threads}, t.shared(),
+	if err := k.byName[name].Launch(s, cuda.Shape{X: tiles, Y: blocks(rows, t.m)}, cuda.Shape{X: t.threads}, t.shared(),
 		arguments...); err != nil {
 		return err
 	}
 	return k.byName["output_merge"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(o.Scratch), cuda.Address(sums),
 		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), flag(o.Normalised))
-}
-
-// kernel is the name of a kernel for these operands.
-func (o *Output) kernel(name string) string {
-	if o.XScales == 0 {
-		return name
-	}
-	return strings.Replace(name, "output", "output_int8", 1)
 }
 
 // outputArguments is how many arguments those kernels have at most.
@@ -122,7 +116,7 @@ func (o *Output) length() int {
 	if o.XScales == 0 {
 		return o.X.Columns
 	}
-	return Int8Stride(o.X.Columns) / 2
+	return ByteStride(o.X.Columns) / 2
 }
 
 // A Guess is what a row goes on with before anybody has read the choices: the number of a state, and a token.

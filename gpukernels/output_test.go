@@ -16,7 +16,7 @@ import (
 type outputCase struct {
 	rows, length, vocabulary int
 	x, table                 []Half
-	ofX, ofTable             *integers // what is multiplied in place of x and table; nil: those
+	ofX, ofTable             operand // what is multiplied in place of x and table; nil: those
 	bias                     []float32
 	columns                  []int32   // nil: all tokens
 	candidates               [][]int32 // of each row; nil: all

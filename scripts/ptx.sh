@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the CUDA kernels to PTX, which needs no GPU and no CUDA toolkit: NVIDIA's compiler library and its headers come from PyPI,
 # in pinned versions, into .cache/cuda. That version's PTX (8.2) is loaded by every driver from CUDA 12.2 on, and this code for sm_80 is
-# what newer devices run, too.
+# what newer devices run, too. Products of fp8 are apart: for sm_89, and drivers from CUDA 12.4 on.
 #
 #   scripts/ptx.sh             writes gpukernels/ptx, gpukernels/cuda/testdata/*.ptx and the table of occupancy in docs/gpu.md
 #   scripts/ptx.sh report      says how many registers the kernels use, how much they spill and how much of a multiprocessor they occupy,
@@ -72,12 +72,22 @@ report() { # [-write]
 	go run ./gpukernels/tools/ptxas "$@" docs/gpu.md "${logs[@]}"
 }
 
+# Prints those of the files that a release of ptxas knows and a device can run, with a zero behind each: PTX 8.4 is that of CUDA 12.4.
+known() { # RELEASE ARCHITECTURE FILE...
+	local file target version
+	for file in "${@:3}"; do
+		target=$(sed -n 's/^\.target sm_\([0-9]*\).*/\1/p' "$file")
+		version=$(awk -F'[ .]' '/^\.version/ { print $3 + 4 "." $4 }' "$file")
+		if [ "$target" -le "$2" ] && [ "$(printf '%s\n' "$version" "$1" | sort -V | tail -1)" = "$1" ]; then printf '%s\0' "$file"; fi
+	done
+}
+
 assemble() { # PTXAS ARCHITECTURE FILE...
 	local release ptxas=$1 architecture=$2
 	release=$("$ptxas" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 	# As many at a time as there are processors, each with a log of its own.
 	# shellcheck disable=SC2016
-	printf '%s\0' "${@:3}" | xargs -0 -n 1 -P "$(getconf _NPROCESSORS_ONLN)" \
+	known "$release" "$architecture" "${@:3}" | xargs -0 -n 1 -P "$(getconf _NPROCESSORS_ONLN)" \
 		sh -c 'exec "$0" -v -arch="$1" "$3" -o /dev/null >"$2/${3##*/}" 2>&1' "$ptxas" "sm_$architecture" "$work/parts" || {
 		cat "$work"/parts/*
 		return 1

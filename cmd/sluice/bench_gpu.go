@@ -99,7 +99,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
 	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
-	s.StringVar(&b.precision, "precision", "float16", "arithmetic: float16, bfloat16 or int8")
+	s.StringVar(&b.precision, "precision", "float16", "arithmetic: float16, bfloat16, int8 or fp8")
 	s.BoolVar(&b.model, "roofline", false, "print the model for all cards, with or without a GPU")
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own)
@@ -404,18 +404,18 @@ func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, as gpukernels.Ari
 func productRun(stream *cuda.Stream, kernels *gpukernels.Kernels, as gpukernels.Arithmetic, p productShape, at [4]cuda.Pointer) func() error {
 	x := gpukernels.Matrix{At: at[0], Rows: p.m, Columns: p.k}
 	result := gpukernels.Matrix{At: at[2], Rows: p.m, Columns: p.n}
-	if as.Products != gpukernels.Int8 {
+	if as.Products == gpukernels.Stored {
 		weights := gpukernels.Matrix{At: at[1], Rows: p.n, Columns: p.k}
 		return func() error {
 			return kernels.Product(stream, gpukernels.Product{X: x, Weights: weights, Result: result})
 		}
 	}
 	scales := cuda.Offset[gpukernels.Half](at[3], p.m*p.k)
-	rows := gpukernels.Int8Matrix{At: at[3], Scales: scales, Rows: p.m, Columns: p.k}
-	weights := gpukernels.Int8Matrix{At: at[1], Scales: cuda.Offset[float32](scales, p.m), Rows: p.n, Columns: p.k}
+	rows := gpukernels.ByteMatrix{At: at[3], Scales: scales, Rows: p.m, Columns: p.k}
+	weights := gpukernels.ByteMatrix{At: at[1], Scales: cuda.Offset[float32](scales, p.m), Rows: p.n, Columns: p.k}
 	return func() error {
 		return cmp.Or(kernels.Quantise(stream, rows, x),
-			kernels.Int8Product(stream, gpukernels.Int8Product{X: rows, Weights: weights, Result: result}))
+			kernels.ByteProduct(stream, gpukernels.ByteProduct{X: rows, Weights: weights, Result: result}))
 	}
 }
 

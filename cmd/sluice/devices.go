@@ -267,8 +267,10 @@ func gpuArithmeticOf(name string) (gpukernels.Arithmetic, error) {
 		return gpukernels.Arithmetic{Stored: gpukernels.BFloat16}, nil
 	case "int8":
 		return gpukernels.Arithmetic{Products: gpukernels.Int8}, nil
+	case "fp8":
+		return gpukernels.Arithmetic{Products: gpukernels.FP8}, nil
 	}
-	return gpukernels.Arithmetic{}, usageErrorf("--precision %s is not for GPUs, which compute in float16, bfloat16 or int8", name)
+	return gpukernels.Arithmetic{}, usageErrorf("--precision %s is not for GPUs, which compute in float16, bfloat16, int8 or fp8", name)
 }
 
 // demandedError sorts the reason why no GPU can be used by what the user has to look at.

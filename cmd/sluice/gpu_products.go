@@ -66,7 +66,7 @@ func ofArithmetic(way gpukernels.Multiplication, as gpukernels.Arithmetic) (gpuk
 	case as.Products == gpukernels.Stored:
 		return way, nil
 	case way == gpukernels.LibraryProducts:
-		return way, usageErrorf("--gpu-products %v multiplies in 16 bits: not with --precision int8", way)
+		return way, usageErrorf("--gpu-products %v multiplies in 16 bits: not with --precision %v", way, as.Products)
 	}
 	return gpukernels.OwnProducts, nil
 }

@@ -211,7 +211,7 @@ func (f *modelFlags) choosePrecision(stored cpumodel.Precision) (cpumodel.Precis
 		return cpumodel.Float32, nil
 	case strings.HasPrefix(name, "int8"):
 		return cpumodel.Int8, nil
-	case name == "float16" || name == "bfloat16":
+	case name == "float16" || name == "bfloat16" || name == "fp8":
 		return 0, usageErrorf("%s %s is for GPUs: see --devices", option, name)
 	case name == "int16":
 		return cpumodel.Int16, nil

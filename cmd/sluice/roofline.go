@@ -15,16 +15,24 @@ type card struct {
 	name      string // part of what the driver calls it
 	tensor    float64
 	bandwidth float64 // of memory, bytes a second
+	fp8       float64 // peak of products in fp8, as a multiple of tensor; 0: it has none
 	bytes     bool    // products are of 8 bits
 }
 
-// in is the card with the products of an arithmetic. All of these cards multiply in 8 bits at twice the peak of float16.
+// in is the card with the products of an arithmetic. All of these cards multiply integers at twice the peak of float16. For fp8, sm_90 and
+// sm_100 have no instruction of the kind that the kernels use: ptxas unpacks the operands to float16.
 func (c card) in(as gpukernels.Arithmetic) card {
-	if as.Products != gpukernels.Stored {
+	switch as.Products {
+	case gpukernels.Int8:
 		c.tensor, c.bytes = 2*c.tensor, true
+	case gpukernels.FP8:
+		c.tensor, c.bytes = c.fp8*c.tensor, true
 	}
 	return c
 }
+
+// runs says whether the card has the products of an arithmetic.
+func (c card) runs(as gpukernels.Arithmetic) bool { return as.Products != gpukernels.FP8 || c.fp8 > 0 }
 
 // cards are peaks from NVIDIA's data sheets: "A100 Tensor Core GPU" (2021), "L4" and "L40S" (2023), "H100 Tensor Core GPU" (2023, SXM and
 // PCIe), "H200" (2023), "DGX B200" (2024, an eighth of it), "V100" (2020). The PCIe card comes before the SXM one, whose name it contains.
@@ -32,12 +40,12 @@ func cards() []card {
 	return []card{
 		{name: "A100-SXM4-80GB", tensor: 312e12, bandwidth: 2039e9},
 		{name: "A100", tensor: 312e12, bandwidth: 1555e9},
-		{name: "L40S", tensor: 362e12, bandwidth: 864e9},
-		{name: "L4", tensor: 121e12, bandwidth: 300e9},
-		{name: "H100 PCIe", tensor: 756e12, bandwidth: 2000e9},
-		{name: "H100", tensor: 989e12, bandwidth: 3350e9},
-		{name: "H200", tensor: 989e12, bandwidth: 4800e9},
-		{name: "B200", tensor: 2250e12, bandwidth: 8000e9},
+		{name: "L40S", tensor: 362e12, bandwidth: 864e9, fp8: 2},
+		{name: "L4", tensor: 121e12, bandwidth: 300e9, fp8: 2},
+		{name: "H100 PCIe", tensor: 756e12, bandwidth: 2000e9, fp8: 1},
+		{name: "H100", tensor: 989e12, bandwidth: 3350e9, fp8: 1},
+		{name: "H200", tensor: 989e12, bandwidth: 4800e9, fp8: 1},
+		{name: "B200", tensor: 2250e12, bandwidth: 8000e9, fp8: 1},
 	}
 }
 
@@ -178,6 +186,9 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 	}
 	fmt.Fprintln(t)
 	for _, c := range cards() {
+		if !c.runs(as) {
+			continue
+		}
 		c = c.in(as)
 		for _, batch := range []struct{ rows, beam int }{{1, 1}, {512, 1}, {512, 4}} {
 			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%d\t%d\t", c.name, c.tensor/1e12, c.bandwidth/1e9, batch.rows, batch.beam)

@@ -30,6 +30,15 @@ func TestRoofline(t *testing.T) {
 	if tiny := students()[0]; fast.in(inBytes).roofline(tiny, 1, 1) >= fast.roofline(tiny, 1, 1) {
 		t.Error("one row of a tiny student takes no longer with more kernels")
 	}
+	inFP8 := gpukernels.Arithmetic{Products: gpukernels.FP8}
+	if large := students()[3]; slow.in(inFP8).roofline(large, 512, 1) != slow.in(inBytes).roofline(large, 512, 1) ||
+		fast.in(inFP8).roofline(large, 512, 1) >= fast.in(inBytes).roofline(large, 512, 1) {
+		t.Error("products in fp8 are not those of integers on a card that has them, or as fast on one that has not")
+	}
+	var table bytes.Buffer
+	if err := printRoofline(&table, inFP8); err != nil || strings.Count(table.String(), "A100") != 2 { // those of training
+		t.Errorf("cards without fp8 are in its table: %s, %v", table.String(), err)
+	}
 	t.Setenv(driverVariable, t.TempDir()+"/libcuda.so")
 	command, out, messages := newBenchGPUCommand(), new(bytes.Buffer), new(bytes.Buffer)
 	command.SetOut(out)

@@ -1,5 +1,5 @@
-// The sums of a product of two matrices, by tensor cores: of fp16 in float32, or of 8-bit integers in int32. The type of the sums says
-// which; an Element stands for two integers, and lengths and strides count Elements.
+// The sums of a product of two matrices, by tensor cores: of fp16 or fp8 in float32, or of 8-bit integers in int32. The type of the sums
+// says which; an Element stands for two numbers of 8 bits, and lengths and strides count Elements.
 //
 // Both matrices are stored with k, over which the sum runs, as the inner dimension. A block of threads computes a tile of the result:
 // it copies slices of 32 of k to shared memory, STAGES of them under way, and its warps multiply their parts.
@@ -64,11 +64,16 @@ template <class T, Layout LAYOUT> __device__ void load_b(unsigned (&two)[4], con
     load_matrices<true>(two, b + (k + lane / 8 % 2 * 8 + lane % 8) * COLUMN_STRIDE<T::TILE_N> + n);
 }
 
+// How many steps of a slice a warp has operands of at a time: one where two would not fit into its registers. Those of fp8 take twice as
+// many on devices that have no such tensor instruction, as sm_90 and sm_100, for which ptxas unpacks them to fp16.
+template <class T, class Sum> struct Steps { enum { AT_A_TIME = 2 }; };
+template <class T> struct Steps<T, Float8Sum> { enum { AT_A_TIME = T::ROWS * T::COLUMNS > 8 ? 1 : 2 }; };
+
 // Multiplies a slice in shared memory: a has TILE_M rows or columns, b TILE_N.
 template <class T, Layout A, Layout B, class Sum>
 __device__ void multiply_slice(Sum (&sums)[T::ROWS][T::COLUMNS][4], const Element* a, const Element* b) {
   int lane = threadIdx.x % 32;
-#pragma unroll
+#pragma unroll (Steps<T, Sum>::AT_A_TIME)
   for (int k = 0; k < T::SLICE; k += 16) {
     unsigned of_a[T::ROWS][4], of_b[T::COLUMNS][2];
 #pragma unroll

@@ -9,9 +9,12 @@
 //
 // Of 8-bit integers it multiplies 16x32 with 32x8 and adds to 16x8 of int32, exactly. Where a register has two elements of fp16 it has four
 // integers then, so that whoever loads operands may take an Element for two integers that lie one behind the other
-// ("Matrix Fragments for mma.m16n8k32").
+// ("Matrix Fragments for mma.m16n8k32"). Of fp8 it does the same (sm_89 and later), and adds to float32, which is a Float8Sum then.
 #pragma once
 #include "language.cuh"
+
+// A sum of products of fp8.
+struct Float8Sum { float value; };
 
 #ifndef SLUICE_EMULATED
 
@@ -33,7 +36,13 @@ __device__ __forceinline__ void mma(int (&d)[4], const unsigned (&a)[4], const u
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// d[i][j] += a[i] * b[j], of elements for sums that are float, of integers for int.
+__device__ __forceinline__ void mma(Float8Sum (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0].value), "+f"(d[1].value), "+f"(d[2].value), "+f"(d[3].value)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// d[i][j] += a[i] * b[j], of elements for sums that are float, of integers for int, of fp8 for Float8Sum.
 template <int M, int N, class Sum>
 __device__ __forceinline__ void mma_tiles(Sum (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&b)[N][2]) {
 #pragma unroll
@@ -68,6 +77,13 @@ template <int N> __device__ __forceinline__ void copy_async_wait() { asm volatil
 __device__ __forceinline__ unsigned pack_pair(float low, float high) {
   Element2 h = from_floats(low, high);
   return *reinterpret_cast<unsigned*>(&h);
+}
+
+// Two numbers rounded to fp8, the first in the low byte. What is too large becomes the largest.
+__device__ __forceinline__ unsigned pack_float8(float low, float high) {
+  unsigned short two;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
+  return two;
 }
 
 #else

@@ -11,8 +11,10 @@ site = sysconfig.get_path("purelib") + "/nvidia"
 nvrtc = ctypes.CDLL(glob.glob(site + "/cuda_nvrtc/lib/libnvrtc.so.*")[0])
 nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
 
+# What needs a later device than others: its architecture, and the version of PTX that has its instructions, of which NVRTC knows nothing.
+LATER = {"fp8": ("compute_89", b"8.4")}
+
 OPTIONS = [
-    "--gpu-architecture=compute_80",
     "--std=c++17",
     f"-I{site}/cuda_runtime/include",
     # Without operators and conversions, numbers are rounded where the source says so, on the device as on the emulated one.
@@ -35,7 +37,8 @@ def text(program, size, get):
 
 def compile_file(source):
     program = ctypes.c_void_p()
-    options = [o.encode() for o in OPTIONS + [f"-I{source.parent}"]]
+    architecture, version = LATER.get(source.stem, ("compute_80", None))
+    options = [o.encode() for o in OPTIONS + [f"--gpu-architecture={architecture}", f"-I{source.parent}"]]
     arguments = (ctypes.c_char_p * len(options))(*options)
     error = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), str(source).encode(), 0, None, None)
     error = error or nvrtc.nvrtcCompileProgram(program, len(options), arguments)
@@ -43,6 +46,8 @@ def compile_file(source):
     if error or log.strip():
         sys.exit(f"{log}{source}: {nvrtc.nvrtcGetErrorString(error).decode() if error else 'warnings are errors'}")
     ptx = text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0")
+    if version:
+        ptx = re.sub(rb"(?m)^\.version .*$", b".version " + version, ptx)
     # Constants of a header that cuda_fp16.h includes, which nothing uses.
     return re.sub(rb"(?m)^\.global .*2nv6target.*\n", b"", ptx)
 

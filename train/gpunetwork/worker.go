@@ -40,7 +40,7 @@ func openWorker(driver *cuda.Driver, number int, n *network.Network, state optim
 	if err != nil {
 		return nil, err
 	}
-	if err := gpukernels.Check(properties); err != nil {
+	if err := (gpukernels.Arithmetic{Stored: stored}).Check(driver, properties); err != nil {
 		return nil, err
 	}
 	w := &worker{network: n, n: n.Size()}

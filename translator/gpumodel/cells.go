@@ -119,7 +119,7 @@ func (s *Stepper) multiply(a *activations, to, x gpukernels.Matrix, p *product) 
 
 // cellRows are rows that go through a cell.
 type cellRows struct {
-	a      *activations // whose stream and integers they use
+	a      *activations // whose stream and bytes they use
 	states gpukernels.CellStates
 	h      gpukernels.Matrix // what the cells gave last, replaced by what they give
 	u      cuda.Pointer      // room for what comes from the states

@@ -28,7 +28,7 @@ func OpenFor(driver *cuda.Driver, number int, as gpukernels.Arithmetic) (*Device
 	if err != nil {
 		return nil, err
 	}
-	if err := gpukernels.Check(properties); err != nil {
+	if err := as.Check(driver, properties); err != nil {
 		return nil, err
 	}
 	context, err := driver.Context(number)

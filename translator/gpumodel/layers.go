@@ -14,20 +14,20 @@ type activations struct {
 	x, y, normed, attended, bottom cuda.Pointer // rows × Weights.row
 	wide, other                    cuda.Pointer // rows × the widest product
 
-	integers, scales cuda.Pointer // of the operand of a product in 8 bits
+	bytes, scales cuda.Pointer // of the operand of a product in 8 bits
 }
 
 // rowBytes is what a row takes.
 func (w *Weights) rowBytes() int {
 	elements := 2 * (5*w.row + 2*w.widest)
-	if w.integers.At == 0 {
+	if w.bytes.At == 0 {
 		return elements
 	}
 	return elements + w.operandBytes() + 4
 }
 
 // operandBytes is what a row takes as an operand of a product in 8 bits.
-func (w *Weights) operandBytes() int { return gpukernels.Int8Stride(max(w.row, w.widest)) }
+func (w *Weights) operandBytes() int { return gpukernels.ByteStride(max(w.row, w.widest)) }
 
 // reserve makes room for rows.
 func (a *activations) reserve(w *Weights, rows int) error {
@@ -40,8 +40,8 @@ func (a *activations) reserve(w *Weights, rows int) error {
 		*p, at = at, cuda.Offset[gpukernels.Half](at, rows*w.row)
 	}
 	a.wide, a.other = at, cuda.Offset[gpukernels.Half](at, rows*w.widest)
-	a.integers = cuda.Offset[gpukernels.Half](at, 2*rows*w.widest)
-	a.scales = cuda.Offset[int8](a.integers, rows*w.operandBytes())
+	a.bytes = cuda.Offset[gpukernels.Half](at, 2*rows*w.widest)
+	a.scales = cuda.Offset[int8](a.bytes, rows*w.operandBytes())
 	return nil
 }
 

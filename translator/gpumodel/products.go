@@ -42,7 +42,7 @@ func (d *Device) closeBLAS() error {
 
 // chooseProducts decides for each matrix that rows are multiplied with how that is done. The same kinds of products are done alike.
 func (w *Weights) chooseProducts(t *Tuning) error {
-	if t == nil || w.device.blas == nil || w.device.int8() || t.Way == gpukernels.OwnProducts || t.Way == gpukernels.MeasuredProducts && t.Known == nil {
+	if t == nil || w.device.blas == nil || w.device.inBytes() || t.Way == gpukernels.OwnProducts || t.Way == gpukernels.MeasuredProducts && t.Known == nil {
 		return nil
 	}
 	d := w.device

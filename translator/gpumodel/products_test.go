@@ -20,17 +20,27 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// setEmulated changes a setting of the emulated device until the test ends.
-func setEmulated(t testing.TB, name, value, before string) {
+// emulatedSetting returns what changes a setting of the emulated device, nil on another one.
+func emulatedSetting(t testing.TB) func(name, value string) int32 {
 	t.Helper()
 	handle, err := purego.Dlopen(library(t, emulated.Unwatched), purego.RTLD_NOW|purego.RTLD_LOCAL)
 	must(t, err)
 	address, err := purego.Dlsym(handle, "cuEmulatedSet")
 	if err != nil {
-		t.Skip("for an emulated device only")
+		return nil
 	}
 	var set func(name, value string) int32
 	purego.RegisterFunc(&set, address)
+	return set
+}
+
+// setEmulated changes a setting of the emulated device until the test ends.
+func setEmulated(t testing.TB, name, value, before string) {
+	t.Helper()
+	set := emulatedSetting(t)
+	if set == nil {
+		t.Skip("for an emulated device only")
+	}
 	if code := set(name, value); code != 0 {
 		t.Fatalf("setting %s=%s: %d", name, value, code)
 	}

@@ -42,8 +42,29 @@ func openInt8(t testing.TB) *Device {
 	return openFor(t, library(t, emulated.Unwatched), gpukernels.Arithmetic{Products: gpukernels.Int8})
 }
 
+// openFP8 returns a device that multiplies in fp8: an emulated one plays a card that can. On another one, the test is skipped.
+func openFP8(t testing.TB) *Device {
+	t.Helper()
+	as := gpukernels.Arithmetic{Products: gpukernels.FP8}
+	at := library(t, emulated.Unwatched)
+	if emulatedSetting(t) != nil {
+		setEmulated(t, "capability", "89", "80")
+		setEmulated(t, "version", "12040", "12020")
+	}
+	driver, err := cuda.Open(at)
+	must(t, err)
+	properties, err := driver.Properties(0)
+	must(t, err)
+	if err := as.Check(driver, properties); err != nil {
+		t.Skip(err)
+	}
+	return openFor(t, at, as)
+}
+
 // devices returns one for each way to multiply.
-func devices(t testing.TB) []*Device { return []*Device{openDevice(t), openInt8(t)} }
+func devices(t testing.TB) []*Device {
+	return []*Device{openDevice(t), openInt8(t), openFP8(t)}
+}
 
 // openBFloat16 returns a device that stores numbers as bfloat16: a real one, or an emulated one with those kernels.
 func openBFloat16(t testing.TB) *Device {

@@ -48,7 +48,7 @@ type Weights struct {
 	network     *network // in the place of those layers, of a recurrent model
 	alignment   int      // layer whose attention serves as alignment
 	table, bias cuda.Pointer
-	integers    gpukernels.Int8Matrix // the table in 8 bits; without an address none
+	bytes       gpukernels.ByteMatrix // the table in 8 bits; without an address none
 
 	multipliers        []*gpukernels.Multiplier // by cuBLASLt
 	kinds, kindsByBLAS int                      // of products
@@ -69,7 +69,7 @@ type linear struct {
 	weights, bias cuda.Pointer // of 16 bits, a row for each column of the result; float32
 	in, out       int
 
-	integers gpukernels.Int8Matrix // the weights in 8 bits, in place of those of 16; without an address none
+	bytes gpukernels.ByteMatrix // the weights in 8 bits, in place of those of 16; without an address none
 
 	storedBias cuda.Pointer           // the bias in 16 bits; 0 if there is no use for it
 	by         *gpukernels.Multiplier // nil: own kernels
@@ -185,9 +185,9 @@ func (w *Weights) load(m *model.Model, options Options) error {
 	}
 	w.table = w.target
 	switch {
-	case w.device.int8():
+	case w.device.inBytes():
 		values, scales := u.quantise(m.Output.W, w.vocabulary, w.dim, m.Output.Columns)
-		w.integers = u.integers(w.vocabulary, w.dim, values, scales)
+		w.bytes = u.bytes(w.vocabulary, w.dim, values, scales)
 	case m.Output.W != m.TargetEmbedding || m.Output.Columns:
 		w.table = u.table(m.Output.W, m.Output.Columns)
 	}
@@ -352,12 +352,12 @@ func (u *uploader) linear(pieces ...model.Affine) linear { return u.linearWith(n
 func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 	l := linear{in: pieces[0].In}
 	var weights, scales, bias []float32
-	var integers []int8
+	var quantised []int8
 	for _, piece := range pieces {
 		l.out += piece.Out
-		if u.w.device.int8() {
+		if u.w.device.inBytes() {
 			q, of := u.quantise(piece.W, piece.Out, piece.In, true)
-			integers, scales = append(integers, q...), append(scales, of...)
+			quantised, scales = append(quantised, q...), append(scales, of...)
 		} else {
 			weights = append(weights, transpose(u.floats(piece.W), piece.In, piece.Out)...)
 		}
@@ -370,8 +370,8 @@ func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 	for i := range more {
 		bias[i] += more[i]
 	}
-	if u.w.device.int8() {
-		l.integers = u.integers(l.out, l.in, integers, scales)
+	if u.w.device.inBytes() {
+		l.bytes = u.bytes(l.out, l.in, quantised, scales)
 	} else {
 		l.storedBias = u.roundBias(bias)
 		l.weights = u.halves(pieces[0].W.Name, weights)

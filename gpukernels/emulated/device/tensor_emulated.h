@@ -71,6 +71,59 @@ template <int M, int N> void multiply_integers(void** lanes, unsigned) {
     }
 }
 
+// What a number of fp8 (e4m3) is: fractions of 3 bits with exponents from -6 on, below that multiples of 2⁻⁹, and no infinity.
+inline float of_float8(uint8_t bits) {
+  int exponent = bits >> 3 & 15, fraction = bits & 7;
+  float x = exponent ? ldexpf(8 + fraction, exponent - 10) : ldexpf(fraction, -9);
+  if ((bits & 0x7f) == 0x7f) x = NAN;
+  return bits & 0x80 ? -x : x;
+}
+
+// The nearest number of fp8, of two the even one; the largest for what is larger.
+inline uint8_t to_float8(float x) {
+  uint8_t sign = std::signbit(x) ? 0x80 : 0;
+  if (x != x) return 0x7f;
+  float magnitude = fminf(fabsf(x), 448);
+  int exponent = magnitude < 0x1p-6f ? -6 : ilogbf(magnitude);
+  int eighths = static_cast<int>(nearbyintf(ldexpf(magnitude, 3 - exponent)));  // 16, if it is rounded up to the next exponent
+  return sign | (eighths + (exponent + 6) * 8);
+}
+
+struct Float8Fragments { Float8Sum (*d)[4]; const unsigned (*a)[4], (*b)[2]; };
+
+// Products of fp8 are exact in float32; they are added one after the other.
+template <int M, int N> void multiply_float8(void** lanes, unsigned) {
+  typedef float Row __attribute__((vector_size(32)));
+  float A[M][16][32], numbers[256];
+  Row B[N][32], D[16];
+  for (int i = 0; i < 256; i++) numbers[i] = of_float8(i);
+  uint8_t four[4];
+  auto of = [&](int lane) -> Float8Fragments& { return *static_cast<Float8Fragments*>(lanes[lane]); };
+  for (int lane = 0; lane < 32; lane++) {
+    int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < M; i++)
+      for (int r = 0; r < 4; r++) {
+        std::memcpy(four, &of(lane).a[i][r], 4);
+        for (int e = 0; e < 4; e++) A[i][g + r % 2 * 8][t * 4 + r / 2 * 16 + e] = numbers[four[e]];
+      }
+    for (int j = 0; j < N; j++)
+      for (int r = 0; r < 2; r++) {
+        std::memcpy(four, &of(lane).b[j][r], 4);
+        for (int e = 0; e < 4; e++) B[j][t * 4 + r * 16 + e][g] = numbers[four[e]];
+      }
+  }
+  for (int i = 0; i < M; i++)
+    for (int j = 0; j < N; j++) {
+      auto element = [&](int lane, int e) -> float& { return D[lane / 4 + e / 2 * 8][lane % 4 * 2 + e % 2]; };
+      for (int lane = 0; lane < 32; lane++)
+        for (int e = 0; e < 4; e++) element(lane, e) = of(lane).d[i * N + j][e].value;
+      for (int m = 0; m < 16; m++)
+        for (int k = 0; k < 32; k++) D[m] += A[i][m][k] * B[j][k];
+      for (int lane = 0; lane < 32; lane++)
+        for (int e = 0; e < 4; e++) of(lane).d[i * N + j][e].value = element(lane, e);
+    }
+}
+
 struct MatrixRows { const Element* row; unsigned r[4]; };
 
 template <bool TRANSPOSED> void load_matrices(void** lanes, unsigned) {
@@ -99,6 +152,14 @@ void mma_tiles(int (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&b)
   emulated::IntegerFragments brought{d[0], a, b};
   emulated::collective(~0u, emulated::multiply_integers<M, N>, &brought, place);
 }
+
+template <int M, int N>
+void mma_tiles(Float8Sum (&d)[M][N][4], const unsigned (&a)[M][4], const unsigned (&b)[N][2], CALLER) {
+  emulated::Float8Fragments brought{d[0], a, b};
+  emulated::collective(~0u, emulated::multiply_float8<M, N>, &brought, place);
+}
+
+inline unsigned pack_float8(float low, float high) { return emulated::to_float8(low) | emulated::to_float8(high) << 8; }
 
 template <bool TRANSPOSED> void load_matrices(unsigned (&r)[4], const Element* row, CALLER) {
   if (!emulated::aligned(row)) emulated::fail("gives ldmatrix a row that is not aligned to 16 bytes", place);

@@ -130,6 +130,10 @@ func occupancyTable(blocks []gpukernels.Block, logs []log) (string, error) {
 func occupancyRow(block gpukernels.Block, devices []occupancy.Device, logs []log) (string, error) {
 	shared, cells := 0, ""
 	for _, d := range devices {
+		if 10*d.Major+d.Minor < block.Least {
+			cells += " – |"
+			continue
+		}
 		l, ok := lastOf(logs, d.Name)
 		k, said := l.kernels[block.Kernel]
 		if !ok || !said {

@@ -43,17 +43,23 @@ func (q *integers) at(row, column int) float64 {
 
 // padded are the rows as the device wants them.
 func (q *integers) padded() []int8 {
-	all := make([]int8, q.rows*Int8Stride(q.columns))
+	all := make([]int8, q.rows*ByteStride(q.columns))
 	for row := range q.rows {
 		for column := range q.columns {
-			all[row*Int8Stride(q.columns)+column] = q.integer(row, column)
+			all[row*ByteStride(q.columns)+column] = q.integer(row, column)
 		}
 	}
 	return all
 }
 
-func (q *integers) on(r *rig) Int8Matrix {
-	return Int8Matrix{At: in(r, q.padded()), Scales: in(r, q.scales), Rows: q.rows, Columns: q.columns}
+func (q *integers) on(r *rig) ByteMatrix {
+	return ByteMatrix{At: in(r, q.padded()), Scales: in(r, q.scales), Rows: q.rows, Columns: q.columns}
+}
+
+// An operand is rows of bytes on this machine: integers or fp8.
+type operand interface {
+	at(row, column int) float64 // what a byte stands for
+	on(r *rig) ByteMatrix
 }
 
 // sameFloats says whether two lists have the same numbers, or both NaN.
@@ -69,8 +75,8 @@ func quantiseOn(r *rig, x []Half, rows, columns, stride int) {
 		plain = append(plain, floatsOf(x[row*stride:row*stride+columns])...)
 	}
 	want := quantised(plain, rows, columns)
-	n := rows * Int8Stride(columns)
-	to := Int8Matrix{At: in(r, make([]int8, n+16)), Scales: in(r, make([]float32, rows+1)), Rows: rows, Columns: columns}
+	n := rows * ByteStride(columns)
+	to := ByteMatrix{At: in(r, make([]int8, n+16)), Scales: in(r, make([]float32, rows+1)), Rows: rows, Columns: columns}
 	must(r.t, r.kernels.Quantise(r.stream, to, Matrix{in(r, x), rows, columns, stride}))
 	if have := out[int8](r, to.At, n+16); !slices.Equal(have, append(want.padded(), make([]int8, 16)...)) {
 		r.t.Errorf("%d×%d: integers are %v, want %v", rows, columns, have, want.padded())
@@ -140,7 +146,7 @@ func (c *int8Case) want() []Half {
 
 func (c *int8Case) run(r *rig, t tiling) []Half {
 	r.t.Helper()
-	p := Int8Product{X: c.x.on(r), Weights: c.weights.on(r), Rectified: c.rectified,
+	p := ByteProduct{X: c.x.on(r), Weights: c.weights.on(r), Rectified: c.rectified,
 		Result: Matrix{in(r, make([]Half, c.m*c.resultStride)), c.m, c.n, c.resultStride}}
 	if c.bias != nil {
 		p.Bias = in(r, c.bias)
@@ -148,13 +154,13 @@ func (c *int8Case) run(r *rig, t tiling) []Half {
 	if c.residual != nil {
 		p.Residual = Matrix{in(r, c.residual), c.m, c.n, c.residualWidth}
 	}
-	must(r.t, r.kernels.int8Product(r.stream, p, t))
+	must(r.t, r.kernels.byteProduct(r.stream, p, t))
 	var rows []Half
 	for row := range slices.Chunk(out[Half](r, p.Result.At, c.m*c.resultStride), c.resultStride) {
 		rows = append(rows, row[:c.n]...)
 		for _, gap := range row[c.n:] {
 			if gap != 0 {
-				r.t.Fatalf("%s wrote behind a row", t.int8())
+				r.t.Fatalf("%s wrote behind a row", r.kernels.ofBytes(t.name))
 			}
 		}
 	}
@@ -169,7 +175,7 @@ func (c *int8Case) check(r *rig, what string) {
 		have := c.run(r, tiling)
 		for i := range want {
 			if have[i] != want[i] && (want[i].Float32() == want[i].Float32() || have[i].Float32() == have[i].Float32()) {
-				r.t.Errorf("%s, %s: element %d is %v, want %v", tiling.int8(), what, i, have[i].Float32(), want[i].Float32())
+				r.t.Errorf("%s, %s: element %d is %v, want %v", r.kernels.ofBytes(tiling.name), what, i, have[i].Float32(), want[i].Float32())
 				break
 			}
 		}
@@ -196,7 +202,7 @@ func TestInt8Product(t *testing.T) {
 		}
 		check := tilings[i%len(tilings)]
 		if have, want := c.run(r, check), c.want(); !slices.Equal(have, want) {
-			t.Errorf("%s, epilogue %03b: other bits than the processor's, want those", check.int8(), i)
+			t.Errorf("%s, epilogue %03b: other bits than the processor's, want those", r.kernels.ofBytes(check.name), i)
 		}
 	}
 	extreme := r.int8Case(3, 8, 4096) // sums as large as can be
@@ -220,28 +226,28 @@ func TestInt8Product(t *testing.T) {
 
 func TestInt8ProductRefuses(t *testing.T) {
 	r := newRig(t)
-	good := func() Int8Product {
-		return Int8Product{X: Int8Matrix{1, 1, 4, 20}, Weights: Int8Matrix{1, 1, 6, 20}, Result: Matrix{1, 4, 6, 0}}
+	good := func() ByteProduct {
+		return ByteProduct{X: ByteMatrix{1, 1, 4, 20}, Weights: ByteMatrix{1, 1, 6, 20}, Result: Matrix{1, 4, 6, 0}}
 	}
-	for i, spoil := range []func(p *Int8Product){
-		func(p *Int8Product) { p.X.Rows = 5 }, func(p *Int8Product) { p.Weights.Rows = 4 }, func(p *Int8Product) { p.Weights.Columns = 8 },
-		func(p *Int8Product) { p.X.Columns, p.Weights.Columns = 2*MaxInt8Columns, 2*MaxInt8Columns },
-		func(p *Int8Product) { p.Result.Stride = 7 }, func(p *Int8Product) { p.Residual = Matrix{1, 4, 4, 0} },
+	for i, spoil := range []func(p *ByteProduct){
+		func(p *ByteProduct) { p.X.Rows = 5 }, func(p *ByteProduct) { p.Weights.Rows = 4 }, func(p *ByteProduct) { p.Weights.Columns = 8 },
+		func(p *ByteProduct) { p.X.Columns, p.Weights.Columns = 2*MaxByteColumns, 2*MaxByteColumns },
+		func(p *ByteProduct) { p.Result.Stride = 7 }, func(p *ByteProduct) { p.Residual = Matrix{1, 4, 4, 0} },
 	} {
 		p := good()
 		spoil(&p)
-		if err := r.kernels.Int8Product(r.stream, p); err == nil {
+		if err := r.kernels.ByteProduct(r.stream, p); err == nil {
 			t.Errorf("case %d was launched", i)
 		}
 	}
 	for _, x := range []Matrix{{1, 4, 12, 0}, {1, 4, 16, 20}, {1, 5, 16, 0}} {
-		if err := r.kernels.Quantise(r.stream, Int8Matrix{1, 1, 4, 16}, x); err == nil {
+		if err := r.kernels.Quantise(r.stream, ByteMatrix{1, 1, 4, 16}, x); err == nil {
 			t.Errorf("%v was launched", x)
 		}
 	}
 	empty := good()
 	empty.X.Rows, empty.Result.Rows = 0, 0
-	must(t, r.kernels.Int8Product(r.stream, empty))
+	must(t, r.kernels.ByteProduct(r.stream, empty))
 }
 
 // inIntegers lets the case multiply integers.
@@ -268,14 +274,15 @@ func TestInt8Output(t *testing.T) {
 func TestInt8Scores(t *testing.T) {
 	r := newRig(t)
 	c := r.outputCase(19, 40, 130, 1).inIntegers()
+	x, table := c.ofX.(*integers), c.ofTable.(*integers)
 	result := alloc[float32](r, c.rows*c.vocabulary)
-	must(t, r.kernels.Int8Scores(r.stream, c.ofX.on(r), c.ofTable.on(r), in(r, c.bias), result))
+	must(t, r.kernels.ByteScores(r.stream, c.ofX.on(r), c.ofTable.on(r), in(r, c.bias), result))
 	columns := make([]int8, c.length*c.vocabulary)
 	for i := range columns {
-		columns[i] = c.ofTable.integer(i%c.vocabulary, i/c.vocabulary)
+		columns[i] = table.integer(i%c.vocabulary, i/c.vocabulary)
 	}
 	want := make([]float32, c.rows*c.vocabulary)
-	kernels.MulInt8(want, c.vocabulary, c.ofX.bytes, c.ofX.scales, c.rows, kernels.PackInt8(c.length, c.vocabulary, columns, c.ofTable.scales),
+	kernels.MulInt8(want, c.vocabulary, x.bytes, x.scales, c.rows, kernels.PackInt8(c.length, c.vocabulary, columns, table.scales),
 		c.bias, kernels.None)
 	if have := out[float32](r, result, len(want)); !slices.Equal(have, want) {
 		t.Error("scores have other bits than the processor's, want those")

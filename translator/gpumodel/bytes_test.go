@@ -27,20 +27,49 @@ func TestInt8Models(t *testing.T) {
 	}
 }
 
+// In fp8 every kind of model is near the processor's float32: as near as four bits of each number allow.
+func TestFP8Models(t *testing.T) {
+	d := openFP8(t)
+	for name, more := range descriptions {
+		t.Run(name, func(t *testing.T) {
+			c := comparison{t: t, p: newPair(t, d, randomModel(t, describe(more)), 4, 5), tolerance: 0.4, relative: 0.02, most: 4, scored: true}
+			c.run(randomSources(3, 17, 1, 9))
+			if c.ties > 6 {
+				t.Errorf("%d other tokens", c.ties)
+			}
+		})
+	}
+}
+
 // On the demonstration model, products in 8 bits translate as the processor's do: greedily and with beams, with the same scores of words
 // within what rounding to 16 bits, and on the processor keys and values in bfloat16, make of integers.
 func TestInt8DemoModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a whole model")
 	}
+	testDemoSearches(t, openInt8(t), cpumodel.Int8, 0.25, 2)
+}
+
+// In fp8 it translates nearly as the processor does in float32.
+func TestFP8DemoModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a whole model")
+	}
+	testDemoSearches(t, openFP8(t), cpumodel.Float32, 1, 4)
+}
+
+// testDemoSearches compares what a device finds with what the processor does in a precision, within a tolerance of the logarithms of words'
+// probabilities, and up to so many ties.
+func testDemoSearches(t *testing.T, d *Device, precision cpumodel.Precision, tolerance float64, ties int) {
+	t.Helper()
 	models := []*model.Model{demoModel(t)}
-	j := judge{precise: precise{t, models, cpumodel.Int8}, tolerance: 0.25}
-	want := searchAll(t, onProcessor(t, models, 24, cpumodel.Int8), demoSearches(t))
-	for i, have := range searchAll(t, on(t, openInt8(t), models, 24), demoSearches(t)) {
+	j := judge{precise: precise{t, models, precision}, tolerance: tolerance}
+	want := searchAll(t, onProcessor(t, models, 24, precision), demoSearches(t))
+	for i, have := range searchAll(t, on(t, d, models, 24), demoSearches(t)) {
 		j.compare(have, want[i])
 	}
 	t.Logf("%d of %d are other translations", j.ties, len(want))
-	if j.ties > 2 || len(j.lost) > 0 {
+	if j.ties > ties || len(j.lost) > 0 {
 		t.Errorf("%d are other translations; not found: %v", j.ties, j.lost)
 	}
 }
