@@ -23,6 +23,7 @@ var sources = map[string]map[string]int{
 	"lookup":    ofHeads(func(int) int { return 0 }, "lookup", "lookup_weights", "recall"),
 	"output": {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared(),
 		"guess_beams": 0, "begin_rows": 0},
+	"draw": {"draw_tokens": 0},
 }
 
 // ofHeads names the kernels that there are for each size of attention heads.

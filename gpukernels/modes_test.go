@@ -16,7 +16,7 @@ import (
 // kernelTests are the tests that run kernels.
 const kernelTests = "^Test(Product|ProductEpilogues|Quantise|Int8Product|Int8Output|Int8Scores|QuantiseFloat8|Float8Product|Float8Output|" +
 	"Float8Scores|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|AddStarts|AdditiveAttention|Infinities|" +
-	"Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|BeginRows|Scores|" +
+	"Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|DrawTokens|BeginRows|Scores|" +
 	"Training(Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam))$"
 
 // All kernels in the other modes of the emulated device.

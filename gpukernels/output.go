@@ -153,6 +153,24 @@ func (k *Kernels) GuessBeams(s *cuda.Stream, b Beams) error {
 		cuda.Int(b.Sentences), cuda.Int(b.Count), cuda.Float(b.Weight))
 }
 
+// A Draw is that of a row, as the kernel reads it: of its choices from Choices[Place] on, the best first, the first Kept have the odds
+// exp((weight × score − weight × the best score) × InverseTemperature), and Chance, between 0 and 1, tells which one it is. The guess that
+// comes of it goes to Guesses[Guess], and State is its state.
+type Draw struct {
+	Chance, InverseTemperature float64
+	Place, Kept, State, Guess  int32
+}
+
+// DrawTokens guesses the samples that rows draw, of which draws has so many (Draw). The odds of one that is no token are 0; if there are
+// no others, the token is -1.
+func (k *Kernels) DrawTokens(s *cuda.Stream, choices, draws, guesses cuda.Pointer, count int, weight float32) error {
+	if count == 0 {
+		return nil
+	}
+	return k.byName["draw_tokens"].Launch(s, rowGrid(count), rowBlock, 0, cuda.Address(choices), cuda.Address(draws), cuda.Address(guesses),
+		cuda.Int(count), cuda.Float(weight))
+}
+
 // Beginnings are what rows begin a step with. All lists are int32.
 type Beginnings struct {
 	Tokens, From cuda.Pointer // of each row: its token, and the number of the state that it goes on from

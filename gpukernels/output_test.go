@@ -358,6 +358,65 @@ func TestGuessBeams(t *testing.T) {
 	}
 }
 
+// drawn is the token that the processor draws, as translator/search does.
+func drawn(choices []Choice, d Draw, weight float32) int32 {
+	var odds []float64
+	total := 0.0
+	for _, c := range choices[d.Place:][:d.Kept] {
+		x := 0.0
+		if c.Score > float32(math.Inf(-1)) {
+			x = math.Exp(float64(float32(weight*c.Score)-float32(weight*choices[d.Place].Score)) * d.InverseTemperature)
+		}
+		odds, total = append(odds, x), total+x
+	}
+	token, sum := int32(-1), 0.0
+	for i, x := range odds {
+		if sum += x; x > 0 {
+			token = choices[int(d.Place)+i].Token
+			if sum > d.Chance*total {
+				break
+			}
+		}
+	}
+	return token
+}
+
+// Samples are guessed as the search draws them: with any chance, one that only the last token reaches included, of any number of choices, some of
+// which are no tokens or not kept.
+func TestDrawTokens(t *testing.T) {
+	r := newRig(t)
+	for _, rows := range []int{1, 4, 5, 130} {
+		for _, count := range []int{1, 5, 32, 70} {
+			weight := float32(0.7)
+			choices, draws := make([]Choice, (rows+1)*count), make([]Draw, rows)
+			for i := range choices {
+				choices[i] = Choice{-float32(i%count)/4 - float32(r.random.IntN(3))/16, int32(i)}
+			}
+			want := slices.Repeat([]Guess{{-5, -5}}, rows+2)
+			for i, row := range r.random.Perm(rows + 1)[:rows] {
+				own := choices[row*count:][:count]
+				for end := r.random.IntN(2 * count); end < count; end++ {
+					own[end] = Choice{float32(math.Inf(-1)), -1}
+				}
+				if i == 3 {
+					for n := range own {
+						own[n].Score = float32(math.NaN())
+					}
+				}
+				draws[i] = Draw{[]float64{r.random.Float64(), 1 - 0x1p-53, 0x1p-54}[i%7%3], []float64{1, 0.5, 3, 700}[i%4], int32(row * count),
+					1 + r.random.Int32N(int32(count)), r.random.Int32N(1000), int32((i + 1) % rows)}
+				want[draws[i].Guess] = Guess{draws[i].State, drawn(choices, draws[i], weight)}
+			}
+			guesses := in(r, slices.Repeat([]Guess{{-5, -5}}, len(want)))
+			must(t, r.kernels.DrawTokens(r.stream, in(r, choices), in(r, draws), guesses, rows, weight))
+			if have := out[Guess](r, guesses, len(want)); !slices.Equal(have, want) {
+				t.Errorf("%d rows, %d choices: %v, want %v", rows, count, have, want)
+			}
+		}
+	}
+	must(t, r.kernels.DrawTokens(r.stream, 0, 0, 0, 0, 1))
+}
+
 // A row's choices have the same bits in both tilings and with any rows around it.
 func TestOutputOfARowIsItsOwn(t *testing.T) {
 	r := newRig(t)

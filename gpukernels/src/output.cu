@@ -4,15 +4,6 @@
 // best of all tiles. The other kernels let the next step begin with what was chosen.
 #include "output.cuh"
 
-namespace {
-
-// A Guess is what a row goes on with before anybody has read the choices: the number of a state, and a token.
-struct Guess {
-  int state, token;
-};
-
-}  // namespace
-
 // x: rows of `length` elements; table: one for each token; bias: of each token. best: for each row and tile of 64 columns `count` choices;
 // sums: for each row and tile two numbers. The other parameters are those of Tokens. The grid is (tiles of columns, tiles of rows).
 #define OUTPUT(name, ...)                                                                                                                 \

@@ -1,15 +1,12 @@
 // The product with the table of all tokens, and the best of each row, without storing the product.
 #pragma once
+#include "choices.cuh"
 #include "product.cuh"
 #include "rows.cuh"
 
 namespace {
 
-// A Choice is a token with its score. The better one has the higher score, or the smaller token.
-struct Choice {
-  float score;
-  int token;
-};
+// The better one has the higher score, or the smaller token.
 __device__ __forceinline__ bool better(Choice a, Choice b) { return a.score > b.score || (a.score == b.score && a.token < b.token); }
 
 // The best of what the lanes have.

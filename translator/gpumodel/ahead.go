@@ -9,15 +9,17 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// Who asks for the best tokens of all rows lets the next step begin before they are read. Its rows take their tokens from where the output
-// layer put them on the device: greedily each row goes on with the one that it chose, and of beams, for which the search has told the ranks of
-// their rows, a kernel guesses which rows go on, and with which tokens. So while the processor looks at the tokens of one step, the device
-// works on the next.
+// Who asks for the best tokens, and has told what is going to be made of them (Foresee), lets the next step begin before they are read. Its
+// rows take their tokens from where the output layer put them on the device (guess.go). So while the processor looks at the tokens of one
+// step, the device works on the next.
 //
-// The step ahead is a guess. A hypothesis that ended goes on for one step in vain; one that goes on otherwise, or is asked about its
-// attention, does that step again, which is possible since the step ahead has spoilt nothing: no step overwrites a state, or a list of
+// The step ahead is a guess. A hypothesis that ended goes on for one step in vain; one that goes on otherwise, or is suddenly asked about
+// its attention, does that step again, which is possible since the step ahead has spoilt nothing: no step overwrites a state, or a list of
 // words, that any slot has. It writes what comes after into another place; and since a state stays what it is, the place tells whose
 // hypothesis a row went on from.
+//
+// The choices of the step ahead are asked for at once, too, unless tokens were forbidden in the last one: then they are in the next, and
+// which is known when the processor has read this one's choices. Meanwhile the device has the step itself to do.
 //
 // What a step leaves for those who ask later lies in a turn, which the next steps leave alone.
 
@@ -29,8 +31,12 @@ type turn struct {
 	number int          // of the turn
 
 	rows       []beginning
-	count      int  // choices of each row that the output layer has been asked for; 0 for none
-	normalised bool // with log-probabilities
+	aligned    bool      // attention is copied to furthest places for each row
+	attention  []float32 // of aligned steps
+	furthest   int
+	looked     *cuda.Event // when attention has been written
+	count      int         // choices of each row that the output layer has been asked for; 0 for none
+	normalised bool        // with log-probabilities
 	chosen     []gpukernels.Choice
 	done       *cuda.Event // when chosen has been written
 	guessed    []gpukernels.Guess
@@ -46,10 +52,8 @@ type row struct {
 	context search.Context
 	turn    *turn
 	place   int // in the turn
+	banned  []search.Token
 }
-
-// beamLists are what GuessBeams needs: see gpukernels.Beams.
-type beamLists struct{ places, ranks, states, firstRows, firstGuesses []int32 }
 
 // openTurns makes what turns have on the device.
 func (s *Stepper) openTurns(rows int) error {
@@ -72,6 +76,9 @@ func (s *Stepper) openTurns(rows int) error {
 			return err
 		}
 		if t.told, err = c.Event(); err != nil {
+			return err
+		}
+		if t.looked, err = c.Event(); err != nil {
 			return err
 		}
 		if err := t.feed.reserve(c, s.w.numbersOfRow()*rows); err != nil {
@@ -107,6 +114,11 @@ func (s *Stepper) reserveChoices(count int) error {
 func (t *turn) freeChosen(c *cuda.Context) error {
 	was := t.chosen
 	t.chosen, t.count = nil, 0
+	return freeHost(c, was)
+}
+
+// freeHost frees what AllocHost returned, if it is anything.
+func freeHost[T any](c *cuda.Context, was []T) error {
 	if was == nil {
 		return nil
 	}
@@ -116,14 +128,12 @@ func (t *turn) freeChosen(c *cuda.Context) error {
 // close frees what a turn has, once the device is done with it.
 func (t *turn) close(c *cuda.Context) []error {
 	failed := []error{t.feed.close(c), t.tokens.close(c), c.Free(t.feed.device.at), c.Free(t.tokens.device.at)}
-	for _, e := range []*cuda.Event{t.done, t.told} {
+	for _, e := range []*cuda.Event{t.done, t.told, t.looked} {
 		if e != nil {
 			failed = append(failed, e.Synchronize(), e.Close())
 		}
 	}
-	if failed = append(failed, t.freeChosen(c)); t.guessed != nil {
-		failed = append(failed, cuda.FreeHost(c, t.guessed))
-	}
+	failed = append(failed, t.freeChosen(c), freeHost(c, t.guessed), freeHost(c, t.attention))
 	*t = turn{}
 	return failed
 }
@@ -141,7 +151,7 @@ func (s *Stepper) takeTurn() (*turn, error) {
 // follow makes a row that was run ahead, if one goes on from the slot's state with this token, the next step of the slot.
 func (s *Stepper) follow(r *row, token search.Token) bool {
 	at := &s.slots[r.slot]
-	if s.ahead == nil || at.state == noState {
+	if s.ahead == nil || at.state == noState || s.aligned && !s.ahead.aligned {
 		return false
 	}
 	for place := s.firstAhead[at.state]; place >= 0; {
@@ -176,37 +186,42 @@ func (s *Stepper) forgetAhead() {
 	s.ahead = nil
 }
 
-// Foresee says what the search is going to make of the next answers of Top.
-func (s *Stepper) Foresee(beams []search.Beam, ranks []float32, weight float32) {
-	s.beams, s.ranks, s.weight = append(s.beams[:0], beams...), append(s.ranks[:0], ranks...), weight
+// Foresee says what the search is going to make of the next answers.
+func (s *Stepper) Foresee(f search.Foresight) {
+	s.foresight.Weight = f.Weight
+	s.foresight.Prospects = append(s.foresight.Prospects[:0], f.Prospects...)
+	s.foresight.Ranks = append(s.foresight.Ranks[:0], f.Ranks...)
+	s.foresight.Chances = append(s.foresight.Chances[:0], f.Chances...)
 }
 
-// foresees says whether it is known how all rows of the last Step go on, if so many choices of each are wanted.
-func (s *Stepper) foresees(count int) bool {
-	if s.aligned || s.waits {
-		return false
+// foresees says whether the search has told how all rows of the last Step go on.
+func (s *Stepper) foresees() bool {
+	rows, draws, next := 0, 0, 0
+	for _, p := range s.foresight.Prospects {
+		rows, next = rows+p.Rows, next+nextRows(p)
+		if p.Kept > 0 {
+			draws += p.Rows
+		}
 	}
-	rows, guesses := 0, 0
-	for _, b := range s.beams {
-		rows, guesses = rows+b.Rows, guesses+b.Width
-	}
-	return count == 1 || rows == len(s.rows) && len(s.ranks) == rows && guesses <= len(s.slots)
+	return !s.waits && rows == len(s.rows) && len(s.foresight.Ranks) == rows && len(s.foresight.Chances) == draws && next <= len(s.slots)
 }
 
-// chooseAhead puts the choices of all rows of the last Step into s.chosen, and runs the next one ahead.
-func (s *Stepper) chooseAhead(count int, normalised bool) error {
+// chooseAhead puts the choices of all rows of the last Step into s.chosen, and runs the next one ahead. Of these rows the lists say which
+// tokens are forbidden, if any are.
+func (s *Stepper) chooseAhead(rows []int32, banned [][]search.Token, count int, normalised bool) error {
 	s.forgetAhead()
 	if err := s.reserveChoices(count); err != nil {
 		return err
 	}
-	for _, r := range s.rows {
-		if r.turn.count < count || r.turn.normalised != normalised {
-			if err := s.askForChoices(r.turn, count, normalised); err != nil {
+	s.forbid(rows, banned)
+	for i := range s.rows {
+		if t := s.rows[i].turn; t.count < count || t.normalised != normalised {
+			if err := s.askForChoices(t, count, normalised, banned != nil); err != nil {
 				return err
 			}
 		}
 	}
-	next, err := s.runAhead(count, normalised)
+	next, err := s.runAhead(count, normalised, banned != nil)
 	if err != nil {
 		return err
 	}
@@ -216,10 +231,42 @@ func (s *Stepper) chooseAhead(count int, normalised bool) error {
 		}
 		copy(s.chosen[i*count:(i+1)*count], r.turn.chosen[r.place*r.turn.count:])
 	}
+	if banned != nil {
+		s.forgetChoices()
+	}
 	if next == nil {
 		return nil
 	}
-	return s.readAhead(next)
+	return s.readAhead(next, count)
+}
+
+// forbid notes which tokens are forbidden in which rows of the last Step. Where some are, choices that were asked for before that was known
+// are worth nothing.
+func (s *Stepper) forbid(rows []int32, banned [][]search.Token) {
+	for i, list := range banned {
+		r := &s.rows[rows[i]]
+		if r.banned = list; len(list) > 0 {
+			r.turn.count = 0
+		}
+	}
+}
+
+// forgetChoices lets nobody who asks again have choices without what is forbidden now.
+func (s *Stepper) forgetChoices() {
+	for i := range s.rows {
+		s.rows[i].turn.count, s.rows[i].banned = 0, nil
+	}
+}
+
+// bannedIn lists what is forbidden in the rows of a turn, by their places.
+func (s *Stepper) bannedIn(t *turn) [][]search.Token {
+	s.banned = append(s.banned[:0], make([][]search.Token, len(t.rows))...)
+	for i := range s.rows {
+		if r := &s.rows[i]; r.turn == t {
+			s.banned[r.place] = r.banned
+		}
+	}
+	return s.banned
 }
 
 // choicePlace is where the first choice of a row is among those of all turns.
@@ -227,14 +274,18 @@ func (s *Stepper) choicePlace(r *row) int32 {
 	return int32(r.turn.number*s.turnSize*s.mostChoices + r.place*r.turn.count)
 }
 
-// askForChoices lets the output layer choose for all rows of a turn.
-func (s *Stepper) askForChoices(t *turn, count int, normalised bool) error {
+// askForChoices lets the output layer choose for all rows of a turn, in which tokens may be forbidden.
+func (s *Stepper) askForChoices(t *turn, count int, normalised, forbidding bool) error {
+	var banned [][]search.Token
+	if forbidding {
+		banned = s.bannedIn(t)
+	}
 	s.asked = s.asked[:0]
 	for i := range t.rows {
 		s.asked = append(s.asked, t.rows[i].context)
 	}
 	columns := s.columns(s.asked, normalised)
-	places, err := s.feedTokens(&t.tokens, s.asked, nil, columns)
+	places, err := s.feedTokens(&t.tokens, s.asked, banned, columns)
 	if err != nil {
 		return err
 	}
@@ -259,16 +310,14 @@ func (s *Stepper) turnMatrix(t *turn, first, rows int) gpukernels.Matrix {
 	return gpukernels.Matrix{At: cuda.Offset[gpukernels.Half](t.x, first*s.w.dim), Rows: rows, Columns: s.w.dim}
 }
 
-// runAhead asks for the next step of the rows of the last Step, with the choices that they make, and for its choices. There is none if
+// runAhead asks for the next step of the rows of the last Step, and for its choices unless tokens are forbidden. There is none if
 // everything ends with this one.
-func (s *Stepper) runAhead(count int, normalised bool) (*turn, error) {
+func (s *Stepper) runAhead(count int, normalised, forbidding bool) (*turn, error) {
 	t, err := s.takeTurn()
 	if err != nil {
 		return nil, err
 	}
-	if count == 1 {
-		s.goOn(t)
-	} else if err := s.guessBeams(t, count); err != nil {
+	if err := s.guess(t, count); err != nil {
 		return nil, err
 	}
 	if len(t.rows) == 0 {
@@ -282,72 +331,26 @@ func (s *Stepper) runAhead(count int, normalised bool) (*turn, error) {
 		return nil, err
 	}
 	s.newest = t
-	return t, s.askForChoices(t, count, normalised)
+	if forbidding {
+		return t, nil
+	}
+	return t, s.askForChoices(t, count, normalised, false)
 }
 
-// goOn lets each row of the last Step go on with its choice.
-func (s *Stepper) goOn(t *turn) {
-	for i := range s.rows {
-		r := &s.rows[i]
-		b := s.beginning(r)
-		b.choice = s.choicePlace(r)
-		t.rows = append(t.rows, b)
-	}
-}
-
-// guessBeams lets the device guess how beams go on.
-func (s *Stepper) guessBeams(t *turn, count int) error {
-	l, row, guesses := &s.beamLists, 0, 0
-	*l = beamLists{l.places[:0], l.ranks[:0], l.states[:0], append(l.firstRows[:0], 0), append(l.firstGuesses[:0], 0)}
-	for _, beam := range s.beams {
-		rows := s.rows[row : row+beam.Rows]
-		if row += beam.Rows; len(rows) == 0 || beam.Width == 0 {
-			continue
-		}
-		for i := range rows {
-			l.places, l.states = append(l.places, s.choicePlace(&rows[i])), append(l.states, s.beginning(&rows[i]).from)
-			l.ranks = append(l.ranks, int32(math.Float32bits(s.ranks[row-beam.Rows+i])))
-		}
-		for range beam.Width {
-			b := s.beginning(&rows[0]) // all of a beam have as many tokens
-			b.guessed = int32(t.number*s.turnSize + guesses)
-			t.rows = append(t.rows, b)
-			guesses++
-		}
-		l.firstRows, l.firstGuesses = append(l.firstRows, int32(len(l.places))), append(l.firstGuesses, int32(guesses))
-	}
-	if guesses == 0 {
-		return nil
-	}
-	places, err := s.beamFeed.put(s.w.device.context, s.stream, l.places, l.ranks, l.states, l.firstRows, l.firstGuesses)
-	if err != nil {
+// readAhead notes what the rows of the step ahead went on with, so that slots can follow. Each row of the last Step has so many choices.
+func (s *Stepper) readAhead(t *turn, count int) error {
+	if err := t.told.Synchronize(); err != nil {
 		return err
-	}
-	b := gpukernels.Beams{Choices: s.turnChoices.at, Places: places[0], Ranks: places[1], States: places[2], Count: count, Weight: s.weight,
-		FirstRows: places[3], FirstGuesses: places[4], Sentences: len(l.firstRows) - 1,
-		Guesses: cuda.Offset[gpukernels.Guess](s.turnGuesses.at, t.number*s.turnSize)}
-	if err := s.w.device.kernels.GuessBeams(s.stream, b); err != nil {
-		return err
-	}
-	if err := cuda.CopyOut(s.stream, t.guessed[:guesses], b.Guesses); err != nil {
-		return err
-	}
-	return s.stream.Record(t.told)
-}
-
-// readAhead notes what the rows of the step ahead went on with, so that slots can follow.
-func (s *Stepper) readAhead(t *turn) error {
-	if t.rows[0].guessed >= 0 {
-		if err := t.told.Synchronize(); err != nil {
-			return err
-		}
 	}
 	for i := range t.rows {
 		b := &t.rows[i]
 		if b.guessed >= 0 {
-			b.from, b.token = t.guessed[i].State, t.guessed[i].Token
-		} else if choice := s.chosen[i]; choice.Score > float32(math.Inf(-1)) {
-			b.token = choice.Token
+			guess := t.guessed[b.guessed]
+			b.from, b.token = guess.State, guess.Token
+		} else if b.choice >= 0 {
+			if choice := s.chosen[b.chooser*count]; choice.Score > float32(math.Inf(-1)) {
+				b.token = choice.Token
+			}
 		}
 		b.other, s.firstAhead[b.from] = s.firstAhead[b.from], int32(i)
 	}

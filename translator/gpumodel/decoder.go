@@ -8,10 +8,11 @@ import (
 
 // Step advances slots[i] by token tokens[i], for all i. Those whose step was run ahead have it already.
 func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
-	s.rows, s.demanded, s.aligned, s.beams = s.rows[:0], s.demanded[:0], align, s.beams[:0]
+	s.rows, s.demanded, s.aligned = s.rows[:0], s.demanded[:0], align
+	s.foresight.Prospects = s.foresight.Prospects[:0]
 	for i, number := range slots {
 		r := row{slot: number, context: s.slots[number].context}
-		if align || !s.follow(&r, tokens[i]) {
+		if !s.follow(&r, tokens[i]) {
 			s.demanded = append(s.demanded, i)
 		}
 		s.rows = append(s.rows, r)
@@ -54,7 +55,8 @@ type beginning struct {
 	context         search.Context
 	position        int
 	token           search.Token
-	choice, guessed int32 // places of those, or -1
+	choice, guessed int32 // the place of the one, the number of the other in the turn, or -1
+	chooser         int   // row of the last Step whose choice it is
 	from, to        int32 // states before and after the step
 	word            int32 // row for the token's keys and values, with self-attention
 	taken           bool  // the step is that of a slot
@@ -79,18 +81,15 @@ func (s *Stepper) feedStep(t *turn, rows int) error {
 	}
 	list := func(i int) []int32 { return t.feed.host[i*rows : (i+1)*rows] }
 	tokens, from, to, positions, words, choices, guessed, contexts := list(0), list(1), list(2), list(3), list(4), list(5), list(6), list(7)
-	s.longest, s.starting = 0, false
+	s.starting = false
 	for i := range t.rows {
 		b := &t.rows[i]
-		tokens[i], choices[i], guessed[i], words[i] = b.token, b.choice, b.guessed, b.word
+		tokens[i], choices[i], guessed[i], words[i] = b.token, b.choice, guessPlace(b, t.number*s.turnSize), b.word
 		from[i], to[i], positions[i] = b.from, b.to, int32(b.position)
 		contexts[i] = startOf(b.context)
 		s.starting = s.starting || b.position == 0 && s.w.normedWords()
 		for source, memory := range s.contexts[b.context].memory {
 			list(firstOfSources + 2*source)[i], list(firstOfSources + 2*source + 1)[i] = int32(memory.first), int32(memory.count)
-			if source == 0 {
-				s.longest = max(s.longest, memory.count)
-			}
 		}
 	}
 	for i := len(t.rows); i < rows; i++ {
@@ -103,6 +102,14 @@ func (s *Stepper) feedStep(t *turn, rows int) error {
 		}
 	}
 	return nil
+}
+
+// guessPlace is where a row's guess is, among those of all turns, or -1. Those of its own turn begin with the first one.
+func guessPlace(b *beginning, first int) int32 {
+	if b.guessed < 0 {
+		return -1
+	}
+	return int32(first) + b.guessed
 }
 
 // stepLists says where the lists of a step with that many rows are.
@@ -124,20 +131,12 @@ func (s *Stepper) step(tokens []search.Token) error {
 		b.token = tokens[i]
 		t.rows = append(t.rows, b)
 	}
-	rows := len(t.rows)
-	if !s.aligned {
-		rows = padded(rows)
-	}
+	rows := padded(len(t.rows))
 	if err := s.prepareStep(t, rows); err != nil {
 		return err
 	}
 	for place, i := range s.demanded {
 		s.moveOn(&s.slots[s.rows[i].slot], &t.rows[place])
-	}
-	if s.aligned {
-		if err := s.room(&s.attention, 4*rows*max(s.longest, 1)); err != nil {
-			return err
-		}
 	}
 	return s.launch(t, rows)
 }
@@ -151,14 +150,12 @@ func (s *Stepper) moveOn(at *slot, b *beginning) {
 	}
 }
 
-// launch asks for the step of a turn whose lists are filled in.
+// launch asks for the step of a turn whose lists are filled in, and for the attention in it if the last Step was asked to align.
 func (s *Stepper) launch(t *turn, rows int) error {
-	if err := s.stepTime.around(s.stream, func() error {
-		if s.aligned {
-			return s.run(t, rows)
-		}
-		return s.replay(t, rows)
-	}); err != nil {
+	if err := s.stepTime.around(s.stream, func() error { return s.replay(t, rows) }); err != nil {
+		return err
+	}
+	if err := s.keepAttention(t); err != nil {
 		return err
 	}
 	return s.stream.Record(t.feed.read)
@@ -195,7 +192,7 @@ func (s *Stepper) prepareStep(t *turn, rows int) error {
 	if err := s.feedStep(t, rows); err != nil {
 		return err
 	}
-	if s.w.network != nil {
+	if s.w.network != nil || s.aligned {
 		if err := s.reserveWeights(t); err != nil {
 			return err
 		}
@@ -257,7 +254,7 @@ func (s *Stepper) lookUp(a *activations, l *contextAttention, lists stepLists, s
 	lookup := gpukernels.Lookup{Queries: a.wide, Result: a.attended, Keys: keys, Values: cuda.Offset[gpukernels.Half](keys, s.w.dim),
 		Starts: lists.starts(source), Lengths: lists.lengths(source), Stride: s.w.contextWidth(), Rows: a.rows, Heads: s.w.heads, HeadDim: s.w.dim / s.w.heads}
 	if align {
-		if err := s.w.device.kernels.LookupWeights(s.stream, lookup, s.attention.at, s.longest); err != nil {
+		if err := s.w.device.kernels.LookupWeights(s.stream, lookup, s.alignments(), s.furthest); err != nil {
 			return err
 		}
 	}
@@ -265,19 +262,4 @@ func (s *Stepper) lookUp(a *activations, l *contextAttention, lists stepLists, s
 		return err
 	}
 	return s.after(a, l.post, a.attended, l.o)
-}
-
-// Attention returns the weights of row's attention over the tokens of the first source; nil if the last Step was not asked to align, or
-// the model has no encoder.
-func (s *Stepper) Attention(number int32) []float32 {
-	memory := s.contexts[s.rows[number].context].memory
-	if !s.aligned || len(memory) == 0 || memory[0].count == 0 {
-		return nil
-	}
-	length := memory[0].count
-	weights := make([]float32, length)
-	s.do(func() error {
-		return cuda.CopyOut(s.stream, weights, cuda.Offset[float32](s.attention.at, s.rows[number].place*s.longest))
-	})
-	return weights
 }

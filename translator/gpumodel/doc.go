@@ -18,8 +18,8 @@
 // # Streams
 //
 // Encoder and decoder have a stream each, so that the next sentences are encoded while others are being translated. A decoder step is
-// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and greedy search and beams
-// of one model have asked for the next step before they wait (ahead.go).
+// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and searches that are content
+// with the best tokens of one model have asked for the next step before they wait (ahead.go).
 //
 // # Products
 //

@@ -34,6 +34,7 @@ type shape struct {
 	turn     int
 	rows     int
 	starting bool // a row is at position 0, where that makes a difference
+	aligned  bool // the weights of attention are kept
 }
 
 // replay runs the step of a turn, of that many rows, as a graph.
@@ -46,7 +47,7 @@ func (s *Stepper) replay(t *turn, rows int) error {
 		}
 		s.captured = now
 	}
-	of := shape{t.number, rows, s.starting}
+	of := shape{t.number, rows, s.starting, s.aligned}
 	g := s.graphs[of]
 	if g == nil {
 		var err error

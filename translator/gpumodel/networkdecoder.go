@@ -5,28 +5,6 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
-// fewestFurthest is how many tokens of a source attention has room for at first.
-const fewestFurthest = 64
-
-// reserveWeights makes room for the weights of attention to the sources of the rows of a turn.
-func (s *Stepper) reserveWeights(t *turn) error {
-	furthest := 0
-	for i := range t.rows {
-		for _, memory := range s.contexts[t.rows[i].context].memory {
-			furthest = max(furthest, memory.count)
-		}
-	}
-	if furthest <= s.furthest {
-		return nil
-	}
-	furthest = max(furthest, 2*s.furthest, fewestFurthest)
-	if err := s.room(&s.weights, 4*s.turnSize*furthest); err != nil {
-		return err
-	}
-	s.furthest = furthest
-	return nil
-}
-
 // decode runs the decoder of a recurrent model, from the embeddings to what the output layer multiplies.
 func (s *Stepper) decode(a *activations, lists stepLists) error {
 	n, embedded := s.w.network, a.matrix(a.normed, s.w.dim)
@@ -75,7 +53,7 @@ func (s *Stepper) attend(a *activations, lists stepLists, state, found gpukernel
 			Score: l.score, Starts: lists.starts(source), Lengths: lists.lengths(source), Weights: s.weights.at, Most: s.furthest,
 			Result: gpukernels.Matrix{At: cuda.Offset[gpukernels.Half](found.At, first), Rows: a.rows, Columns: l.dim, Stride: found.Columns}}
 		if s.aligned && source == 0 {
-			attention.Weights, attention.Most = s.attention.at, s.longest
+			attention.Weights = s.alignments()
 		}
 		if err := s.multiply(a, attention.Queries, state, l.state); err != nil {
 			return err

@@ -27,11 +27,12 @@ func (s *Stepper) best(rows []int32, k int, banned [][]search.Token, normalised 
 		return
 	}
 	answer := func(i int) gpukernels.Choice { return s.chosen[i] }
-	s.chosen = slices.Grow(s.chosen[:0], len(rows)*k)[:len(rows)*k]
-	if len(rows) == len(s.rows) && banned == nil && s.foresees(k) {
-		s.do(func() error { return s.chooseAhead(k, normalised) })
+	if s.foresees() {
+		s.chosen = slices.Grow(s.chosen[:0], len(s.rows)*k)[:len(s.rows)*k]
+		s.do(func() error { return s.chooseAhead(rows, banned, k, normalised) })
 		answer = func(i int) gpukernels.Choice { return s.chosen[int(rows[i/k])*k+i%k] }
 	} else {
+		s.chosen = slices.Grow(s.chosen[:0], len(rows)*k)[:len(rows)*k]
 		s.do(func() error { return s.choose(rows, k, banned, normalised) })
 	}
 	for i := range out[:len(rows)*k] {

@@ -43,7 +43,7 @@ type Stepper struct {
 
 	decoderStarts buffer // of recurrent models, float32: what the decoder begins with, behind a row for nobody one for each context
 	readerStates  buffer // float32: of the encoder's cells
-	weights       buffer // float32, furthest places for each row: of attention that nobody asked about
+	weights       buffer // float32, twice furthest places for each row: of attention that nobody asked about, and of that for alignments
 	furthest      int    // tokens of a source
 	reading       reading
 
@@ -52,25 +52,21 @@ type Stepper struct {
 	workspaces        [2]buffer   // of the decoder's and the encoder's stream, for products
 
 	turns                              [turns]turn
-	turnRows, turnChoices, turnGuesses buffer        // of all turns
-	turnSize, mostChoices              int           // rows of a turn that there is room for, and choices of each
-	newest                             *turn         // that was run ahead last
-	ahead                              *turn         // the same, while slots may still follow
-	firstAhead                         []int32       // for each state the first row ahead that goes on from it, or -1
-	beams                              []search.Beam // foreseen for the last Step
-	ranks                              []float32
-	weight                             float32
-	beamLists                          beamLists
-	beamFeed                           feed
+	turnRows, turnChoices, turnGuesses buffer           // of all turns
+	turnSize, mostChoices              int              // rows of a turn that there is room for, and choices of each
+	newest                             *turn            // that was run ahead last
+	ahead                              *turn            // the same, while slots may still follow
+	firstAhead                         []int32          // for each state the first row ahead that goes on from it, or -1
+	foresight                          search.Foresight // of the last Step
+	guessLists                         guessLists
+	guessFeed                          feed
 	waits                              bool // for tests: nothing is run ahead
 
 	// Results of the last Step.
-	rows      []row
-	demanded  []int  // rows that were not run ahead
-	attention buffer // float32, longest places for each row
-	longest   int
-	aligned   bool
-	starting  bool // a row was at position 0
+	rows     []row
+	demanded []int // rows that were not run ahead
+	aligned  bool
+	starting bool // a row was at position 0
 
 	encodeTime, stepTime, outputTime stopwatch
 
@@ -82,6 +78,7 @@ type Stepper struct {
 
 	// Lists of a call.
 	asked                     []search.Context
+	banned                    [][]search.Token // by places in a turn
 	setOfRow, forbidden       []int32
 	numbers                   []int32
 	tokens, positions, starts []int32
@@ -148,13 +145,13 @@ func (s *Stepper) Close() error {
 				failed = append(failed, stream.Synchronize())
 			}
 		}
-		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.beamFeed.close(c))
+		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.guessFeed.close(c))
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
 		}
 		for _, b := range []*buffer{&s.memory.memory, &s.decoderStarts, &s.readerStates, &s.weights, &s.candidates, &s.states,
-			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.beamFeed.device, &s.encoding.memory,
-			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.attention, &s.choices, &s.scratch, &s.scores,
+			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.guessFeed.device, &s.encoding.memory,
+			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.choices, &s.scratch, &s.scores,
 			&s.workspaces[0], &s.workspaces[1]} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}

@@ -46,21 +46,15 @@ func (q *question) prepare(k int) [][]Token {
 func (d *Decoder) ask() {
 	d.best.reset()
 	d.top.reset()
-	d.topK, d.bans = 0, d.bans[:0]
+	d.bans = d.bans[:0]
+	foreseen := d.chooseModes()
 	for _, b := range d.active {
-		if len(b.live) == 0 {
-			continue
+		if len(b.live) > 0 {
+			d.addRows(b, foreseen && d.topK > 0)
 		}
-		b.mode = d.modeOf(b)
-		switch b.mode {
-		case modeBest:
-			b.answer = len(d.best.rows)
-			d.addRows(b, &d.best)
-		case modeTop:
-			b.answer = len(d.top.rows)
-			d.addRows(b, &d.top)
-			d.topK = max(d.topK, d.topWanted(b))
-		}
+	}
+	if foreseen && len(d.best.rows)+len(d.top.rows) > 0 {
+		d.foresee()
 	}
 	if len(d.best.rows) > 0 {
 		banned := d.best.prepare(1)
@@ -68,33 +62,52 @@ func (d *Decoder) ask() {
 	}
 	if len(d.top.rows) > 0 {
 		banned := d.top.prepare(d.topK)
-		if banned == nil && d.foreseer != nil {
-			d.foresee()
-		}
 		d.steppers[0].Top(d.top.rows, d.topK, banned, d.top.answers)
 	}
 }
 
-// foresee tells the Stepper what extendTop is going to do, unless there are samples to draw.
-func (d *Decoder) foresee() {
-	d.beams, d.ranks = d.beams[:0], d.ranks[:0]
+// chooseModes gives each sentence its mode. It says whether a Stepper that goes ahead can be told how all of them go on.
+func (d *Decoder) chooseModes() bool {
+	d.topK = 0
+	foreseen := d.foreseer != nil
 	for _, b := range d.active {
-		if len(b.live) == 0 || b.mode != modeTop {
+		if len(b.live) == 0 {
 			continue
 		}
-		if b.options.Sampling.independent() {
-			return
-		}
-		width := b.width()
-		if b.length+1 >= b.limit {
-			width = 0
-		}
-		d.beams = append(d.beams, Beam{Rows: len(b.live), Width: width})
-		for _, h := range b.live {
-			d.ranks = append(d.ranks, b.trellis.rank(h.node))
+		b.mode = d.modeOf(b)
+		foreseen = foreseen && b.mode != modeFull
+		if b.mode == modeTop {
+			d.topK = max(d.topK, d.topWanted(b))
 		}
 	}
-	d.foreseer.Foresee(d.beams, d.ranks, d.weights[0])
+	return foreseen
+}
+
+// foresee tells the Stepper what extend is going to do.
+func (d *Decoder) foresee() {
+	f := &d.foresight
+	*f = Foresight{d.weights[0], f.Prospects[:0], f.Ranks[:0], f.Chances[:0]}
+	for _, b := range d.active {
+		if len(b.live) == 0 {
+			continue
+		}
+		p := Prospect{Rows: len(b.live), Ends: b.length+1 >= b.limit, Width: b.width(), Given: NoToken}
+		draws := b.mode == modeTop && b.options.Sampling.independent()
+		switch {
+		case b.mode == modeForced:
+			p.Given = b.sentence.Prefix[b.length]
+		case draws:
+			p.Kept, p.InverseTemperature = d.topWanted(b), b.options.Sampling.inverseTemperature()
+		}
+		f.Prospects = append(f.Prospects, p)
+		for _, h := range b.live {
+			f.Ranks = append(f.Ranks, b.trellis.rank(h.node))
+			if draws {
+				f.Chances = append(f.Chances, b.chance(h.number))
+			}
+		}
+	}
+	d.foreseer.Foresee(*f)
 }
 
 func (d *Decoder) modeOf(b *beam) mode {
@@ -127,9 +140,20 @@ func (d *Decoder) candidates(b *beam) int {
 	return d.steppers[0].Vocabulary()
 }
 
-func (d *Decoder) addRows(b *beam, q *question) {
+// addRows adds those of a sentence to a question, if its mode has one. If there is to be one question, who wants the best token alone is
+// content with the first of several.
+func (d *Decoder) addRows(b *beam, one bool) {
+	switch {
+	case b.mode == modeTop, b.mode == modeBest && one:
+		b.question, b.answers = &d.top, d.topK
+	case b.mode == modeBest:
+		b.question, b.answers = &d.best, 1
+	default:
+		return
+	}
+	b.answer = len(b.question.rows) * b.answers
 	for i := range b.live {
-		q.add(b.firstRow+i, d.banned(b, i))
+		b.question.add(b.firstRow+i, d.banned(b, i))
 	}
 }
 

@@ -9,10 +9,12 @@ type beam struct {
 	models    int // of the ensemble
 	trellis   trellis
 	mode      mode
-	answer    int    // index of row live[0]'s answer, where the mode asks all rows at once
-	key       uint64 // of the sentence's random numbers
-	limit     int    // largest length
-	length    int    // tokens of every live hypothesis
+	question  *question // where the mode asks all rows at once,
+	answers   int       // how many there are for each row,
+	answer    int       // and the index of row live[0]'s first one
+	key       uint64    // of the sentence's random numbers
+	limit     int       // largest length
+	length    int       // tokens of every live hypothesis
 	live      []hypothesis
 	moved     []hypothesis // the next live
 	spare     []Slot       // slots of this sentence without a hypothesis, until the beam has been filled

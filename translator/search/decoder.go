@@ -32,9 +32,8 @@ type Decoder struct {
 	top       question
 	topK      int
 
-	foreseer Foreseer // steppers[0], if it is one
-	beams    []Beam
-	ranks    []float32
+	foreseer  Foreseer // steppers[0], if it is one
+	foresight Foresight
 
 	chosen    []expansion // of one sentence
 	logProbs  []float32   // each model's, for the expansions in chosen
@@ -180,8 +179,11 @@ func (d *Decoder) Step() []Result {
 	if len(d.active) == 0 {
 		return nil
 	}
-	d.advance()
+	align := d.advance()
 	d.ask()
+	if align {
+		d.keepAttention()
+	}
 	d.dst, d.src = d.dst[:0], d.src[:0]
 	for _, b := range d.active {
 		if len(b.live) > 0 {
@@ -197,10 +199,9 @@ func (d *Decoder) Step() []Result {
 	return d.results
 }
 
-// advance runs one decoder step of every model over the last tokens of all live hypotheses, and keeps the attention.
-func (d *Decoder) advance() {
+// advance runs one decoder step of every model over the last tokens of all live hypotheses. It says whether some want the attention.
+func (d *Decoder) advance() (align bool) {
 	d.rowSlots, d.rowTokens = d.rowSlots[:0], d.rowTokens[:0]
-	align := false
 	for _, b := range d.active {
 		b.firstRow = len(d.rowSlots)
 		align = align || b.options.Align && len(b.live) > 0
@@ -210,14 +211,17 @@ func (d *Decoder) advance() {
 		}
 	}
 	if len(d.rowSlots) == 0 {
-		return
+		return false
 	}
 	for i, stepper := range d.steppers {
 		stepper.Step(d.rowSlots, d.rowTokens, align && i == 0)
 	}
-	if !align {
-		return
-	}
+	return align
+}
+
+// keepAttention keeps that of the step, once its rows have been asked for their tokens: a device that goes ahead has the next step to
+// do while it is read.
+func (d *Decoder) keepAttention() {
 	for _, b := range d.active {
 		if !b.options.Align {
 			continue

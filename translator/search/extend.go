@@ -64,7 +64,7 @@ func (d *Decoder) extendForced(b *beam) bool {
 
 // extendBest is the greedy step without scores.
 func (d *Decoder) extendBest(b *beam) bool {
-	best := d.best.answers[b.answer]
+	best := b.question.answers[b.answer]
 	if notFinite(best.Score) {
 		return false
 	}
@@ -102,8 +102,8 @@ func (d *Decoder) extendTop(b *beam) bool {
 
 // topAnswers are the answers to the question Top for hypothesis i, as many as its sentence asked for.
 func (d *Decoder) topAnswers(b *beam, i int) []Scored {
-	first := (b.answer + i) * d.topK
-	return d.top.answers[first : first+d.topWanted(b)]
+	first := b.answer + i*b.answers
+	return b.question.answers[first : first+d.topWanted(b)]
 }
 
 // extendFull is a step of the beam of an ensemble, or with noise.

@@ -9,13 +9,12 @@ import (
 func (d *Decoder) extendSamples(b *beam) bool {
 	for i := range b.live {
 		h := &b.live[i]
-		key := stepKey(b.key, b.length, h.number)
 		e := expansion{row: i, logProbs: len(d.logProbs)}
 		var drawn, ok bool
 		if b.mode == modeTop {
-			drawn, ok = d.drawTop(b, i, key, &e)
+			drawn, ok = d.drawTop(b, i, &e)
 		} else {
-			drawn, ok = d.drawFull(b, i, key, &e)
+			drawn, ok = d.drawFull(b, i, &e)
 		}
 		if !ok {
 			return false
@@ -33,6 +32,9 @@ func (d *Decoder) extendSamples(b *beam) bool {
 	return true
 }
 
+// chance is the number by which an independent sample draws its next token.
+func (b *beam) chance(number int) float64 { return uniform(stepKey(b.key, b.length, number)) }
+
 // finishUndrawn ends the samples that cannot go on, while others can.
 func (b *beam) finishUndrawn(chosen []expansion) {
 	for i, h := range b.live {
@@ -44,7 +46,7 @@ func (b *beam) finishUndrawn(chosen []expansion) {
 
 // drawTop draws from the answers of Top. The two functions put the token and its own score into e; drawn is false if no token
 // is allowed, ok if a score is not finite.
-func (d *Decoder) drawTop(b *beam, i int, key uint64, e *expansion) (drawn, ok bool) {
+func (d *Decoder) drawTop(b *beam, i int, e *expansion) (drawn, ok bool) {
 	answers := d.topAnswers(b, i)
 	d.odds = d.odds[:0]
 	for _, answer := range answers {
@@ -60,14 +62,14 @@ func (d *Decoder) drawTop(b *beam, i int, key uint64, e *expansion) (drawn, ok b
 	if len(d.odds) == 0 {
 		return false, true
 	}
-	answer := answers[draw(d.odds, uniform(key))]
+	answer := answers[draw(d.odds, b.chance(b.live[i].number))]
 	e.token, e.score = answer.Token, float32(d.weights[0]*answer.Score)
 	d.logProbs = append(d.logProbs, answer.Score)
 	return true, true
 }
 
 // drawFull draws from the log-probabilities of all candidates.
-func (d *Decoder) drawFull(b *beam, i int, key uint64, e *expansion) (drawn, ok bool) {
+func (d *Decoder) drawFull(b *beam, i int, e *expansion) (drawn, ok bool) {
 	if !d.score(b, i) {
 		return false, false
 	}
@@ -84,7 +86,7 @@ func (d *Decoder) drawFull(b *beam, i int, key uint64, e *expansion) (drawn, ok 
 	for _, index := range d.picked {
 		d.odds = append(d.odds, odds(float64(d.scores.sum[index]-highest)*inverse))
 	}
-	index := d.picked[draw(d.odds, uniform(key))]
+	index := d.picked[draw(d.odds, b.chance(b.live[i].number))]
 	e.token, e.score = d.scores.token(index), d.scores.sum[index]
 	d.logProbs = d.scores.appendModels(d.logProbs, index)
 	return true, true

@@ -85,17 +85,30 @@ type Stepper interface {
 	Attention(row int32) []float32
 }
 
-// A Beam says what the search is going to make of Top's answers for a sentence: of all ways to go on from its rows it takes the best by
-// the row's rank plus the weighted log-probability, and among equals the first ones.
-type Beam struct {
-	Rows  int // rows of the last Step, behind those of the Beam before
-	Width int // how many ways are taken at most; 0 if the sentence ends with this step
+// A Foresight is what the search knows about its next step before it has seen the answers of this one.
+type Foresight struct {
+	Weight    float32    // multiplies all log-probabilities
+	Prospects []Prospect // of all rows of the last Step, in their order
+	Ranks     []float32  // of each row
+	Chances   []float64  // of each row that draws its token: a number between 0 and 1
+}
+
+// A Prospect says how the rows of a sentence are going to go on. If Given is a token, all go on with that one. If Kept is not 0, each draws
+// one of its so many best, as a sample. Otherwise of all ways to go on from them the Width best are taken, by the row's rank plus the
+// weighted log-probability, and among equals the first ones.
+type Prospect struct {
+	Rows               int  // behind those of the sentence before
+	Ends               bool // with this step, whatever the answers are
+	Width              int
+	Given              Token
+	Kept               int
+	InverseTemperature float64
 }
 
 // A Foreseer is a Stepper that can begin the next step before the search has seen the answers of this one. It has to be right about
 // nothing: Reorder and Step say how the search went on.
 type Foreseer interface {
-	// Foresee says, before a Top for all rows of the last Step, what will be made of the answers. ranks has the rank of each row, and
-	// weight multiplies all log-probabilities. The slices are the caller's again when it returns.
-	Foresee(beams []Beam, ranks []float32, weight float32)
+	// Foresee says, before a Best or Top for all rows of the last Step but those whose token is given, what will be made of the answers.
+	// The slices are the caller's again when that has answered.
+	Foresee(Foresight)
 }
