@@ -75,11 +75,11 @@ func newBenchGPUCommand() *cobra.Command {
 	b := new(gpuBench)
 	command := &cobra.Command{
 		Use:   "gpu [flags]",
-		Short: "Measure what a GPU gives with students of several sizes",
-		Long: `Translate random sentences with students of random weights on a GPU, in several sizes, numbers of streams, slots and
-beams, and print source pieces a second, where the device's time goes, and the time of each product beside what the card's
-memory bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there. Every translation has the
-length of its source; text and vocabularies are left out.
+		Short: "Measure what a GPU gives with students of several sizes, and with recurrent models",
+		Long: `Translate random sentences with models of random weights on a GPU, students of several sizes and recurrent ones, in several
+numbers of streams, slots and beams, and print source pieces a second, where the device's time goes, and the time of each
+product beside what the card's memory bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there.
+Every translation has the length of its source; text and vocabularies are left out.
 Then each student is trained for some updates, in bfloat16.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
@@ -94,7 +94,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	own := newGroup("Benchmark")
 	s := own.flags
 	s.IntVar(&b.device, "device", 0, "`NUMBER` of the GPU")
-	s.StringSliceVar(&b.sizes, "sizes", []string{"tiny", "small", "base", "large"}, "students, in a list with commas")
+	s.StringSliceVar(&b.sizes, "sizes", architectureNames(), "models, in a list with commas")
 	s.IntSliceVar(&b.streams, "streams", []int{1, 2, 4}, "workers")
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
@@ -129,16 +129,20 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	defer device.Close()
 	report := gpuReport{Device: device.Properties().String()}
 	of := cardOf(device.Properties())
-	for _, s := range chosen {
-		kernels, err := timeProducts(driver, b.device, b.onGPU, s, of.in(b.onGPU))
+	for _, a := range chosen {
+		kernels, err := timeProducts(driver, b.device, b.onGPU, a, of.in(b.onGPU))
 		if err != nil {
 			return err
 		}
-		rows, err := b.measure(device, s, of.in(b.onGPU))
+		rows, err := b.measure(device, a, of.in(b.onGPU))
 		if err != nil {
 			return err
 		}
 		report.Kernels, report.Rows = append(report.Kernels, kernels...), append(report.Rows, rows...)
+		s, trained := a.(student)
+		if !trained {
+			continue
+		}
 		training, err := benchTraining(driver, b.device, s, of, trainingPieces, timedUpdates)
 		if err != nil {
 			return err
@@ -152,14 +156,14 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 }
 
 // check reads the lists.
-func (b *gpuBench) check() ([]student, error) {
-	var chosen []student
+func (b *gpuBench) check() ([]architecture, error) {
+	var chosen []architecture
 	for _, name := range b.sizes {
-		i := slices.IndexFunc(students(), func(s student) bool { return s.Name == name })
+		i := slices.IndexFunc(architectures(), func(a architecture) bool { return a.size().Name == name })
 		if i < 0 {
-			return nil, usageErrorf("--sizes %s: expected tiny, small, base or large", name)
+			return nil, usageErrorf("--sizes %s: expected %s", name, strings.Join(architectureNames(), ", "))
 		}
-		chosen = append(chosen, students()[i])
+		chosen = append(chosen, architectures()[i])
 	}
 	for _, list := range [][]int{b.streams, b.beams} {
 		if len(list) == 0 || slices.Min(list) < 1 {
@@ -176,10 +180,18 @@ func (b *gpuBench) check() ([]student, error) {
 	return chosen, nil
 }
 
-// measure runs a student in all ways.
-func (b *gpuBench) measure(device *gpumodel.Device, s student, of card) ([]gpuRow, error) {
+func architectureNames() []string {
+	var names []string
+	for _, a := range architectures() {
+		names = append(names, a.size().Name)
+	}
+	return names
+}
+
+// measure runs an architecture in all ways.
+func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) ([]gpuRow, error) {
 	random := rand.New(rand.NewPCG(2018, 1))
-	m, err := randomModel(s.description(), random)
+	m, err := randomModel(a.description(), random)
 	if err != nil {
 		return nil, err
 	}
@@ -195,15 +207,15 @@ func (b *gpuBench) measure(device *gpumodel.Device, s student, of card) ([]gpuRo
 				if slots > 0 && slots < beam {
 					continue // a sentence would not fit
 				}
-				row := gpuRow{Model: s.Name, Streams: streams, Slots: slots, Beam: beam}
+				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: slots, Beam: beam}
 				if slots == 0 {
 					row.Slots, _ = weights.Batch(streams)
 				}
-				if err := row.run(weights, s, b.sentences, random); err != nil {
+				if err := row.run(weights, a.size().Vocabulary, b.sentences, random); err != nil {
 					return nil, err
 				}
 				if of.tensor > 0 {
-					row.Bound = of.roofline(s, row.Slots, beam)
+					row.Bound = of.roofline(a, row.Slots, beam)
 					row.Reached = row.PerSecond / row.Bound
 				}
 				rows = append(rows, row)
@@ -214,7 +226,7 @@ func (b *gpuBench) measure(device *gpumodel.Device, s student, of card) ([]gpuRo
 }
 
 // run translates with all streams at once.
-func (r *gpuRow) run(weights *gpumodel.Weights, s student, sentences int, random *rand.Rand) error {
+func (r *gpuRow) run(weights *gpumodel.Weights, vocabulary, sentences int, random *rand.Rand) error {
 	if sentences == 0 {
 		sentences = max(20, 4*r.Slots/r.Beam)
 	}
@@ -225,12 +237,12 @@ func (r *gpuRow) run(weights *gpumodel.Weights, s student, sentences int, random
 			return err
 		}
 		defer workers[i].stepper.Close()
-		workers[i].translate(randomSources(random, min(sentences, 2*r.Slots), s.Vocabulary)) // captures graphs, lets buffers grow
+		workers[i].translate(randomSources(random, min(sentences, 2*r.Slots), vocabulary)) // captures graphs, lets buffers grow
 		workers[i].before = workers[i].stepper.Times()
 	}
 	var texts [][]*search.Sentence
 	for range workers {
-		texts = append(texts, workers[0].sentences(randomSources(random, sentences, s.Vocabulary)))
+		texts = append(texts, workers[0].sentences(randomSources(random, sentences, vocabulary)))
 	}
 	begin := time.Now()
 	var all sync.WaitGroup
@@ -322,8 +334,8 @@ const (
 	timedRounds = 20
 )
 
-// timeProducts times each product of a student.
-func timeProducts(driver *cuda.Driver, number int, as gpukernels.Arithmetic, s student, of card) (rows []kernelRow, err error) {
+// timeProducts times each product of an architecture.
+func timeProducts(driver *cuda.Driver, number int, as gpukernels.Arithmetic, a architecture, of card) (rows []kernelRow, err error) {
 	c, err := driver.Context(number)
 	if err != nil {
 		return nil, err
@@ -344,13 +356,13 @@ func timeProducts(driver *cuda.Driver, number int, as gpukernels.Arithmetic, s s
 		return nil, err
 	}
 	defer func() { err = cmp.Or(err, beside.close()) }()
-	for _, p := range append(append(s.encoderProducts(modelTokens), s.stepProducts(timedRows)...), s.stepProducts(1)...) {
+	for _, p := range slices.Concat(a.encoderProducts(modelTokens), a.stepProducts(timedRows), a.stepProducts(1)) {
 		took, err := timeProduct(c, kernels, as, p)
 		if err != nil {
 			return nil, err
 		}
 		bound, by := of.bound(p)
-		row := kernelRow{Model: s.Name, Product: p.what, M: p.m, N: p.n, K: p.k, Microseconds: 1e6 * took.Seconds() / timedRounds,
+		row := kernelRow{Model: a.size().Name, Product: p.what, M: p.m, N: p.n, K: p.k, Microseconds: 1e6 * took.Seconds() / timedRounds,
 			Bound: 1e6 * bound, By: by}
 		if err := beside.time(p, &row); err != nil {
 			return nil, err

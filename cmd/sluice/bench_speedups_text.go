@@ -114,5 +114,8 @@ func randomModel(description string, random *rand.Rand) (*model.Model, error) {
 		}
 		file.Tensors = append(file.Tensors, &marian.Tensor{Name: t.Name, Shape: t.Shape, Type: marian.Float32, Data: data})
 	}
+	if m.Marker != nil {
+		file.Tensors = append(file.Tensors, m.Marker)
+	}
 	return model.Load(file, nil)
 }

@@ -107,7 +107,7 @@ func randomPairs(s student, pieces int) *network.Batch {
 // trainingRoofline is the most target pieces a second that a card can train a student with, on mini-batches of so many pieces of each side:
 // if every product reached the bound of memory or tensor cores, and besides products only the logits and the update took time.
 func (c card) trainingRoofline(s student, pieces int) float64 {
-	encoder, decoder := s.encoderProducts(pieces), append(s.stepProducts(pieces), s.contextProduct(pieces))
+	encoder, decoder := s.layerProducts(pieces), append(s.stepProducts(pieces), s.contextProduct(pieces))
 	seconds := 0.0
 	for _, stack := range []struct {
 		layers   int
@@ -120,7 +120,7 @@ func (c card) trainingRoofline(s student, pieces int) float64 {
 			seconds += float64(stack.layers) * (forward + input + weights)
 		}
 	}
-	output := s.outputProduct(pieces)
+	output := s.size().outputProduct(pieces)
 	numbers := float64(output.m) * float64(output.n)
 	const times, bytesOfLogit = 4, 2*(4+4) + 3*2 // logits twice, two gradients; written and read twice in float32, their gradients once in bfloat16 and read twice
 	seconds += max(times*output.operations()/c.tensor, bytesOfLogit*numbers/c.bandwidth)
@@ -131,7 +131,7 @@ func (c card) trainingRoofline(s student, pieces int) float64 {
 // parameters is how many numbers the student's matrices have. Layers of the decoder share theirs.
 func (s student) parameters() float64 {
 	sum := float64(s.Vocabulary) * float64(s.Dim)
-	for _, p := range s.encoderProducts(1) {
+	for _, p := range s.layerProducts(1) {
 		sum += float64(s.Encoder) * float64(p.n) * float64(p.k)
 	}
 	for _, p := range append(s.stepProducts(1), s.contextProduct(1)) {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
 )
 
 // The benchmark trains a small student on an emulated device, whose speed says nothing.
@@ -27,6 +28,33 @@ func TestBenchTraining(t *testing.T) {
 	printTraining(&out, []trainingRow{row})
 	if !strings.Contains(out.String(), "toy") {
 		t.Errorf("the table is %s", out.String())
+	}
+}
+
+// The benchmark translates with recurrent models, too.
+func TestBenchRecurrent(t *testing.T) {
+	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := gpumodel.Open(driver, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	b := gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1, 2}, sentences: 2}
+	for _, r := range []recurrentModel{
+		{"toy of one layer", "nematus", "gru-nematus", 3, 1, 1, 32, 48, 50}, {"deep toy", "s2s", "lstm", 4, 2, 3, 32, 48, 50},
+	} {
+		rows, err := b.measure(device, r, cards()[0])
+		if err != nil || len(rows) != 2 {
+			t.Fatalf("%s: %+v, %v", r.Name, rows, err)
+		}
+		for _, row := range rows {
+			if row.Model != r.Name || !(row.PerSecond > 0) || !(row.Bound > 0) || !(row.Step > 0) {
+				t.Errorf("%+v", row)
+			}
+		}
 	}
 }
 
@@ -75,7 +103,7 @@ func TestTrainingRoofline(t *testing.T) {
 		if i > 0 && fast.trainingRoofline(s, trainingPieces) >= fast.trainingRoofline(students()[i-1], trainingPieces) {
 			t.Errorf("%s is faster than a smaller student", s.Name)
 		}
-		output := s.outputProduct(trainingPieces)
+		output := s.size().outputProduct(trainingPieces)
 		if most := trainingPieces * fast.tensor / (4 * output.operations()); fast.trainingRoofline(s, trainingPieces) > most {
 			t.Errorf("%s is trained faster than its output layer", s.Name)
 		}

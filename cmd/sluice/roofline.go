@@ -60,7 +60,41 @@ func cardOf(p cuda.Properties) card {
 	return card{name: p.Name, bandwidth: 2 * float64(p.MemoryClock) * 1e3 * float64(p.MemoryBus) / 8}
 }
 
-// A student is an architecture that benchmarks use: SSRU decoders whose layers share their parameters, and one table of embeddings.
+// An architecture is one that benchmarks use.
+type architecture interface {
+	size() architectureSize
+	description() string // in the words of Marian's configuration
+
+	// encoderProducts are those over so many tokens, with what the decoder sees of the source, and stepProducts those of a decoder step over
+	// so many rows; one of each kind, however many layers have it.
+	encoderProducts(tokens int) []productShape
+	stepProducts(rows int) []productShape
+
+	// encoderBound is the least time that a card needs to encode so many tokens, and stepBound that of a decoder step over so many rows,
+	// without the output layer.
+	encoderBound(c card, tokens int) float64
+	stepBound(c card, rows int) float64
+}
+
+// An architectureSize is what all of them have.
+type architectureSize struct {
+	Name            string
+	Vocabulary, Dim int // pieces, and elements of an embedding, with which the output layer multiplies
+}
+
+// architectures are all that benchmarks use, by their names on the command line.
+func architectures() []architecture {
+	var all []architecture
+	for _, s := range students() {
+		all = append(all, s)
+	}
+	for _, r := range recurrentModels() {
+		all = append(all, r)
+	}
+	return all
+}
+
+// A student is a Transformer that benchmarks use: SSRU decoders whose layers share their parameters, and one table of embeddings.
 type student struct {
 	Name             string
 	Encoder, Decoder int // layers
@@ -76,7 +110,8 @@ func students() []student {
 	}
 }
 
-// description is the student in the words of Marian's configuration.
+func (s student) size() architectureSize { return architectureSize{s.Name, s.Vocabulary, s.Dim} }
+
 func (s student) description() string {
 	tied := "1"
 	for i := 1; i < s.Decoder; i++ {
@@ -115,12 +150,19 @@ func (c card) bound(p productShape) (seconds float64, by string) {
 	return memory, "memory"
 }
 
-// encoderProducts are the products of an encoder layer over so many tokens, and stepProducts those of a decoder layer over so many rows.
+// All layers have the same products.
 func (s student) encoderProducts(tokens int) []productShape {
 	return []productShape{
 		{"encoder: queries, keys, values", tokens, 3 * s.Dim, s.Dim}, {"encoder: attention's output", tokens, s.Dim, s.Dim},
 		{"encoder: feed-forward, up", tokens, s.FFN, s.Dim}, {"encoder: feed-forward, down", tokens, s.Dim, s.FFN},
+		s.contextProduct(tokens),
 	}
+}
+
+// layerProducts are those of an encoder layer.
+func (s student) layerProducts(tokens int) []productShape {
+	all := s.encoderProducts(tokens)
+	return all[:len(all)-1]
 }
 
 func (s student) stepProducts(rows int) []productShape {
@@ -135,8 +177,27 @@ func (s student) contextProduct(tokens int) productShape {
 	return productShape{"decoder: keys and values of the source", tokens, 2 * s.Dim, s.Dim}
 }
 
-func (s student) outputProduct(rows int) productShape {
+func (s architectureSize) outputProduct(rows int) productShape {
 	return productShape{"output layer", rows, s.Vocabulary, s.Dim}
+}
+
+func (s student) encoderBound(c card, tokens int) float64 {
+	context, _ := c.bound(s.contextProduct(tokens))
+	return float64(s.Encoder)*c.sum(s.layerProducts(tokens)) + context
+}
+
+func (s student) stepBound(c card, rows int) float64 {
+	contexts := float64(rows) * modelLength * 4 * float64(s.Dim) / c.bandwidth // keys and values of the source, read by every row
+	return float64(s.Decoder) * max(c.sum(s.stepProducts(rows))+contexts, c.least(kernelsOfLayer, len(s.stepProducts(rows))))
+}
+
+// sum is the least time for products one after another.
+func (c card) sum(products []productShape) (seconds float64) {
+	for _, p := range products {
+		bound, _ := c.bound(p)
+		seconds += bound
+	}
+	return seconds
 }
 
 const (
@@ -144,32 +205,25 @@ const (
 	modelLength    = 25      // pieces of a sentence, source and target
 	modelKernel    = 0.84e-6 // seconds that a kernel in a graph costs at least, measured on a card with empty kernels
 	kernelsOfLayer = 9       // of a decoder step: see gpumodel
-	kernelsOfBytes = 5       // more where products are of 8 bits: one quantises the rows of each
 )
 
-// roofline is the most source pieces a second that a card can translate with a student, with so many hypotheses in a step and a beam: if
-// every kernel reached the bound of its memory or its tensor cores, and nothing else took time.
-func (c card) roofline(s student, rows, beam int) float64 {
-	sum := func(products []productShape) (seconds float64) {
-		for _, p := range products {
-			bound, _ := c.bound(p)
-			seconds += bound
-		}
-		return seconds
+// least is the least time for so many kernels, of which some are products: if these are of 8 bits, one more quantises the rows of each.
+func (c card) least(kernels, products int) float64 {
+	if c.bytes {
+		kernels += products
 	}
-	encoder := float64(s.Encoder)*sum(s.encoderProducts(modelTokens)) + sum([]productShape{s.contextProduct(modelTokens)})
-	output := s.outputProduct(rows)
+	return float64(kernels) * modelKernel
+}
+
+// roofline is the most source pieces a second that a card can translate with an architecture, with so many hypotheses in a step and a beam:
+// if every kernel reached the bound of its memory or its tensor cores, and nothing else took time.
+func (c card) roofline(a architecture, rows, beam int) float64 {
+	output := a.size().outputProduct(rows)
 	scores := 2 * float64(output.m) * float64(output.n) // which are never stored
 	outputTime := max(output.operations()/c.tensor, (c.moved(output)-scores)/c.bandwidth)
-	contexts := float64(rows) * modelLength * 4 * float64(s.Dim) / c.bandwidth // keys and values of the source, read by every row
-	kernelsLayer, kernelsOutput := float64(kernelsOfLayer), 3.0
-	if c.bytes {
-		kernelsLayer, kernelsOutput = kernelsLayer+kernelsOfBytes, kernelsOutput+1
-	}
-	layer := max(sum(s.stepProducts(rows))+contexts, kernelsLayer*modelKernel)
-	step := float64(s.Decoder)*layer + max(outputTime, kernelsOutput*modelKernel)
+	step := a.stepBound(c, rows) + max(outputTime, c.least(3, 1))
 	sentences := float64(rows) / float64(beam)
-	return 1 / (encoder/modelTokens + step/sentences)
+	return 1 / (a.encoderBound(c, modelTokens)/modelTokens + step/sentences)
 }
 
 // printRoofline prints the table for all cards and students.
@@ -181,8 +235,8 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 `, as, modelKernel*1e6, modelLength)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "card\tTFLOP/s\tGB/s\thypotheses\tbeam\t")
-	for _, s := range students() {
-		fmt.Fprintf(t, "%s\t", s.Name)
+	for _, a := range architectures() {
+		fmt.Fprintf(t, "%s\t", a.size().Name)
 	}
 	fmt.Fprintln(t)
 	for _, c := range cards() {
@@ -192,8 +246,8 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 		c = c.in(as)
 		for _, batch := range []struct{ rows, beam int }{{1, 1}, {512, 1}, {512, 4}} {
 			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%d\t%d\t", c.name, c.tensor/1e12, c.bandwidth/1e9, batch.rows, batch.beam)
-			for _, s := range students() {
-				fmt.Fprintf(t, "%.3f\t", c.roofline(s, batch.rows, batch.beam)/1e6)
+			for _, a := range architectures() {
+				fmt.Fprintf(t, "%.3f\t", c.roofline(a, batch.rows, batch.beam)/1e6)
 			}
 			fmt.Fprintln(t)
 		}
