@@ -9,6 +9,7 @@ import (
 // Step advances slots[i] by token tokens[i], for all i. Those whose step was run ahead have it already.
 func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 	s.rows, s.demanded, s.aligned = s.rows[:0], s.demanded[:0], align
+	s.scored.first, s.scored.end = 0, 0
 	s.foresight.Prospects = s.foresight.Prospects[:0]
 	for i, number := range slots {
 		r := row{slot: number, context: s.slots[number].context}

@@ -5,6 +5,7 @@ package gpumodel
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,6 +211,48 @@ func TestSmallModels(t *testing.T) {
 				t.Errorf("%d other tokens", c.ties)
 			}
 		})
+	}
+}
+
+// The scores of a row are the same in whatever order rows are asked for theirs, and those of the last step.
+func TestScoresInAnyOrder(t *testing.T) {
+	const rows = 2*scoredTogether + 5
+	s := newStepper(t, openDevice(t), randomModel(t, small("")), rows)
+	sources, contexts := randomSources(7, 9, rows), make([]search.Context, rows)
+	for i := range sources {
+		if i%5 == 0 {
+			sources[i].Candidates = []search.Token{0, 3, 5, 9, 20, 33, 69}
+		}
+	}
+	s.Encode(sources, contexts)
+	slots, tokens := make([]search.Slot, rows), slices.Repeat([]search.Token{search.NoToken}, rows)
+	for i, handle := range contexts {
+		slots[i] = search.Slot(i)
+		s.Begin(slots[i], handle)
+	}
+	random := rand.New(rand.NewPCG(3, 3))
+	var before [][]float32
+	for range 2 {
+		s.Step(slots, tokens, false)
+		inOrder := make([][]float32, rows)
+		for row := range inOrder {
+			inOrder[row] = slices.Clone(s.LogProbs(int32(row)))
+		}
+		order := append(random.Perm(rows), random.Perm(rows)...)
+		for _, row := range append(order, 0) { // last the one that the next step asks about first
+			if !slices.Equal(s.LogProbs(int32(row)), inOrder[row]) {
+				t.Fatalf("row %d has other scores after other rows", row)
+			}
+		}
+		for row := range before {
+			if slices.Equal(before[row], inOrder[row]) {
+				t.Fatalf("row %d has the scores of the step before", row)
+			}
+		}
+		before = inOrder
+		for i := range tokens {
+			tokens[i] = 1 + search.Token(random.IntN(smallVocabulary-1))
+		}
 	}
 }
 

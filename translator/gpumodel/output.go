@@ -173,30 +173,21 @@ func (s *Stepper) following(rows []int32) int {
 
 // LogProbs returns the log-probability of every candidate of a row, in the order of its candidates or of the vocabulary.
 func (s *Stepper) LogProbs(number int32) []float32 {
-	w := s.w
-	s.logProbs = slices.Grow(s.logProbs[:0], w.vocabulary)[:w.vocabulary]
-	s.do(func() error {
-		if err := s.room(&s.scores, 4*w.vocabulary); err != nil {
-			return err
-		}
-		x := s.turnMatrix(s.rows[number].turn, s.rows[number].place, 1)
-		if err := s.scoresOf(x, s.scores.at); err != nil {
-			return err
-		}
-		return cuda.CopyOut(s.stream, s.logProbs, s.scores.at)
-	})
-	y, candidates := s.logProbs, s.contexts[s.rows[number].context].candidates
+	scores, candidates := s.rowScores(int(number)), s.contexts[s.rows[number].context].candidates
+	y := s.logProbs[:0]
 	if len(candidates) > 0 {
-		for i, token := range candidates { // ascending, so that nothing is overwritten before it is read
-			y[i] = y[token]
+		for _, token := range candidates {
+			y = append(y, scores[token])
 		}
-		y = y[:len(candidates)]
+	} else {
+		y = append(y, scores...)
 	}
+	s.logProbs = y
 	s.normaliseScores(y)
 	if y[0] != y[0] {
 		return y
 	}
-	for _, token := range w.suppressed {
+	for _, token := range s.w.suppressed {
 		place, ok := int(token), true
 		if len(candidates) > 0 {
 			place, ok = slices.BinarySearch(candidates, token)
@@ -206,6 +197,50 @@ func (s *Stepper) LogProbs(number int32) []float32 {
 		}
 	}
 	return y
+}
+
+// scoredTogether is how many rows are asked for their scores at a time: as many as a tile of that product has, for as many take no
+// longer than one.
+const scoredTogether = 16
+
+// A scoredBlock holds the scores of rows first to end of the last Step, one row of the vocabulary after the other.
+type scoredBlock struct {
+	first, end int
+	scores     []float32
+}
+
+// rowScores returns the scores of a row over the vocabulary. Those of the rows that come after it are computed with it, since the search
+// looks at one row after the other.
+func (s *Stepper) rowScores(number int) []float32 {
+	b, n := &s.scored, s.w.vocabulary
+	if number < b.first || number >= b.end {
+		rows := s.behindOneAnother(number, scoredTogether)
+		b.first, b.end = number, number+rows
+		b.scores = slices.Grow(b.scores[:0], rows*n)[:rows*n]
+		s.do(func() error { return s.scoreRows(b.scores, number, rows) })
+	}
+	return b.scores[(number-b.first)*n:][:n]
+}
+
+// behindOneAnother returns how many rows, from one on and so many at most, a turn has in their order.
+func (s *Stepper) behindOneAnother(first, most int) int {
+	rows := s.rows[first:min(first+most, len(s.rows))]
+	n := 1
+	for n < len(rows) && rows[n].turn == rows[0].turn && rows[n].place == rows[n-1].place+1 {
+		n++
+	}
+	return n
+}
+
+// scoreRows writes the scores of rows that lie behind one another over the vocabulary.
+func (s *Stepper) scoreRows(to []float32, first, rows int) error {
+	if err := s.room(&s.scores, 4*len(to)); err != nil {
+		return err
+	}
+	if err := s.scoresOf(s.turnMatrix(s.rows[first].turn, s.rows[first].place, rows), s.scores.at); err != nil {
+		return err
+	}
+	return cuda.CopyOut(s.stream, to, s.scores.at)
 }
 
 // normaliseScores turns scores into log-probabilities, or all into NaN if one is not finite or the device has failed.

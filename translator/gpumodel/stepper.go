@@ -72,6 +72,7 @@ type Stepper struct {
 
 	choices, scratch, scores buffer
 	chosen                   []gpukernels.Choice
+	scored                   scoredBlock
 	logProbs                 []float32
 	union                    []uint64 // a set of tokens
 	columnList               []int32
