@@ -22,21 +22,22 @@ step "tests"
 gopath=$(go env GOPATH)
 export PATH="$PATH:$PWD/.cache/bin:$gopath/bin"
 # One package more than there are cores: those with brokers and stores wait for them most of the time.
-go test -p $(($(getconf _NPROCESSORS_ONLN) + 1)) -timeout 30m ./... 2>&1 | grep --line-buffered -v 'no test files' | tee "$log"
-
-step "race detector on what is concurrent"
-if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
-	go test -race -short -timeout 20m ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel \
-		./consumer/... ./producer/... ./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
-	# What these learn is seen without the detector; their goroutines are those of the other trainings.
-	go test -race -short -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment|TestMarianUpdates' ./train
-else
-	missing+=("the race detector (it needs a C compiler)")
-fi
+packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
+go test -p "$packages" -timeout 30m ./... 2>&1 | grep --line-buffered -v 'no test files' | tee "$log"
 
 if command -v qemu-aarch64 >/dev/null; then # one thread for minutes, beside what follows
 	scripts/arm64.sh >"$log.arm64" 2>&1 &
 	arm64=$!
+fi
+
+step "race detector on what is concurrent"
+if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
+	# What the skipped trainings learn is seen without the detector; their goroutines are those of the other trainings.
+	go test -race -short -p "$packages" -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment|TestMarianUpdates' \
+		./train ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel ./consumer/... ./producer/... \
+		./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
+else
+	missing+=("the race detector (it needs a C compiler)")
 fi
 
 step "kernels: assembly as generated, every implementation, no assembly"
