@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/internal/sharedtest"
 	"github.com/sluice-mt/sluice/translator/model"
 )
 
@@ -79,5 +82,22 @@ func TestRecurrentProducts(t *testing.T) {
 		if have != want {
 			t.Errorf("%s: products with %d elements, want %d", r.Name, have, want)
 		}
+	}
+}
+
+// What BENCHMARKS.md says of cards is what the command prints.
+func TestRooflineInBenchmarks(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(sharedtest.Root(), "BENCHMARKS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table bytes.Buffer
+	if err := printRoofline(&table, gpukernels.Arithmetic{}); err != nil {
+		t.Fatal(err)
+	}
+	const mark = "<!-- roofline: sluice bench gpu --roofline -->\n```text\n"
+	_, rest, found := strings.Cut(string(page), mark)
+	if there, _, _ := strings.Cut(rest, "```"); !found || there != table.String() {
+		t.Errorf("BENCHMARKS.md has\n%s\nand the command prints\n%s", there, table.String())
 	}
 }
