@@ -155,16 +155,7 @@ func (c *int8Case) run(r *rig, t tiling) []Half {
 		p.Residual = Matrix{in(r, c.residual), c.m, c.n, c.residualWidth}
 	}
 	must(r.t, r.kernels.byteProduct(r.stream, p, t))
-	var rows []Half
-	for row := range slices.Chunk(out[Half](r, p.Result.At, c.m*c.resultStride), c.resultStride) {
-		rows = append(rows, row[:c.n]...)
-		for _, gap := range row[c.n:] {
-			if gap != 0 {
-				r.t.Fatalf("%s wrote behind a row", r.kernels.ofBytes(t.name))
-			}
-		}
-	}
-	return rows
+	return r.withoutGaps(p.Result, r.kernels.ofBytes(t.name))
 }
 
 // check wants the bits of the processor in every tiling. So a row's are its own, whatever is around it.

@@ -58,13 +58,17 @@ func (c *productCase) run(r *rig, t tiling) []Half {
 		p.Residual = Matrix{in(r, c.residual), c.m, c.n, c.residualStride}
 	}
 	must(r.t, r.kernels.product(r.stream, p, t))
-	var rows []Half
-	all := out[Half](r, p.Result.At, c.m*c.resultStride)
-	for row := range slices.Chunk(all, c.resultStride) {
-		rows = append(rows, row[:c.n]...)
-		for _, gap := range row[c.n:] {
+	return r.withoutGaps(p.Result, t.name)
+}
+
+// withoutGaps returns the rows of a result, and fails if what lies between them, zeros before, was written.
+func (r *rig) withoutGaps(result Matrix, kernel string) (rows []Half) {
+	r.t.Helper()
+	for row := range slices.Chunk(out[Half](r, result.At, result.Rows*result.Stride), result.Stride) {
+		rows = append(rows, row[:result.Columns]...)
+		for _, gap := range row[result.Columns:] {
 			if gap != 0 {
-				r.t.Fatalf("%s wrote behind a row", t.name)
+				r.t.Fatalf("%s wrote behind a row", kernel)
 			}
 		}
 	}

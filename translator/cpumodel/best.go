@@ -60,7 +60,7 @@ func (s *Stepper) bestInCommon(row int, banned []search.Token) (search.Scored, b
 
 // fillLeaders finds the best candidates in common of the rows that are multiplied together with one.
 func (s *Stepper) fillLeaders(row int) {
-	c, b, stride := &s.common, &s.common.leaders, kernels.Int8Stride(s.w.dim)
+	c, b := &s.common, &s.common.leaders
 	b.first, b.end = s.together(row)
 	rows := b.end - b.first
 	b.of, b.tile = grow(b.of, rows), grow(b.tile, rows*tileColumns)
@@ -74,7 +74,7 @@ func (s *Stepper) fillLeaders(row int) {
 			bias = c.bias[column:end]
 		}
 		b.part = c.matrix.Columns(column, end)
-		kernels.MulInt8(b.tile, tileColumns, s.topBytes[b.first*stride:], s.topScales[b.first:], rows, &b.part, bias, kernels.None)
+		s.mulTop(b.tile, tileColumns, b.first, rows, &b.part, bias)
 		for i := range b.of {
 			if of, ok := s.inCommon(b.first + i); ok {
 				b.of[i].look(b.tile[i*tileColumns:(i+1)*tileColumns], of, column, c.tokens[column:end])
@@ -109,9 +109,9 @@ func (l *leader) look(scores []float32, of *choice, column int, tokens []search.
 
 // lookAtRare compares the leader with the candidates of the row that are not in common. The first of equal ones leads.
 func (s *Stepper) lookAtRare(row int, of *choice, l *leader) {
-	o, b := &s.w.output, &s.common.leaders
+	b := &s.common.leaders
 	b.rare = grow(b.rare, len(of.rare))
-	kernels.DotRowsInt8(b.rare, s.topBytes[row*kernels.Int8Stride(s.w.dim):], s.topScales[row], o.int8.rows, of.rare, o.bias)
+	s.dotTop(b.rare, row, of.rare)
 	if !finite(kernels.AbsMax(b.rare)) {
 		l.broken = true
 	}

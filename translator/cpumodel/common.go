@@ -83,9 +83,8 @@ func (s *Stepper) commonScores(row int) ([]float32, bool) {
 		s.fillCommon(row)
 	}
 	scores, n := c.block[(row-c.first)*c.stride:(row-c.first+1)*c.stride], len(c.tokens)
-	o, dim := &s.w.output, s.w.dim
 	if len(of.rare) > 0 {
-		kernels.DotRowsInt8(scores[n:], s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], o.int8.rows, of.rare, o.bias)
+		s.dotTop(scores[n:], row, of.rare)
 	}
 	s.scores.short = grow(s.scores.short, len(of.places))
 	kernels.Pick(s.scores.short, scores, of.places)
@@ -94,10 +93,10 @@ func (s *Stepper) commonScores(row int) ([]float32, bool) {
 
 // fillCommon multiplies some rows with what they have in common.
 func (s *Stepper) fillCommon(row int) {
-	c, stride := &s.common, kernels.Int8Stride(s.w.dim)
+	c := &s.common
 	c.first, c.end = s.together(row)
 	c.block = grow(c.block, (c.end-c.first)*c.stride)
-	kernels.MulInt8(c.block, c.stride, s.topBytes[c.first*stride:], s.topScales[c.first:], c.end-c.first, &c.matrix, c.bias, kernels.None)
+	s.mulTop(c.block, c.stride, c.first, c.end-c.first, &c.matrix, c.bias)
 }
 
 // together returns the rows that are multiplied together with one.

@@ -172,7 +172,7 @@ func (s *Stepper) short(row int, candidates []search.Token) []float32 {
 	if o.float != nil {
 		kernels.DotRowsFloat32(s.scores.short, s.top[row*dim:(row+1)*dim], o.float.values, dim, candidates, o.bias)
 	} else {
-		kernels.DotRowsInt8(s.scores.short, s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], o.int8.rows, candidates, o.bias)
+		s.dotTop(s.scores.short, row, candidates)
 	}
 	return s.scores.short
 }
@@ -191,7 +191,18 @@ func (s *Stepper) fillBlock(first, end int) {
 		kernels.MulFloat32(c.block, o.n, s.top[first*dim:], dim, n, o.float.packed(), o.bias, kernels.None)
 		return
 	}
-	kernels.MulInt8(c.block, o.n, s.topBytes[first*kernels.Int8Stride(dim):], s.topScales[first:], n, o.int8.packed(), o.bias, kernels.None)
+	s.mulTop(c.block, o.n, first, n, o.int8.packed(), o.bias)
+}
+
+// dotTop computes the scores of a row over some tokens in 8 bits.
+func (s *Stepper) dotTop(y []float32, row int, tokens []search.Token) {
+	o := &s.w.output
+	kernels.DotRowsInt8(y, s.topBytes[row*kernels.Int8Stride(s.w.dim):], s.topScales[row], o.int8.rows, tokens, o.bias)
+}
+
+// mulTop computes y = top·w + bias in 8 bits for rows from first on, stride elements from row to row of y.
+func (s *Stepper) mulTop(y []float32, stride, first, rows int, w *kernels.Int8Matrix, bias []float32) {
+	kernels.MulInt8(y, stride, s.topBytes[first*kernels.Int8Stride(s.w.dim):], s.topScales[first:], rows, w, bias, kernels.None)
 }
 
 // normalisedScores returns the log-probabilities of a row's candidates, the suppressed ones -Inf, all NaN if one is not finite.

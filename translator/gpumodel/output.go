@@ -161,15 +161,14 @@ func (s *Stepper) feedTokens(f *feed, contexts []search.Context, banned [][]sear
 // following returns how many rows from the first on lie one behind the other on the device.
 func (s *Stepper) following(rows []int32) int {
 	n := 1
-	for n < len(rows) {
-		last, next := &s.rows[rows[n-1]], &s.rows[rows[n]]
-		if next.turn != last.turn || next.place != last.place+1 {
-			break
-		}
+	for n < len(rows) && s.rows[rows[n]].behind(&s.rows[rows[n-1]]) {
 		n++
 	}
 	return n
 }
+
+// behind says whether the row lies right behind another one on the device.
+func (r *row) behind(last *row) bool { return r.turn == last.turn && r.place == last.place+1 }
 
 // LogProbs returns the log-probability of every candidate of a row, in the order of its candidates or of the vocabulary.
 func (s *Stepper) LogProbs(number int32) []float32 {
@@ -214,22 +213,15 @@ type scoredBlock struct {
 func (s *Stepper) rowScores(number int) []float32 {
 	b, n := &s.scored, s.w.vocabulary
 	if number < b.first || number >= b.end {
-		rows := s.behindOneAnother(number, scoredTogether)
-		b.first, b.end = number, number+rows
+		b.first, b.end = number, number+1
+		for b.end < min(number+scoredTogether, len(s.rows)) && s.rows[b.end].behind(&s.rows[b.end-1]) {
+			b.end++
+		}
+		rows := b.end - number
 		b.scores = slices.Grow(b.scores[:0], rows*n)[:rows*n]
 		s.do(func() error { return s.scoreRows(b.scores, number, rows) })
 	}
 	return b.scores[(number-b.first)*n:][:n]
-}
-
-// behindOneAnother returns how many rows, from one on and so many at most, a turn has in their order.
-func (s *Stepper) behindOneAnother(first, most int) int {
-	rows := s.rows[first:min(first+most, len(s.rows))]
-	n := 1
-	for n < len(rows) && rows[n].turn == rows[0].turn && rows[n].place == rows[n-1].place+1 {
-		n++
-	}
-	return n
 }
 
 // scoreRows writes the scores of rows that lie behind one another over the vocabulary.
