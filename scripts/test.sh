@@ -25,11 +25,6 @@ export PATH="$PATH:$PWD/.cache/bin:$gopath/bin"
 packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
 go test -p "$packages" -timeout 30m ./... 2>&1 | grep --line-buffered -v 'no test files' | tee "$log"
 
-if command -v qemu-aarch64 >/dev/null; then # one thread for minutes, beside what follows
-	scripts/arm64.sh >"$log.arm64" 2>&1 &
-	arm64=$!
-fi
-
 step "race detector on what is concurrent"
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 	# What the skipped trainings learn is seen without the detector; their goroutines are those of the other trainings.
@@ -38,6 +33,11 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 		./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 else
 	missing+=("the race detector (it needs a C compiler)")
+fi
+
+if command -v qemu-aarch64 >/dev/null; then # one thread for minutes, beside what follows
+	scripts/arm64.sh >"$log.arm64" 2>&1 &
+	arm64=$!
 fi
 
 step "kernels: assembly as generated, every implementation, no assembly"

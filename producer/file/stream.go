@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -51,9 +52,11 @@ func openDevice(ctx context.Context, path string) (*os.File, error) {
 		return nil, fmt.Errorf("%s is a folder: name a file in it, or give it as the output folder", path)
 	}
 	opened := make(chan struct{})
-	defer close(opened)
-	go unblockAfter(ctx, path, opened)
+	var unblocking sync.WaitGroup
+	unblocking.Go(func() { unblockAfter(ctx, path, opened) })
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	close(opened)
+	unblocking.Wait() // as long as it reads, the next attempt to open the pipe would succeed
 	if err == nil && ctx.Err() != nil {
 		_ = file.Close() // nothing was written to it
 		return nil, ctx.Err()
