@@ -25,6 +25,7 @@ type benchmark struct {
 	search searchFlags
 	batch  batchFlags
 	input  string
+	device string
 	runs   int
 	topUp  float64
 	alone  bool // one sentence at a time
@@ -73,7 +74,10 @@ func newBenchCommand() *cobra.Command {
 		Short: "Measure how fast this machine translates a text",
 		Long: `Translate a text in memory several times and print the median: words a second, where the time goes, and
 what the arithmetic reaches of the ceiling: what a loop of the best instruction on registers alone does at
-the time, which the workers measure ten times a second. Loading and files are left out.`,
+the time, which the workers measure ten times a second. Loading and files are left out.
+
+With --device gpu it is "sluice bench gpu", which needs no model and no text, and has options of its own. The model on a GPU is
+measured with --devices.`,
 		Example: `  sluice bench -m models/ende-tiny -i corpus.en --cpu-threads 1`,
 		Args:    exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -82,6 +86,7 @@ the time, which the workers measure ten times a second. Loading and files are le
 	}
 	own := newGroup("Benchmark")
 	own.flags.StringVarP(&b.input, "input", "i", "", "`FILE` of text, a sentence a line")
+	own.flags.StringVar(&b.device, "device", "cpu", "`KIND` of device: cpu for this benchmark, gpu or gpu:NUMBER for that of \"sluice bench gpu\"")
 	own.flags.IntVar(&b.runs, "runs", 5, "passes over the text; the median is printed")
 	own.flags.Float64Var(&b.topUp, "top-up", 0, "`SHARE` of free slots at which the decoder is refilled; 1 is when it is empty, as with plain mini-batches")
 	own.flags.BoolVar(&b.alone, "one-by-one", false, "translate one sentence at a time, and tell how long they take")
@@ -93,11 +98,14 @@ the time, which the workers measure ten times a second. Loading and files are le
 }
 
 func (b *benchmark) run(command *cobra.Command) error {
-	if b.input == "" || b.runs < 1 {
-		return usageErrorf("bench needs a text (-i FILE) and at least one run")
-	}
 	if err := applyEnvironment(command.Flags(), os.LookupEnv); err != nil {
 		return err
+	}
+	if b.device != "cpu" {
+		return usageErrorf("--device %s: expected cpu, or on the command line gpu, gpu:NUMBER or the number of a GPU, for \"sluice bench gpu\"", b.device)
+	}
+	if b.input == "" || b.runs < 1 {
+		return usageErrorf("bench needs a text (-i FILE) and at least one run")
 	}
 	if _, err := b.model.applyConfig(command.Flags()); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -84,6 +85,7 @@ Then each student is trained for some updates, in bfloat16.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
 		Example: `  sluice bench gpu
+  sluice bench --device gpu
   sluice bench gpu --device 1 --sizes base --streams 1,2,4 --beams 1
   sluice bench gpu --roofline`,
 		Args: exactArguments(0, "no arguments"),
@@ -104,6 +106,32 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own)
 	return command
+}
+
+// benchOfGPU makes "bench gpu" of a command line of "bench" that asks for a GPU with --device, so that it takes the options of that command.
+// It reports false for any other.
+func benchOfGPU(command *cobra.Command, arguments []string) (rewritten []string, ok bool) {
+	if command.CommandPath() != "sluice bench" {
+		return nil, false
+	}
+	const option = "--device"
+	for i, word := range arguments {
+		value, rest, said := "", arguments[i+1:], false
+		if value, said = strings.CutPrefix(word, option+"="); !said && word == option && len(rest) > 0 {
+			value, rest, said = rest[0], rest[1:], true
+		}
+		number, isNumber := numberOfGPU(value)
+		if !said || !isNumber && value != "gpu" {
+			continue
+		}
+		name := slices.Index(arguments, "bench")
+		rewritten = append(slices.Clone(arguments[:name+1]), "gpu")
+		if isNumber {
+			rewritten = append(rewritten, option, strconv.Itoa(number))
+		}
+		return slices.Concat(rewritten, arguments[name+1:i], rest), true
+	}
+	return nil, false
 }
 
 func (b *gpuBench) run(out, stderr io.Writer) error {

@@ -90,6 +90,9 @@ func prepareArguments(root *cobra.Command, arguments []string) []string {
 	if err != nil || command == root {
 		return arguments
 	}
+	if rewritten, ok := benchOfGPU(command, arguments); ok {
+		return rewritten
+	}
 	if parent := command.Parent(); parent != nil && parent.Name() == "score" {
 		return sacrebleuArguments(arguments, command.Flags())
 	}
