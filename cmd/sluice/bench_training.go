@@ -128,16 +128,24 @@ func (c card) trainingRoofline(s student, pieces int) float64 {
 	return float64(pieces) / (seconds + bytesOfParameter*s.parameters()/c.bandwidth)
 }
 
-// parameters is how many numbers the student's matrices have. Layers of the decoder share theirs.
+// parameters is how many numbers the student's matrices have.
 func (s student) parameters() float64 {
 	sum := float64(s.Vocabulary) * float64(s.Dim)
 	for _, p := range s.layerProducts(1) {
 		sum += float64(s.Encoder) * float64(p.n) * float64(p.k)
 	}
 	for _, p := range append(s.stepProducts(1), s.contextProduct(1)) {
-		sum += float64(p.n) * float64(p.k)
+		sum += float64(s.storedDecoders()) * float64(p.n) * float64(p.k)
 	}
 	return sum
+}
+
+// storedDecoders is how many layers of the decoder have parameters of their own.
+func (s student) storedDecoders() int {
+	if s.Autoregression == ofSSRUs {
+		return 1
+	}
+	return s.Decoder
 }
 
 // printTraining prints a table of rows.

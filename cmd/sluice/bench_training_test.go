@@ -20,7 +20,7 @@ func TestBenchTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row, err := benchTraining(driver, 0, student{"toy", 1, 2, 32, 64, 2, 50}, cards()[0], 30, 1)
+	row, err := benchTraining(driver, 0, student{"toy", 1, 2, 32, 64, 2, 50, ofSSRUs}, cards()[0], 30, 1)
 	if err != nil || !(row.PerSecond > 0) || !(row.Bound > 0) || row.Pieces != 30 {
 		t.Fatalf("%+v, %v", row, err)
 	}
@@ -31,8 +31,8 @@ func TestBenchTraining(t *testing.T) {
 	}
 }
 
-// The benchmark translates with recurrent models, too.
-func TestBenchRecurrent(t *testing.T) {
+// The benchmark translates with all kinds of models.
+func TestBenchKinds(t *testing.T) {
 	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
 	if err != nil {
 		t.Fatal(err)
@@ -43,15 +43,17 @@ func TestBenchRecurrent(t *testing.T) {
 	}
 	defer device.Close()
 	b := gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1, 2}, sentences: 2}
-	for _, r := range []recurrentModel{
-		{"toy of one layer", "nematus", "gru-nematus", 3, 1, 1, 32, 48, 50}, {"deep toy", "s2s", "lstm", 4, 2, 3, 32, 48, 50},
+	for _, a := range []architecture{
+		student{"toy with attention", 1, 2, 32, 64, 2, 50, ofAttention}, student{"toy with averages", 1, 2, 32, 64, 2, 50, ofAverages},
+		recurrentModel{"toy of one layer", "nematus", "gru-nematus", 3, 1, 1, 32, 48, 50}, recurrentModel{"deep toy", "s2s", "lstm", 4, 2, 3, 32, 48, 50},
 	} {
-		rows, err := b.measure(device, r, cards()[0])
+		name := a.size().Name
+		rows, err := b.measure(device, a, cards()[0])
 		if err != nil || len(rows) != 2 {
-			t.Fatalf("%s: %+v, %v", r.Name, rows, err)
+			t.Fatalf("%s: %+v, %v", name, rows, err)
 		}
 		for _, row := range rows {
-			if row.Model != r.Name || !(row.PerSecond > 0) || !(row.Bound > 0) || !(row.Step > 0) {
+			if row.Model != name || !(row.PerSecond > 0) || !(row.Bound > 0) || !(row.Step > 0) {
 				t.Errorf("%+v", row)
 			}
 		}

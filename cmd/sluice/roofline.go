@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -85,7 +86,7 @@ type architectureSize struct {
 // architectures are all that benchmarks use, by their names on the command line.
 func architectures() []architecture {
 	var all []architecture
-	for _, s := range students() {
+	for _, s := range slices.Concat(students(), attentiveStudents()) {
 		all = append(all, s)
 	}
 	for _, r := range recurrentModels() {
@@ -94,33 +95,58 @@ func architectures() []architecture {
 	return all
 }
 
-// A student is a Transformer that benchmarks use: SSRU decoders whose layers share their parameters, and one table of embeddings.
+// A student is a Transformer that benchmarks use, with one table of embeddings. Layers of a decoder of SSRUs share their parameters.
 type student struct {
 	Name             string
 	Encoder, Decoder int // layers
 	Dim, FFN, Heads  int
 	Vocabulary       int
+	Autoregression   autoregression
 }
+
+// An autoregression is how a student's decoder looks at the target words so far, in the words of Marian's configuration.
+type autoregression string
+
+const (
+	ofSSRUs     autoregression = "rnn"
+	ofAttention autoregression = "self-attention"
+	ofAverages  autoregression = "average-attention"
+)
 
 // students are the sizes in use for fast translation, from Marian's tiny to large.
 func students() []student {
 	return []student{
-		{"tiny", 6, 2, 256, 1536, 8, 32000}, {"small", 6, 2, 384, 1536, 6, 32000},
-		{"base", 6, 2, 512, 2048, 8, 32000}, {"large", 12, 2, 1024, 4096, 16, 32000},
+		{"tiny", 6, 2, 256, 1536, 8, 32000, ofSSRUs}, {"small", 6, 2, 384, 1536, 6, 32000, ofSSRUs},
+		{"base", 6, 2, 512, 2048, 8, 32000, ofSSRUs}, {"large", 12, 2, 1024, 4096, 16, 32000, ofSSRUs},
 	}
+}
+
+// attentiveStudents are those of the same sizes with self-attention in the decoder, which other engines translate with, too, and one with
+// average attention.
+func attentiveStudents() []student {
+	var all []student
+	for _, s := range students() {
+		s.Name, s.Autoregression = s.Name+"-self", ofAttention
+		all = append(all, s)
+	}
+	base := students()[2]
+	base.Name, base.Autoregression = "base-average", ofAverages
+	return append(all, base)
 }
 
 func (s student) size() architectureSize { return architectureSize{s.Name, s.Vocabulary, s.Dim} }
 
 func (s student) description() string {
-	tied := "1"
-	for i := 1; i < s.Decoder; i++ {
-		tied += ", 1"
+	text := fmt.Sprintf("type: transformer\ndim-vocabs: [%d, %d]\ndim-emb: %d\nenc-depth: %d\ndec-depth: %d\ntransformer-heads: %d\n"+
+		"transformer-dim-ffn: %d\ntransformer-ffn-activation: relu\ntied-embeddings-all: true\ntransformer-decoder-autoreg: %s\n",
+		s.Vocabulary, s.Vocabulary, s.Dim, s.Encoder, s.Decoder, s.Heads, s.FFN, s.Autoregression)
+	switch s.Autoregression {
+	case ofSSRUs:
+		return text + fmt.Sprintf("dec-cell: ssru\ntransformer-tied-layers: [1%s]\n", strings.Repeat(", 1", s.Decoder-1))
+	case ofAverages:
+		return text + fmt.Sprintf("transformer-dim-aan: %d\n", s.FFN)
 	}
-	return fmt.Sprintf("type: transformer\ndim-vocabs: [%d, %d]\ndim-emb: %d\nenc-depth: %d\ndec-depth: %d\ntransformer-heads: %d\n"+
-		"transformer-dim-ffn: %d\ntransformer-ffn-activation: relu\ntransformer-decoder-autoreg: rnn\ndec-cell: ssru\n"+
-		"transformer-tied-layers: [%s]\ntied-embeddings-all: true\n",
-		s.Vocabulary, s.Vocabulary, s.Dim, s.Encoder, s.Decoder, s.Heads, s.FFN, tied)
+	return text
 }
 
 // A shape is a product of m×k with k×n elements.
@@ -166,10 +192,25 @@ func (s student) layerProducts(tokens int) []productShape {
 }
 
 func (s student) stepProducts(rows int) []productShape {
-	return []productShape{
-		{"decoder: gates", rows, 2 * s.Dim, s.Dim}, {"decoder: queries", rows, s.Dim, s.Dim}, {"decoder: attention's output", rows, s.Dim, s.Dim},
-		{"decoder: feed-forward, up", rows, s.FFN, s.Dim}, {"decoder: feed-forward, down", rows, s.Dim, s.FFN},
+	return append(s.autoregressiveProducts(rows), productShape{"decoder: queries", rows, s.Dim, s.Dim},
+		productShape{"decoder: attention's output", rows, s.Dim, s.Dim}, productShape{"decoder: feed-forward, up", rows, s.FFN, s.Dim},
+		productShape{"decoder: feed-forward, down", rows, s.Dim, s.FFN})
+}
+
+// autoregressiveProducts are those of the sublayer that looks at the target words so far.
+func (s student) autoregressiveProducts(rows int) []productShape {
+	switch s.Autoregression {
+	case ofAttention:
+		return []productShape{
+			{"decoder: queries, keys, values of the words", rows, 3 * s.Dim, s.Dim}, {"decoder: self-attention's output", rows, s.Dim, s.Dim},
+		}
+	case ofAverages:
+		return []productShape{
+			{"decoder: average, up", rows, s.FFN, s.Dim}, {"decoder: average, down", rows, s.Dim, s.FFN},
+			{"decoder: gate of the input", rows, s.Dim, s.Dim}, {"decoder: gate of the average", rows, s.Dim, s.Dim},
+		}
 	}
+	return []productShape{{"decoder: gates", rows, 2 * s.Dim, s.Dim}}
 }
 
 // contextProduct makes the keys and values that a decoder layer sees of so many source tokens.
@@ -186,9 +227,41 @@ func (s student) encoderBound(c card, tokens int) float64 {
 	return float64(s.Encoder)*c.sum(s.layerProducts(tokens)) + context
 }
 
+// A step is that of a mean position: with self-attention, each reads the keys and values of one more word than the one before.
 func (s student) stepBound(c card, rows int) float64 {
-	contexts := float64(rows) * modelLength * 4 * float64(s.Dim) / c.bandwidth // keys and values of the source, read by every row
-	return float64(s.Decoder) * max(c.sum(s.stepProducts(rows))+contexts, c.least(kernelsOfLayer, len(s.stepProducts(rows))))
+	products := s.stepProducts(rows)
+	contexts := s.attentionBytes(rows, modelLength) / c.bandwidth
+	layers := 0.0
+	for words := 1; words <= modelLength; words++ {
+		bytes := s.autoregressiveBytes(rows, words) / c.bandwidth
+		layers += float64(s.Decoder) * max(c.sum(products)+contexts+bytes, c.least(s.kernelsOfLayer(), len(products)))
+	}
+	return c.least(kernelsBeforeLayers, 0) + layers/modelLength
+}
+
+// attentionBytes are the keys and values of so many places, which every row reads, in float16.
+func (s student) attentionBytes(rows, places int) float64 {
+	return float64(rows) * float64(places) * 4 * float64(s.Dim)
+}
+
+// autoregressiveBytes are what a layer of the decoder moves of what it keeps of so many words, the one of the step included.
+func (s student) autoregressiveBytes(rows, words int) float64 {
+	if s.Autoregression == ofAttention {
+		return s.attentionBytes(rows, words+1) // one is written
+	}
+	return float64(rows) * 2 * 4 * float64(s.Dim) // a state is read and written in float32
+}
+
+// kernelsOfLayer is how many kernels a layer of the decoder has: see gpumodel.
+func (s student) kernelsOfLayer() int {
+	const lookUp, feedForward = 4, 3 // queries, attention, its output, a norm; up, down, a norm
+	switch s.Autoregression {
+	case ofAttention:
+		return 5 + lookUp + feedForward // queries, keys, values; they are kept; attention; its output; a norm
+	case ofAverages:
+		return 7 + lookUp + feedForward // the average; up; down; two gates; they are applied; a norm
+	}
+	return 3 + lookUp + feedForward // gates, the cell, a norm
 }
 
 // sum is the least time for products one after another.
@@ -201,10 +274,11 @@ func (c card) sum(products []productShape) (seconds float64) {
 }
 
 const (
-	modelTokens    = 8192    // source pieces encoded at a time
-	modelLength    = 25      // pieces of a sentence, source and target
-	modelKernel    = 0.84e-6 // seconds that a kernel in a graph costs at least, measured on a card with empty kernels
-	kernelsOfLayer = 9       // of a decoder step: see gpumodel
+	modelTokens = 8192    // source pieces encoded at a time
+	modelLength = 25      // pieces of a sentence, source and target
+	modelKernel = 0.84e-6 // seconds that a kernel in a graph costs at least, measured on a card with empty kernels
+
+	kernelsBeforeLayers = 2 // of a decoder step: what rows begin with, embeddings
 )
 
 // least is the least time for so many kernels, of which some are products: if these are of 8 bits, one more quantises the rows of each.

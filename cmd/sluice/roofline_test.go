@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,14 +16,15 @@ import (
 
 // More of anything is never slower on a better card, and the table says that it is no measurement.
 func TestRoofline(t *testing.T) {
-	slow, fast := cards()[3], cards()[7] // L4, B200
+	slow, fast := cards()[3], cards()[7]                                    // L4, B200
+	firstOfKind := []string{"tiny", "tiny-self", "base-average", "nematus"} // behind the largest of another kind
 	for i, a := range architectures() {
 		if slow.roofline(a, 512, 1) >= fast.roofline(a, 512, 1) || fast.roofline(a, 1, 1) >= fast.roofline(a, 512, 1) ||
 			fast.roofline(a, 512, 4) >= fast.roofline(a, 512, 1) {
 			t.Errorf("%s: the bounds contradict each other", a.size().Name)
 		}
-		before := architectures()[max(i-1, 0)] // a smaller one, but for the first recurrent model, which stands behind the largest student
-		if i > 0 && a.size().Name != "nematus" && fast.roofline(a, 512, 1) >= fast.roofline(before, 512, 1) {
+		before := architectures()[max(i-1, 0)]
+		if i > 0 && !slices.Contains(firstOfKind, a.size().Name) && fast.roofline(a, 512, 1) >= fast.roofline(before, 512, 1) {
 			t.Errorf("%s is faster than the smaller %s", a.size().Name, before.size().Name)
 		}
 	}
@@ -54,6 +57,47 @@ func TestRoofline(t *testing.T) {
 	}
 	if !strings.Contains(messages.String(), "nothing was measured") || !strings.HasPrefix(out.String(), "A model, not a measurement") {
 		t.Errorf("without a GPU: %s%s", messages, out)
+	}
+}
+
+// A decoder with self-attention reads more with every word, and so is never faster than one of SSRUs.
+func TestGrowingCache(t *testing.T) {
+	slow := cards()[3] // L4, which is short of bandwidth
+	for i, s := range students() {
+		self := attentiveStudents()[i]
+		if self.Dim != s.Dim || slow.roofline(self, 512, 1) >= slow.roofline(s, 512, 1) {
+			t.Errorf("%s is not slower than %s", self.Name, s.Name)
+		}
+		if more := self.autoregressiveBytes(512, 20) - self.autoregressiveBytes(512, 10); more != 512*10*2*2*float64(s.Dim) {
+			t.Errorf("%s reads %v bytes more for ten words more", self.Name, more)
+		}
+		// All of a long sentence's bytes are in the mean of the steps where memory is all that counts.
+		slow.tensor, slow.bandwidth = 1e30, 1
+		words, products := modelLength/2.0+0.5+1, slow.sum(self.stepProducts(512))
+		want := 2 * (products + self.attentionBytes(512, modelLength) + 512*words*4*float64(s.Dim))
+		if have := self.stepBound(slow, 512); math.Abs(have-want) > 1e-6*want {
+			t.Errorf("%s: a step moves %v bytes, want %v", self.Name, have, want)
+		}
+		slow = cards()[3]
+	}
+}
+
+// The products of a student have all elements of its matrices.
+func TestStudentProducts(t *testing.T) {
+	for _, s := range slices.Concat(students(), attentiveStudents()) {
+		m, err := model.New([]byte(s.description()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		for _, parameter := range m.Parameters() {
+			if rows, columns := parameter.Matrix(); rows > 1 && columns > 1 {
+				want += rows * columns
+			}
+		}
+		if have := s.parameters(); have != float64(want) {
+			t.Errorf("%s: products with %v elements, want %d", s.Name, have, want)
+		}
 	}
 }
 
