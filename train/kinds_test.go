@@ -103,7 +103,7 @@ func compareScores(t *testing.T, c Config) {
 		sources = append(sources, words)
 	}
 	scorer, err := rescore.New(rescore.Config{
-		NewStepper: func(slots int) search.Stepper { return weights.NewStepper(slots) },
+		NewStepper: func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil },
 		Sources:    sources, Target: words, RightLeft: m.RightLeft, MaxLength: 100, Workers: 1,
 	})
 	if err != nil {

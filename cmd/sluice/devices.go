@@ -222,7 +222,7 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 		return usageErrorf("--streams %d: at least 0, which lets it be chosen", m.streams)
 	}
 	if choice.wanted() {
-		err := p.chooseGPUs(m, choice, logger)
+		err := p.models.chooseGPUs(m, choice, logger)
 		if err == nil {
 			p.useGPUs(m.streams, b, logger)
 			return nil
@@ -239,22 +239,23 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 	return p.models.pack(precision)
 }
 
-func (p *engineParts) chooseGPUs(m *modelFlags, choice deviceChoice, logger *slog.Logger) (err error) {
+// chooseGPUs loads the models onto the GPUs that were chosen, for the arithmetic that was.
+func (e *ensemble) chooseGPUs(m *modelFlags, choice deviceChoice, logger *slog.Logger) (err error) {
 	name := m.arithmeticName()
 	if name == "auto" {
 		name = gpukernels.Float16.String()
 	}
-	if p.models.onGPU, err = gpuArithmeticOf(name); err != nil {
+	if e.onGPU, err = gpuArithmeticOf(name); err != nil {
 		return err
 	}
-	p.models.products = gpuProducts{tuner: p.models.tuner, logger: logger}
-	if p.models.products.way, err = gpukernels.ParseMultiplication(m.gpuProducts); err != nil {
+	e.products = gpuProducts{tuner: e.tuner, logger: logger}
+	if e.products.way, err = gpukernels.ParseMultiplication(m.gpuProducts); err != nil {
 		return usageErrorf("--gpu-products: %v", err)
 	}
-	if p.models.products.way, err = ofArithmetic(p.models.products.way, p.models.onGPU); err != nil {
+	if e.products.way, err = ofArithmetic(e.products.way, e.onGPU); err != nil {
 		return err
 	}
-	p.models.gpus, err = openGPUs(p.models, choice)
+	e.gpus, err = openGPUs(e, choice)
 	return err
 }
 

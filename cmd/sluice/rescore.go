@@ -50,7 +50,8 @@ R2L0, R2L1, … for models that write from right to left, LM0, … for language 
 others. The first model adds Length as well, the number of its pieces. Without --weights every feature
 but Length counts once.
 
-Lists are read, scored and written as a stream. Scores do not depend on batches or on --cpu-threads.`,
+Lists are read, scored and written as a stream. Scores do not depend on batches or on --cpu-threads; on
+GPUs (--devices) they are those of another arithmetic.`,
 		Example: `  sluice translate -m l2r1.npz l2r2.npz -v vocab.spm -b 12 --n-best -i test.en -o test.nbest
   sluice rescore -s test.en -m r2l1.npz r2l2.npz -v vocab.spm -i test.nbest --best -o test.de
   sluice rescore tune -i dev.scored.nbest dev.de -o tuned.yml
@@ -92,12 +93,10 @@ func (r *rescoring) run(command *cobra.Command) error {
 		return err
 	}
 	defer lists.Close()
-	models, closeModels, err := r.open.open()
-	if err != nil {
+	if r.models, err = r.open.open(r.logger); err != nil {
 		return err
 	}
-	defer closeModels()
-	r.models = models
+	defer closeScoring(r.models)
 	for _, m := range r.models {
 		if m.readsSource && r.source == "" {
 			return usageErrorf("%s reads the source: give it with --source FILE", m.path)
@@ -135,6 +134,7 @@ func (r *rescoring) settle(command *cobra.Command) error {
 		return usageErrorf("--features-only needs models that give features: name them with -m")
 	}
 	r.rank = ranking{weights: weights, normalize: r.normalize}
+	r.open.said = changedFlags(command.Flags())
 	if err := r.open.check(runtime.GOMAXPROCS(0)); err != nil {
 		return err
 	}
@@ -183,14 +183,14 @@ func (r *rescoring) stream(ctx context.Context, lists *listReader, w io.Writer) 
 func (r *rescoring) score(ctx context.Context, chunk []sentenceList) (cropped int, err error) {
 	for k := range r.models {
 		m := &r.models[k]
-		scores, err := m.scorer.Score(ctx, toScore(chunk))
+		scores, err := m.score(ctx, toScore(chunk))
 		if err != nil {
 			return 0, r.sourceError(chunk, err)
 		}
 		for i := range chunk {
 			for j := range chunk[i].entries {
 				e, s := &chunk[i].entries[j], &scores[i][j]
-				if math.IsNaN(s.LogProb) || math.IsInf(s.LogProb, 0) {
+				if !isFinite(s.LogProb) {
 					return 0, modelError{fmt.Errorf("%s: the score of a hypothesis of sentence %d is not finite; --precision float32 may help", m.path, e.ID)}
 				}
 				if e.Feature(m.feature) != nil {

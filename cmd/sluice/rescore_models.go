@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -27,18 +28,24 @@ type scorerFlags struct {
 	threads        int
 	slots          int
 	miniBatchWords int
+	devices        []string
+	streams        int
+	said           map[string]bool // options on the command line
+	device         deviceChoice
 }
 
 func (f *scorerFlags) add(s *pflag.FlagSet) {
 	s.StringArrayVarP(&f.models, "models", "m", nil, "models that score: `FILES` (.npz or .bin) or folders")
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of all these models, of each source and the target; found beside each model if left out")
 	s.StringArrayVar(&f.features, "feature", nil, "`NAME` of the feature of each model, in their order; may be repeated")
-	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored), float32, int16, int8")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, int16, int8; on GPUs float16, bfloat16, int8, fp8")
 	s.IntVar(&f.maxLength, "max-length", 1000, "most pieces of a source or hypothesis; of longer ones the beginning is scored")
 }
 
 func (f *scorerFlags) machine() flagGroup {
-	g := newGroup("Batches and machine (scores never depend on these)")
+	g := newGroup("Batches and machine (but for --devices, scores never depend on these)")
+	g.flags.StringArrayVarP(&f.devices, "devices", "d", nil, "score on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/gpu.md")
+	g.flags.IntVar(&f.streams, "streams", 0, "workers of each GPU, one per stream (0: chosen)")
 	countVar(g.flags, &f.threads, "cpu-threads", mostWorkers, "workers (0: one per core)")
 	countVar(g.flags, &f.miniBatchWords, "mini-batch-words", mostMiniBatchPieces, "source pieces of one encoder batch (0: automatic)")
 	countVar(g.flags, &f.slots, "slots", mostSlots, "prefixes that one worker decodes at a time (0: automatic)")
@@ -54,6 +61,12 @@ func (f *scorerFlags) check(cores int) error {
 		return usageErrorf("--max-length %d: at least 2", f.maxLength)
 	case len(f.features) > len(f.models):
 		return usageErrorf("--feature names %d features of %d models", len(f.features), len(f.models))
+	case f.streams < 0:
+		return usageErrorf("--streams %d: at least 0, which lets it be chosen", f.streams)
+	}
+	var err error
+	if f.device, err = f.onDevices("").chooseDevices(f.threads); err != nil {
+		return err
 	}
 	if f.threads == 0 {
 		f.threads = cores
@@ -94,42 +107,57 @@ type scoringModel struct {
 	feature     string
 	readsSource bool
 	scorer      *rescore.Scorer
+	gpus        *scoringGPUs // on which the scorer works; nil for the processor
+	file        *marian.File
 }
 
-// open opens all models. closeFiles releases their files.
-func (f *scorerFlags) open() (models []scoringModel, closeFiles func(), err error) {
-	var files []*marian.File
-	closeFiles = func() {
-		for _, file := range files {
-			file.Close()
-		}
+// close gives back what the model has on its devices, and its file.
+func (m *scoringModel) close() {
+	if m.scorer != nil {
+		m.scorer.Close()
 	}
+	if m.gpus != nil {
+		m.gpus.close()
+	}
+	if m.file != nil {
+		m.file.Close()
+	}
+}
+
+func closeScoring(models []scoringModel) {
+	for i := range models {
+		models[i].close()
+	}
+}
+
+// open opens all models, which are to be closed.
+func (f *scorerFlags) open(logger *slog.Logger) ([]scoringModel, error) {
+	var models []scoringModel
 	count := map[string]int{}
 	for _, wanted := range f.list() {
-		file, m, err := f.openOne(wanted, count)
-		if file != nil {
-			files = append(files, file)
-		}
-		if err != nil {
-			closeFiles()
-			return nil, nil, err
-		}
+		m, err := f.openOne(wanted, count, logger)
 		models = append(models, m)
+		if err != nil {
+			closeScoring(models)
+			return nil, err
+		}
 	}
-	return models, closeFiles, nil
+	return models, nil
 }
 
-// openOne opens a model. count holds how many of each kind there were before it, for its name.
-func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int) (*marian.File, scoringModel, error) {
+// openOne opens a model. count holds how many of each kind there were before it, for its name. What is returned with an error has to be
+// closed, too.
+func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int, logger *slog.Logger) (s scoringModel, err error) {
 	found, err := resolveModel(wanted.Model)
 	if err != nil {
-		return nil, scoringModel{}, err
+		return s, err
 	}
 	file, loaded, err := openModel(found.Model)
+	s.path, s.file = found.Model, file
 	if err != nil {
-		return file, scoringModel{}, err
+		return s, err
 	}
-	s := scoringModel{path: found.Model, feature: wanted.Feature, readsSource: loaded.HasEncoder()}
+	s.feature, s.readsSource = wanted.Feature, loaded.HasEncoder()
 	if s.feature == "" {
 		kind := scoringKind(loaded)
 		s.feature = fmt.Sprintf("%s%d", kind, count[kind])
@@ -141,23 +169,16 @@ func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int) (*marian
 	}
 	sources, target, err := scoringVocabularies(loaded, found.Model, names)
 	if err != nil {
-		return file, s, err
+		return s, err
 	}
 	if err := loaded.CheckPieces(target.EOS(), nil); err != nil {
-		return file, s, modelError{fmt.Errorf("%s: %w", found.Model, err)}
+		return s, modelError{fmt.Errorf("%s: %w", found.Model, err)}
 	}
-	newStepper, err := packForScoring(loaded, wanted.Precision)
-	if err != nil {
-		return file, s, err
-	}
-	s.scorer, err = rescore.New(rescore.Config{
-		NewStepper: newStepper, Sources: sources, Target: target, RightLeft: loaded.RightLeft,
+	err = s.place(loaded, f, wanted.Precision, rescore.Config{
+		Sources: sources, Target: target, RightLeft: loaded.RightLeft,
 		MaxLength: f.maxLength, Workers: f.threads, Slots: f.slots, MiniBatchTokens: f.miniBatchWords,
-	})
-	if err != nil {
-		return file, s, modelError{fmt.Errorf("%s: %w", found.Model, err)}
-	}
-	return file, s, nil
+	}, logger)
+	return s, err
 }
 
 // scoringKind names a model by what it does.
@@ -171,8 +192,8 @@ func scoringKind(m *model.Model) string {
 	return "L2R"
 }
 
-// packForScoring readies a model. No piece is forbidden: a hypothesis may hold what the search would never have written.
-func packForScoring(m *model.Model, precision string) (func(int) search.Stepper, error) {
+// packForScoring readies a model for the processor. No piece is forbidden: a hypothesis may hold what the search would never have written.
+func packForScoring(m *model.Model, precision string) (func(int) (search.Stepper, error), error) {
 	flags := modelFlags{precision: precision}
 	chosen, err := flags.choosePrecision((&ensemble{models: []*model.Model{m}}).stored())
 	if err != nil {
@@ -182,7 +203,7 @@ func packForScoring(m *model.Model, precision string) (func(int) search.Stepper,
 	if err != nil {
 		return nil, modelError{err}
 	}
-	return func(slots int) search.Stepper { return weights.NewStepper(slots) }, nil
+	return func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil }, nil
 }
 
 // scoringVocabularies opens a model's vocabularies: those of its sources, none for a language model, and that of the target.

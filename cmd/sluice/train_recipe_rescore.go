@@ -38,12 +38,11 @@ func (s *stepRescoring) run(ctx context.Context) error {
 	if err := open.check(runtime.GOMAXPROCS(0)); err != nil {
 		return err
 	}
-	models, closeModels, err := open.open()
-	if err != nil {
+	var err error
+	if s.models, err = open.open(s.task.Logger); err != nil {
 		return err
 	}
-	defer closeModels()
-	s.models = models
+	defer closeScoring(s.models)
 	rank := ranking{normalize: 1}
 	if s.task.TuneList != "" {
 		if rank.weights, err = s.tune(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,11 +25,14 @@ import (
 
 // Config is what a Scorer is made of.
 type Config struct {
-	NewStepper func(slots int) search.Stepper // called once for each worker; the model must suppress nothing
-	Sources    []vocab.Vocabulary             // one for each source that the model reads; none for a language model
-	Target     vocab.Vocabulary
-	RightLeft  bool // the model reads and writes sentences back to front
-	MaxLength  int  // longest source and translation in pieces, end of sentence included; longer ones are cropped
+	// NewStepper is called once for each worker, one after the other. The model must suppress nothing. A Stepper whose device may fail says
+	// so with a method Err, error being what happened; one that has something to give back has a method Close.
+	NewStepper func(slots int) (search.Stepper, error)
+
+	Sources   []vocab.Vocabulary // one for each source that the model reads; none for a language model
+	Target    vocab.Vocabulary
+	RightLeft bool // the model reads and writes sentences back to front
+	MaxLength int  // longest source and translation in pieces, end of sentence included; longer ones are cropped
 
 	// What follows changes no score. Zero values are replaced.
 	Workers         int // goroutines with a Stepper each
@@ -58,6 +62,16 @@ func (e *ListError) Error() string { return fmt.Sprintf("list %d: %v", e.List, e
 
 func (e *ListError) Unwrap() error { return e.Err }
 
+// A DeviceError says that the device of a worker failed. Nothing that was asked for meanwhile has been scored; another Scorer may do it.
+type DeviceError struct {
+	Worker int // from 0, in the order in which their Steppers were made
+	Err    error
+}
+
+func (e *DeviceError) Error() string { return fmt.Sprintf("worker %d: %v", e.Worker, e.Err) }
+
+func (e *DeviceError) Unwrap() error { return e.Err }
+
 // A List is translations of one sentence.
 type List struct {
 	Source       string // of a model with several sources: their texts with tabs between
@@ -77,7 +91,7 @@ type Scorer struct {
 	workers []*worker
 }
 
-// New returns a Scorer.
+// New returns a Scorer, which has to be closed. The error is a *DeviceError if a Stepper cannot be made.
 func New(config Config) (*Scorer, error) {
 	switch {
 	case config.NewStepper == nil || config.Target == nil:
@@ -94,21 +108,41 @@ func New(config Config) (*Scorer, error) {
 	}
 	s := &Scorer{config: config}
 	for range config.Workers {
-		stepper := config.NewStepper(config.Slots)
-		if stepper.Vocabulary() != config.Target.Size() {
-			return nil, fmt.Errorf("%w: the model writes %d pieces, but its vocabulary has %d", ErrConfig, stepper.Vocabulary(), config.Target.Size())
+		if err := s.addWorker(); err != nil {
+			return nil, errors.Join(err, s.Close())
 		}
-		w, err := newWorker(stepper, config.MiniBatchTokens)
-		if err != nil {
-			return nil, err
-		}
-		s.workers = append(s.workers, w)
 	}
 	return s, nil
 }
 
+func (s *Scorer) addWorker() error {
+	c := &s.config
+	stepper, err := c.NewStepper(c.Slots)
+	if err != nil {
+		return &DeviceError{len(s.workers), err}
+	}
+	w := &worker{number: len(s.workers), stepper: stepper, miniBatchTokens: c.MiniBatchTokens}
+	s.workers = append(s.workers, w)
+	if stepper.Vocabulary() != c.Target.Size() {
+		return fmt.Errorf("%w: the model writes %d pieces, but its vocabulary has %d", ErrConfig, stepper.Vocabulary(), c.Target.Size())
+	}
+	return w.prepare()
+}
+
+// Close gives back what the Steppers have on their devices.
+func (s *Scorer) Close() error {
+	var failed []error
+	for _, w := range s.workers {
+		if c, ok := w.stepper.(io.Closer); ok {
+			failed = append(failed, c.Close())
+		}
+	}
+	s.workers = nil
+	return errors.Join(failed...)
+}
+
 // Score scores the translations of all lists: the answers stand where the translations do. An error about what is in a list is
-// a *ListError.
+// a *ListError, that of a device that failed a *DeviceError.
 func (s *Scorer) Score(ctx context.Context, lists []List) ([][]Score, error) {
 	scores := make([][]Score, len(lists))
 	trees := make([][]*tree, len(lists))

@@ -17,10 +17,10 @@ const vocabulary = 9
 
 func fakeConfig(fakes *[]*fakeStepper) Config {
 	return Config{
-		NewStepper: func(slots int) search.Stepper {
+		NewStepper: func(slots int) (search.Stepper, error) {
 			f := newFakeStepper(vocabulary, slots)
 			*fakes = append(*fakes, f)
-			return f
+			return f, nil
 		},
 		Sources: []vocab.Vocabulary{letters(vocabulary)}, Target: letters(vocabulary), MaxLength: 30,
 	}
@@ -200,6 +200,85 @@ func (s *interruptingStepper) Step(slots []search.Slot, tokens []search.Token, a
 		s.cancel()
 	}
 	s.fakeStepper.Step(slots, tokens, align)
+}
+
+// A fragileStepper is a fakeStepper on a device that fails in its first step, or goes on once another one's has failed.
+type fragileStepper struct {
+	*fakeStepper
+	fails, failed bool
+	anyFailed     chan struct{}
+	closed        bool
+}
+
+var errLost = errors.New("the device is lost")
+
+func (s *fragileStepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
+	s.fakeStepper.Step(slots, tokens, align)
+	switch {
+	case !s.fails:
+		<-s.anyFailed
+	case !s.failed:
+		s.failed = true
+		close(s.anyFailed)
+	}
+}
+
+func (s *fragileStepper) Err() error {
+	if s.failed {
+		return errLost
+	}
+	return nil
+}
+
+func (s *fragileStepper) Close() error { s.closed = true; return nil }
+
+// A device that fails is told with the worker that it belongs to, and everything is given back.
+func TestFailuresOfDevicesAreTold(t *testing.T) {
+	var made []*fragileStepper
+	var fakes []*fakeStepper
+	config := fakeConfig(&fakes)
+	config.Workers, config.Slots = 3, 4
+	anyFailed := make(chan struct{})
+	config.NewStepper = func(slots int) (search.Stepper, error) {
+		s := &fragileStepper{fakeStepper: newFakeStepper(vocabulary, slots), fails: len(made) == 1, anyFailed: anyFailed}
+		made = append(made, s)
+		return s, nil
+	}
+	scorer, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := randomLists(rand.New(rand.NewPCG(5, 6)), 200)
+	_, err = scorer.Score(context.Background(), lists)
+	var failed *DeviceError
+	if !errors.As(err, &failed) || failed.Worker != 1 || !errors.Is(err, errLost) {
+		t.Errorf("the error is %v, want that of worker 1", err)
+	}
+	if err := scorer.Close(); err != nil {
+		t.Error(err)
+	}
+	for i, s := range made {
+		if !s.closed || len(s.contexts) > 0 {
+			t.Errorf("worker %d is closed: %v, and has %d contexts", i, s.closed, len(s.contexts))
+		}
+	}
+
+	made = nil
+	good := config.NewStepper
+	config.NewStepper = func(slots int) (search.Stepper, error) {
+		if len(made) == 2 {
+			return nil, errLost
+		}
+		return good(slots)
+	}
+	if _, err := New(config); !errors.As(err, &failed) || failed.Worker != 2 || !errors.Is(err, errLost) {
+		t.Errorf("the error is %v, want that of worker 2", err)
+	}
+	for i, s := range made {
+		if !s.closed {
+			t.Errorf("worker %d is not closed", i)
+		}
+	}
 }
 
 func TestErrors(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 // A worker decodes the trees of many sentences at once. Slots that become free are filled from a queue of encoded
 // sentences, which is filled when it runs short.
 type worker struct {
+	number          int
 	stepper         search.Stepper
 	miniBatchTokens int
 	queue           *batch.TopUp[*tree]
@@ -24,16 +25,21 @@ type worker struct {
 	dst, src []search.Slot
 }
 
-func newWorker(stepper search.Stepper, miniBatchTokens int) (*worker, error) {
-	queue, err := batch.NewTopUp[*tree](stepper.Slots(), 0.25)
-	if err != nil {
-		return nil, err
-	}
-	w := &worker{stepper: stepper, miniBatchTokens: miniBatchTokens, queue: queue}
-	for slot := stepper.Slots() - 1; slot >= 0; slot-- {
+// prepare makes the queue, and all slots free.
+func (w *worker) prepare() (err error) {
+	for slot := w.stepper.Slots() - 1; slot >= 0; slot-- {
 		w.free = append(w.free, search.Slot(slot))
 	}
-	return w, nil
+	w.queue, err = batch.NewTopUp[*tree](w.stepper.Slots(), 0.25)
+	return err
+}
+
+// failure is the first error of the worker's device, nil as long as all is well.
+func (w *worker) failure() error {
+	if f, ok := w.stepper.(interface{ Err() error }); ok && f.Err() != nil {
+		return &DeviceError{w.number, f.Err()}
+	}
+	return nil
 }
 
 // run scores the trees that next gives, until it gives nil. Whatever happens, nothing stays in the Stepper.
@@ -50,6 +56,9 @@ func (w *worker) run(ctx context.Context, next func() *tree) error {
 			w.fill()
 		}
 		w.step()
+		if err := w.failure(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
