@@ -12,7 +12,7 @@ import (
 )
 
 // attend is attention of one query to keys and values that lie stride elements apart, in float64.
-func attend(query, keys, values []Half, length, stride, dim int) []float64 {
+func attend(query, keys, values []number, length, stride, dim int) []float64 {
 	weights := make([]float64, length)
 	largest := math.Inf(-1)
 	for p := range weights {
@@ -39,7 +39,7 @@ func attend(query, keys, values []Half, length, stride, dim int) []float64 {
 type attentionCase struct {
 	lengths    []int
 	heads, dim int
-	qkv        []Half
+	qkv        []number
 }
 
 func (r *rig) attentionCase(heads, dim int, lengths ...int) *attentionCase {
@@ -66,16 +66,16 @@ func (c *attentionCase) want() []float64 {
 	return want
 }
 
-func (c *attentionCase) run(r *rig) []Half {
+func (c *attentionCase) run(r *rig) []number {
 	r.t.Helper()
 	starts, longest := []int32{0}, 0
 	for _, n := range c.lengths {
 		starts, longest = append(starts, starts[len(starts)-1]+int32(n)), max(longest, n)
 	}
 	size := len(c.qkv) / 3
-	result := alloc[Half](r, size)
+	result := alloc[number](r, size)
 	must(r.t, r.kernels.Attention(r.stream, result, in(r, c.qkv), in(r, starts), len(c.lengths), longest, c.heads, c.dim))
-	return out[Half](r, result, size)
+	return out[number](r, result, size)
 }
 
 func TestAttention(t *testing.T) {
@@ -118,19 +118,19 @@ func TestAttentionOfASentenceIsItsOwn(t *testing.T) {
 // A lookupCase is rows that look at some of the sentences in memory.
 type lookupCase struct {
 	heads, dim, stride int
-	queries, memory    []Half // a row of memory: keys and values of two layers
+	queries, memory    []number // a row of memory: keys and values of two layers
 	starts, lengths    []int32
 }
 
-func (c *lookupCase) run(r *rig, layer int) []Half {
+func (c *lookupCase) run(r *rig, layer int) []number {
 	r.t.Helper()
 	width := c.heads * c.dim
 	memory := in(r, c.memory)
-	result := alloc[Half](r, len(c.queries))
+	result := alloc[number](r, len(c.queries))
 	must(r.t, r.kernels.Lookup(r.stream, Lookup{Queries: in(r, c.queries), Result: result,
-		Keys: cuda.Offset[Half](memory, 2*layer*width), Values: cuda.Offset[Half](memory, (2*layer+1)*width),
+		Keys: cuda.Offset[number](memory, 2*layer*width), Values: cuda.Offset[number](memory, (2*layer+1)*width),
 		Starts: in(r, c.starts), Lengths: in(r, c.lengths), Stride: c.stride, Rows: len(c.starts), Heads: c.heads, HeadDim: c.dim}))
-	return out[Half](r, result, len(c.queries))
+	return out[number](r, result, len(c.queries))
 }
 
 func (c *lookupCase) want(layer int) []float64 {
@@ -185,8 +185,8 @@ func TestLookupWeights(t *testing.T) {
 			for position := range most {
 				want := 0.0
 				if position < int(length) {
-					values := make([]Half, 80*heads*dim)
-					values[position*heads*dim] = ToHalf(1)
+					values := make([]number, 80*heads*dim)
+					values[position*heads*dim] = numberOf(1)
 					want = attend(queries[row*heads*dim:], keys[int(starts[row])*heads*dim:], values, int(length), heads*dim, dim)[0]
 				}
 				if got := float64(have[row*most+position]); math.Abs(got-want) > 1e-4 {

@@ -50,9 +50,9 @@ func TestCells(t *testing.T) {
 			x, u, input, bias := r.halves(places*width, 2), r.halves(rows*width, 2), r.halves(places*n, 2), r.floats(width, 1)
 			state, to, place := r.floats(states*stride, 1), []int32{3, 0, 8, 5, 1}, []int32{6, 2, 0, 5, 1}
 			step := CellStep{Kind: kind, States: CellStates{At: in(r, state), Stride: stride, To: in(r, to)}, Places: in(r, place),
-				U: r.matrix(u, rows), Input: in(r, input), Added: variant == 0, H: Matrix{At: alloc[Half](r, rows*n), Rows: rows, Columns: n}}
+				U: r.matrix(u, rows), Input: in(r, input), Added: variant == 0, H: Matrix{At: alloc[number](r, rows*n), Rows: rows, Columns: n}}
 			if variant < 2 {
-				step.Result = Matrix{At: in(r, make([]Half, places*resultStride)), Rows: rows, Columns: n, Stride: resultStride}
+				step.Result = Matrix{At: in(r, make([]number, places*resultStride)), Rows: rows, Columns: n, Stride: resultStride}
 			}
 			switch variant {
 			case 0:
@@ -97,9 +97,9 @@ func TestCells(t *testing.T) {
 			}
 			what := fmt.Sprintf("kind %d, variant %d", kind, variant)
 			nearFloats(t, what+": state", out[float32](r, step.States.At, len(state)), wantStates, 1e-5)
-			near(t, what, out[Half](r, step.H.At, rows*n), h, 1e-4)
+			near(t, what, out[number](r, step.H.At, rows*n), h, 1e-4)
 			if variant < 2 {
-				near(t, what+": result", out[Half](r, step.Result.At, len(results)), results, 1e-4)
+				near(t, what+": result", out[number](r, step.Result.At, len(results)), results, 1e-4)
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func TestBeginCells(t *testing.T) {
 		state, starts := r.floats(states*stride, 3), r.floats(3*n, 3)
 		from, to, positions, numbers := []int32{0, 2, 2, 1}, []int32{4, 8, 5, 3}, []int32{7, 0, 1, 0}, []int32{0, 2, 1, 0}
 		b := BeginCells{States: CellStates{At: in(r, state), Stride: stride, To: in(r, to)}, Width: width, From: in(r, from),
-			Positions: in(r, positions), Starts: in(r, starts), Numbers: in(r, numbers), H: Matrix{At: alloc[Half](r, rows*n), Rows: rows, Columns: n}}
+			Positions: in(r, positions), Starts: in(r, starts), Numbers: in(r, numbers), H: Matrix{At: alloc[number](r, rows*n), Rows: rows, Columns: n}}
 		if variant > 0 {
 			b.Starts, b.Numbers = 0, 0
 		}
@@ -149,7 +149,7 @@ func TestBeginCells(t *testing.T) {
 		if have := out[float32](r, b.States.At, len(state)); !slices.Equal(have, state) {
 			t.Fatalf("variant %d: the states are others, want what was copied", variant)
 		}
-		near(t, "begin", out[Half](r, b.H.At, rows*n), h, 1e-4)
+		near(t, "begin", out[number](r, b.H.At, rows*n), h, 1e-4)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestMultiplyCells(t *testing.T) {
 	const rows, n, width, stride = 3, 72, 160, 80
 	x, factors, state := r.halves(5*width, 2), r.halves(rows*n, 2), r.floats(6*stride, 1)
 	to, places := []int32{5, 0, 2}, []int32{4, 1, 0}
-	states, h := CellStates{At: in(r, state), Stride: stride, To: in(r, to)}, Matrix{At: alloc[Half](r, rows*n), Rows: rows, Columns: n}
+	states, h := CellStates{At: in(r, state), Stride: stride, To: in(r, to)}, Matrix{At: alloc[number](r, rows*n), Rows: rows, Columns: n}
 	must(t, r.kernels.MultiplyCells(r.stream, states, h, r.matrix(x, 5), in(r, places), in(r, factors)))
 	var want []float64
 	for row := range rows {
@@ -168,7 +168,7 @@ func TestMultiplyCells(t *testing.T) {
 			want = append(want, float64(v))
 		}
 	}
-	near(t, "product", out[Half](r, h.At, rows*n), want, 1e-4)
+	near(t, "product", out[number](r, h.At, rows*n), want, 1e-4)
 	if have := out[float32](r, states.At, len(state)); !slices.Equal(have, state) {
 		t.Error("the states are others, want the products")
 	}
@@ -205,9 +205,9 @@ func TestNormColumns(t *testing.T) {
 		if i%2 != 0 {
 			ofBias = 0
 		}
-		columns := Matrix{At: cuda.Offset[Half](at, first), Rows: rows, Columns: n, Stride: stride}
+		columns := Matrix{At: cuda.Offset[number](at, first), Rows: rows, Columns: n, Stride: stride}
 		must(t, r.kernels.NormColumns(r.stream, columns, in(r, scale), ofBias, epsilon))
-		near(t, fmt.Sprintf("norm of %d", n), out[Half](r, at, len(x)), want, 1e-3)
+		near(t, fmt.Sprintf("norm of %d", n), out[number](r, at, len(x)), want, 1e-3)
 	}
 }
 
@@ -224,9 +224,9 @@ func TestMeanRows(t *testing.T) {
 			}
 		}
 	}
-	result := Matrix{At: alloc[Half](r, 4*n), Rows: 4, Columns: n}
+	result := Matrix{At: alloc[number](r, 4*n), Rows: 4, Columns: n}
 	must(t, r.kernels.MeanRows(r.stream, result, Matrix{At: in(r, x), Rows: 9, Columns: n, Stride: stride}, in(r, starts)))
-	near(t, "mean", out[Half](r, result.At, 4*n), want, 1e-4)
+	near(t, "mean", out[number](r, result.At, 4*n), want, 1e-4)
 }
 
 func TestAddStarts(t *testing.T) {
@@ -238,9 +238,9 @@ func TestAddStarts(t *testing.T) {
 	must(t, r.kernels.AddStarts(r.stream, starts, r.matrix(first, rows), in(r, numbers), true, false))
 	must(t, r.kernels.AddStarts(r.stream, starts, r.matrix(second, rows), in(r, numbers), false, true))
 	want := make([]float64, 5*n)
-	for row, number := range numbers {
+	for row, place := range numbers {
 		for i := range n {
-			want[int(number)*n+i] = math.Tanh(float64(first[row*n+i].Float32()) + float64(second[row*n+i].Float32()))
+			want[int(place)*n+i] = math.Tanh(float64(first[row*n+i].Float32()) + float64(second[row*n+i].Float32()))
 		}
 	}
 	nearFloats(t, "starts", out[float32](r, starts, 5*n), want, 1e-5)
@@ -276,9 +276,9 @@ func TestAdditiveAttention(t *testing.T) {
 		}
 		a := AdditiveAttention{Queries: r.matrix(queries, rows), Memory: in(r, memory), Stride: stride, Score: in(r, score), Starts: in(r, starts),
 			Lengths: in(r, lengths), Weights: alloc[float32](r, rows*most), Most: most,
-			Result: Matrix{At: in(r, make([]Half, rows*resultStride)), Rows: rows, Columns: n, Stride: resultStride}}
+			Result: Matrix{At: in(r, make([]number, rows*resultStride)), Rows: rows, Columns: n, Stride: resultStride}}
 		must(t, r.kernels.AttendAdditively(r.stream, a))
-		near(t, fmt.Sprintf("attention of %d", n), out[Half](r, a.Result.At, len(want)), want, 1e-3)
+		near(t, fmt.Sprintf("attention of %d", n), out[number](r, a.Result.At, len(want)), want, 1e-3)
 		have := out[float32](r, a.Weights, len(weights))
 		for row, length := range lengths {
 			nearFloats(t, "weights", have[row*most:][:length], weights[row*most:][:length], 1e-4)
@@ -290,18 +290,18 @@ func TestAdditiveAttention(t *testing.T) {
 func TestInfinities(t *testing.T) {
 	r := newRig(t)
 	const n = 8
-	infinity := ToHalf(float32(math.Inf(1)))
+	infinity := numberOf(float32(math.Inf(1)))
 	memory := r.halves(3*2*n, 1)
 	memory[2*n+n+3] = infinity
 	a := AdditiveAttention{Queries: r.matrix(r.halves(n, 1), 1), Memory: in(r, memory), Stride: 2 * n, Score: in(r, r.floats(n, 1)),
 		Starts: in(r, []int32{0}), Lengths: in(r, []int32{3}), Weights: alloc[float32](r, 3), Most: 3,
-		Result: Matrix{At: alloc[Half](r, n), Rows: 1, Columns: n}}
+		Result: Matrix{At: alloc[number](r, n), Rows: 1, Columns: n}}
 	must(t, r.kernels.AttendAdditively(r.stream, a))
 	x := r.halves(n, 1)
 	x[5] = infinity
 	m := r.matrix(x, 1)
 	must(t, r.kernels.Activate(r.stream, m, Tanh))
-	for place, result := range map[int][]Half{3: out[Half](r, a.Result.At, n), 5: out[Half](r, m.At, n)} {
+	for place, result := range map[int][]number{3: out[number](r, a.Result.At, n), 5: out[number](r, m.At, n)} {
 		for i, v := range result {
 			if v := v.Float32(); (v != v) != (i == place) {
 				t.Errorf("element %d is %v, want NaN in number %d alone", i, v, place)

@@ -113,8 +113,8 @@ func TestQuantiseFloat8(t *testing.T) {
 		stride := columns + 8
 		x := r.halves(rows*stride, 4)
 		for i := range columns {
-			x[i] = ToHalf(x[i].Float32() / 1e6)                      // the smallest
-			x[(rows-1)*stride+i] = ToHalf(448 - float32(i*7%64)*4.5) // ties
+			x[i] = numberOf(x[i].Float32() / 1e6)                      // the smallest
+			x[(rows-1)*stride+i] = numberOf(448 - float32(i*7%64)*4.5) // ties
 		}
 		r.toFloat8(x, rows, columns, stride)
 	}
@@ -122,12 +122,12 @@ func TestQuantiseFloat8(t *testing.T) {
 	x := r.halves(5*columns, 100)
 	x[3], x[columns+40], x[2*columns] = 0x7e00, 0x7c00, 0xfc00 // NaN, +∞, -∞
 	for i := range columns {
-		x[3*columns+i] = 0x8000 * Half(i%2) // zeros of both signs
+		x[3*columns+i] = 0x8000 * number(i%2) // zeros of both signs
 	}
 	r.toFloat8(x, 5, columns, columns)
 }
 
-func (r *rig) toFloat8(x []Half, rows, columns, stride int) {
+func (r *rig) toFloat8(x []number, rows, columns, stride int) {
 	r.t.Helper()
 	var plain []float32
 	for row := range rows {
@@ -148,7 +148,7 @@ func (r *rig) toFloat8(x []Half, rows, columns, stride int) {
 type float8Case struct {
 	x, weights *float8s
 	bias       []float32
-	residual   []Half
+	residual   []number
 	rectified  bool
 }
 
@@ -157,10 +157,10 @@ func (r *rig) float8Case(m, n, k int) *float8Case {
 		residual: r.halves(m*n, 4)}
 }
 
-func (c *float8Case) run(r *rig, t tiling) []Half {
+func (c *float8Case) run(r *rig, t tiling) []number {
 	r.t.Helper()
 	m, n := c.x.rows, c.weights.rows
-	p := ByteProduct{X: c.x.on(r), Weights: c.weights.on(r), Rectified: c.rectified, Result: Matrix{At: alloc[Half](r, m*n), Rows: m, Columns: n}}
+	p := ByteProduct{X: c.x.on(r), Weights: c.weights.on(r), Rectified: c.rectified, Result: Matrix{At: alloc[number](r, m*n), Rows: m, Columns: n}}
 	if c.bias != nil {
 		p.Bias = in(r, c.bias)
 	}
@@ -168,7 +168,7 @@ func (c *float8Case) run(r *rig, t tiling) []Half {
 		p.Residual = Matrix{At: in(r, c.residual), Rows: m, Columns: n}
 	}
 	must(r.t, r.kernels.byteProduct(r.stream, p, t))
-	return out[Half](r, p.Result.At, m*n)
+	return out[number](r, p.Result.At, m*n)
 }
 
 // want is an element in float64, and the sum of the magnitudes that were added.
@@ -244,7 +244,7 @@ func TestFloat8Product(t *testing.T) {
 
 func TestFloat8Output(t *testing.T) {
 	r := newFloat8Rig(t)
-	for _, shape := range [][4]int{{1, 8, 5, 1}, {3, 40, 130, 4}, {70, 72, 200, 2}} {
+	for _, shape := range byteOutputs() {
 		c := r.outputCase(shape[0], shape[1], shape[2], shape[3])
 		c.inFloat8().check(r, fmt.Sprint("fp8 ", shape))
 	}

@@ -14,7 +14,7 @@ import (
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // matrix puts rows on the device.
-func (r *rig) matrix(x []Half, rows int) Matrix {
+func (r *rig) matrix(x []number, rows int) Matrix {
 	r.t.Helper()
 	return Matrix{At: in(r, x), Rows: rows, Columns: len(x) / rows}
 }
@@ -30,16 +30,16 @@ func TestActivate(t *testing.T) {
 		sigmoid,
 		math.Tanh,
 	}
-	for number, f := range functions {
+	for kind, f := range functions {
 		const rows = 5
-		x := r.halves(rows*widths[number%len(widths)], 6)
+		x := r.halves(rows*widths[kind%len(widths)], 6)
 		want := make([]float64, len(x))
 		for i := range x {
 			want[i] = f(float64(x[i].Float32()))
 		}
 		m := r.matrix(x, rows)
-		must(t, r.kernels.Activate(r.stream, m, Activation(number)))
-		near(t, fmt.Sprintf("activation %d", number), out[Half](r, m.At, len(x)), want, 1e-4)
+		must(t, r.kernels.Activate(r.stream, m, Activation(kind)))
+		near(t, fmt.Sprintf("activation %d", kind), out[number](r, m.At, len(x)), want, 1e-4)
 	}
 	if err := r.kernels.Activate(r.stream, Matrix{Rows: 1, Columns: 8}, Tanh+1); err == nil {
 		t.Error("an activation that there is not")
@@ -51,7 +51,7 @@ func TestCombine(t *testing.T) {
 	r := newRig(t)
 	for _, n := range widths {
 		const rows = 6
-		var operands [4][]Half
+		var operands [4][]number
 		for i := range operands {
 			operands[i] = r.halves(rows*n, 4)
 		}
@@ -74,12 +74,12 @@ func TestCombine(t *testing.T) {
 			}
 			for into := range 2 { // a place of its own, and that of an operand
 				at := []cuda.Pointer{in(r, operands[0]), in(r, operands[1]), in(r, operands[2]), in(r, operands[3])}
-				to := Matrix{At: alloc[Half](r, rows*n), Rows: rows, Columns: n}
+				to := Matrix{At: alloc[number](r, rows*n), Rows: rows, Columns: n}
 				if into == 1 {
 					to.At = at[1]
 				}
 				must(t, c.run(to, at))
-				near(t, fmt.Sprintf("%s of %d", name, n), out[Half](r, to.At, rows*n), want, 1e-4)
+				near(t, fmt.Sprintf("%s of %d", name, n), out[number](r, to.At, rows*n), want, 1e-4)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func TestRMSNorm(t *testing.T) {
 			from = 0
 		}
 		must(t, r.kernels.RMSNorm(r.stream, m, m.At, from, in(r, scale), epsilon))
-		near(t, fmt.Sprintf("norm of %d", n), out[Half](r, m.At, rows*n), want, 1e-4)
+		near(t, fmt.Sprintf("norm of %d", n), out[number](r, m.At, rows*n), want, 1e-4)
 	}
 }
 
@@ -142,9 +142,9 @@ func TestAverage(t *testing.T) {
 				want = append(want, sums[slot][j]/float64(counts[slot]))
 			}
 		}
-		result := Matrix{At: alloc[Half](r, len(x)), Rows: len(rows), Columns: n}
+		result := Matrix{At: alloc[number](r, len(x)), Rows: len(rows), Columns: n}
 		must(t, r.kernels.Average(r.stream, result, in(r, x), States{state, stride, in(r, from), in(r, to), in(r, positions)}))
-		near(t, "mean", out[Half](r, result.At, len(x)), want, 1e-4)
+		near(t, "mean", out[number](r, result.At, len(x)), want, 1e-4)
 	}
 }
 
@@ -170,11 +170,11 @@ func TestSRU(t *testing.T) {
 				want = append(want, reset*math.Tanh(c)+(1-reset)*float64(x[i*n+j].Float32()))
 			}
 		}
-		h := Matrix{At: alloc[Half](r, len(x)), Rows: len(slots), Columns: n}
+		h := Matrix{At: alloc[number](r, len(x)), Rows: len(slots), Columns: n}
 		positions := in(r, slices.Repeat([]int32{position}, len(slots)))
 		must(t, r.kernels.SRU(r.stream, h, in(r, gates), in(r, x), States{state, stride, in(r, from), in(r, to), positions}))
 		from, to = to, from
-		near(t, "SRU", out[Half](r, h.At, len(x)), want, 1e-4)
+		near(t, "SRU", out[number](r, h.At, len(x)), want, 1e-4)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestWords(t *testing.T) {
 			copy(old[int(to[i])*stride:], x[i*fromStride:i*fromStride+n])
 			table[of[i]*capacity+positions[i]] = to[i]
 		}
-		if have := out[Half](r, w.Cache, len(old)); !slices.Equal(have, old) {
+		if have := out[number](r, w.Cache, len(old)); !slices.Equal(have, old) {
 			t.Fatal("the cache holds something else, want what was kept")
 		}
 		if have := out[int32](r, w.Numbers, len(table)); !slices.Equal(have, table) {
@@ -207,7 +207,7 @@ func TestWords(t *testing.T) {
 		m := r.matrix(slices.Clone(result), 3)
 		must(t, r.kernels.FirstWords(r.stream, m, in(r, first), w.Positions))
 		copy(result[n:2*n], first[n:2*n])
-		if have := out[Half](r, m.At, 3*n); !slices.Equal(have, result) {
+		if have := out[number](r, m.At, 3*n); !slices.Equal(have, result) {
 			t.Fatal("other rows than the first word's were written, want one")
 		}
 	}
@@ -225,12 +225,12 @@ func TestRecall(t *testing.T) {
 		}
 		of, positions := []int32{3, 0, 1}, []int32{69, 0, 32}
 		const layer = 1
-		w := Words{Cache: cuda.Offset[Half](in(r, cache), 2*layer*width), Stride: stride, Numbers: in(r, numbers), Capacity: capacity,
+		w := Words{Cache: cuda.Offset[number](in(r, cache), 2*layer*width), Stride: stride, Numbers: in(r, numbers), Capacity: capacity,
 			Slots: in(r, of), Positions: in(r, positions)}
 		var want []float64
 		for row, slot := range of {
 			for h := range heads {
-				var words []Half // one behind the other, keys and then values
+				var words []number // one behind the other, keys and then values
 				for position := range positions[row] + 1 {
 					at := int(numbers[int(slot)*capacity+int(position)])*stride + 2*layer*width + h*dim
 					words = append(append(words, cache[at:at+dim]...), cache[at+width:at+width+dim]...)
@@ -238,9 +238,9 @@ func TestRecall(t *testing.T) {
 				want = append(want, attend(queries[row*3*width+h*dim:], words, words[dim:], int(positions[row])+1, 2*dim, dim)...)
 			}
 		}
-		result := alloc[Half](r, 3*width)
+		result := alloc[number](r, 3*width)
 		must(t, r.kernels.Recall(r.stream, w, result, in(r, queries), 3*width, 3, heads, dim))
-		near(t, fmt.Sprintf("attention of %d to words", dim), out[Half](r, result, 3*width), want, 1e-3)
+		near(t, fmt.Sprintf("attention of %d to words", dim), out[number](r, result, 3*width), want, 1e-3)
 	}
 	if err := r.kernels.Recall(r.stream, Words{Stride: 64}, 0, 0, 96, 1, 1, 48); err == nil {
 		t.Error("attention with heads of 48 elements was launched")

@@ -7,34 +7,68 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
-// kernelTests are the tests that run kernels.
-const kernelTests = "^Test(Product|ProductEpilogues|Quantise|Int8Product|Int8Output|Int8Scores|QuantiseFloat8|Float8Product|Float8Output|" +
-	"Float8Scores|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|AddStarts|AdditiveAttention|Infinities|" +
-	"Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|DrawTokens|BeginRows|Scores|" +
-	"Training(Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam))$"
+// kernelTests are the tests that run kernels for both types of stored numbers, and bytesTests those of products in 8 bits.
+const (
+	kernelTests = "Product|ProductEpilogues|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|" +
+		"AddStarts|AdditiveAttention|Infinities|Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|" +
+		"DrawTokens|BeginRows|Scores|" +
+		"Training(Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam)"
+	bytesTests = "Quantise|Int8Product|Int8Output|Int8Scores|QuantiseFloat8|Float8Product|Float8Output|Float8Scores"
+)
 
-// All kernels in the other modes of the emulated device.
+// All kernels in the other modes of the emulated device: each that is in the PTX must have run in each mode.
 func TestModes(t *testing.T) {
 	if os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("runs in one mode already")
 	}
-	for _, mode := range emulated.Modes() {
-		t.Run(mode.Name, func(t *testing.T) {
-			t.Parallel()
-			at := emulated.Library(t, mode.Sanitizer, emulated.Sources(t)...)
-			output, err := emulated.Rerun(t, mode, at, kernelTests)
-			if err != nil {
-				t.Errorf("%v\n%s", err, output)
-			} else if !strings.Contains(output, "--- PASS: TestOutput ") {
-				t.Errorf("the tests did not run:\n%s", output)
+	for of, tests := range map[Storage]string{Float16: kernelTests + "|" + bytesTests, BFloat16: kernelTests} {
+		for _, mode := range emulated.Modes() {
+			t.Run(mode.Name+", "+of.String(), func(t *testing.T) {
+				t.Parallel()
+				launched := filepath.Join(t.TempDir(), "launched")
+				output, err := emulated.Rerun(t, mode, libraryFor(t, of, mode.Sanitizer), "^Test("+tests+")$",
+					storedVariable+"="+of.String(), "SLUICE_EMULATED_LAUNCHED="+launched)
+				if err != nil {
+					t.Fatalf("%v\n%s", err, output)
+				}
+				checkLaunched(t, of, launched)
+			})
+		}
+	}
+}
+
+// entry is how a kernel begins in PTX.
+var entry = regexp.MustCompile(`\.entry (\w+)\(`)
+
+// checkLaunched fails unless a list of kernels that were launched has all of the PTX for a type.
+func checkLaunched(t *testing.T, of Storage, list string) {
+	t.Helper()
+	text, err := os.ReadFile(list)
+	must(t, err)
+	launched := strings.Fields(string(text))
+	files, err := filepath.Glob(filepath.Join(of.folder(), "*.ptx"))
+	must(t, err)
+	all := 0
+	for _, file := range files {
+		ptx, err := os.ReadFile(file)
+		must(t, err)
+		for _, found := range entry.FindAllSubmatch(ptx, -1) {
+			all++
+			if !slices.Contains(launched, string(found[1])) {
+				t.Errorf("%s: no test of kernels has launched %s", file, found[1])
 			}
-		})
+		}
+	}
+	if all == 0 {
+		t.Errorf("no kernels were found in %s", of.folder())
 	}
 }
 

@@ -94,14 +94,14 @@ const (
 )
 
 // runBy returns the product by a multiplier.
-func (c *productCase) runBy(r *rig, b *cuda.BLAS, a Algorithms) []Half {
+func (c *productCase) runBy(r *rig, b *cuda.BLAS, a Algorithms) []number {
 	r.t.Helper()
 	kind := ProductKind{N: c.n, K: c.k, Rectified: c.rectified, Residual: c.residual != nil}
-	by, err := a.Multiplier(b, kind, Float16, in(r, Halves(c.bias)))
+	by, err := a.Multiplier(b, kind, Float16, in(r, numbersOf(c.bias)))
 	must(r.t, err)
 	defer func() { must(r.t, by.Close()) }()
 	p := Product{X: Matrix{in(r, c.x), c.m, c.k, c.xStride}, Weights: Matrix{in(r, c.weights), c.n, c.k, 0}, Rectified: c.rectified, Bias: in(r, c.bias),
-		Result: Matrix{in(r, make([]Half, c.m*c.resultStride)), c.m, c.n, c.resultStride}}
+		Result: Matrix{in(r, make([]number, c.m*c.resultStride)), c.m, c.n, c.resultStride}}
 	if c.residual != nil {
 		p.Residual = Matrix{in(r, c.residual), c.m, c.n, c.residualStride}
 	}
@@ -116,7 +116,7 @@ func (c *productCase) runBy(r *rig, b *cuda.BLAS, a Algorithms) []Half {
 
 // forLibrary makes the bias one of 16 bits, and strides those that the library takes.
 func (c *productCase) forLibrary(r *rig) {
-	for i, h := range Halves(c.bias) {
+	for i, h := range numbersOf(c.bias) {
 		c.bias[i] = h.Float32()
 	}
 	c.residualStride, c.resultStride = c.n+8, c.n+16
@@ -189,7 +189,7 @@ func TestChooseInBFloat16(t *testing.T) {
 	if os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("needs an emulated device of its own")
 	}
-	at := emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
+	at := libraryFor(t, BFloat16, emulated.Unwatched)
 	r := openRig(t, at, Arithmetic{Stored: BFloat16})
 	b, err := r.context.OpenBLAS(at) // which offers sliced first, and then wide
 	must(t, err)

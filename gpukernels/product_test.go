@@ -11,7 +11,7 @@ import (
 // A productCase is a product with its operands on this machine.
 type productCase struct {
 	m, n, k                 int
-	x, weights, residual    []Half
+	x, weights, residual    []number
 	bias                    []float32
 	xStride, residualStride int
 	resultStride            int
@@ -47,10 +47,10 @@ func (c *productCase) want() []float64 {
 }
 
 // run returns the product in a tiling, and fails if anything between the rows of the result was written.
-func (c *productCase) run(r *rig, t tiling) []Half {
+func (c *productCase) run(r *rig, t tiling) []number {
 	r.t.Helper()
 	p := Product{X: Matrix{in(r, c.x), c.m, c.k, c.xStride}, Weights: Matrix{in(r, c.weights), c.n, c.k, 0}, Rectified: c.rectified,
-		Result: Matrix{in(r, make([]Half, c.m*c.resultStride)), c.m, c.n, c.resultStride}}
+		Result: Matrix{in(r, make([]number, c.m*c.resultStride)), c.m, c.n, c.resultStride}}
 	if c.bias != nil {
 		p.Bias = in(r, c.bias)
 	}
@@ -62,9 +62,9 @@ func (c *productCase) run(r *rig, t tiling) []Half {
 }
 
 // withoutGaps returns the rows of a result, and fails if what lies between them, zeros before, was written.
-func (r *rig) withoutGaps(result Matrix, kernel string) (rows []Half) {
+func (r *rig) withoutGaps(result Matrix, kernel string) (rows []number) {
 	r.t.Helper()
-	for row := range slices.Chunk(out[Half](r, result.At, result.Rows*result.Stride), result.Stride) {
+	for row := range slices.Chunk(out[number](r, result.At, result.Rows*result.Stride), result.Stride) {
 		rows = append(rows, row[:result.Columns]...)
 		for _, gap := range row[result.Columns:] {
 			if gap != 0 {
@@ -138,7 +138,7 @@ func TestProductInPlace(t *testing.T) {
 	at := in(r, c.residual)
 	must(t, r.kernels.Product(r.stream, Product{X: Matrix{in(r, c.x), c.m, c.k, c.xStride}, Weights: Matrix{At: in(r, c.weights), Rows: c.n, Columns: c.k},
 		Bias: in(r, c.bias), Residual: Matrix{At: at, Rows: c.m, Columns: c.n}, Result: Matrix{At: at, Rows: c.m, Columns: c.n}}))
-	near(t, "product in place", out[Half](r, at, c.m*c.n), c.want(), 1e-3)
+	near(t, "product in place", out[number](r, at, c.m*c.n), c.want(), 1e-3)
 }
 
 func TestProductRefuses(t *testing.T) {

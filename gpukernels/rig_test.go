@@ -12,13 +12,47 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
+// storedVariable names the type of numbers in memory that the tests of kernels run with: bfloat16, or else float16.
+const storedVariable = "SLUICE_KERNELS_STORE"
+
+// stored is that type.
+var stored = map[bool]Storage{true: BFloat16}[os.Getenv(storedVariable) == BFloat16.String()]
+
+// A number is one of that type.
+type number uint16
+
+func (n number) Float32() float32 { return stored.Float32(uint16(n)) }
+
+func numberOf(x float32) number { return number(stored.Round(x)) }
+
+// numbersOf rounds all numbers.
+func numbersOf(x []float32) []number {
+	n := make([]number, len(x))
+	for i, v := range x {
+		n[i] = numberOf(v)
+	}
+	return n
+}
+
+// coarser is how many times the steps from number to number are those of float16.
+func coarser() float64 { return map[Storage]float64{Float16: 1, BFloat16: 8}[stored] }
+
 // library returns the driver that tests run on: what the environment names, a real one perhaps, or an emulated device.
 func library(t testing.TB) string {
 	t.Helper()
 	if named := os.Getenv(emulated.LibraryVariable); named != "" {
 		return named
 	}
-	return emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...)
+	return libraryFor(t, stored, emulated.Unwatched)
+}
+
+// libraryFor builds an emulated device with the kernels for a type.
+func libraryFor(t testing.TB, stored Storage, s emulated.Sanitizer) string {
+	t.Helper()
+	if stored == BFloat16 {
+		return emulated.LibraryOfBFloat16(t, s, emulated.Sources(t)...)
+	}
+	return emulated.Library(t, s, emulated.Sources(t)...)
 }
 
 // A rig is what a test works with: kernels and a stream, and memory that is freed at the end of the test.
@@ -32,7 +66,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	return openRig(t, library(t), Arithmetic{Float16, Int8})
+	return openRig(t, library(t), map[Storage]Arithmetic{Float16: {Float16, Int8}, BFloat16: {BFloat16, Stored}}[stored])
 }
 
 func openRig(t testing.TB, library string, as Arithmetic) *rig {
@@ -88,9 +122,9 @@ func out[T any](r *rig, p cuda.Pointer, n int) []T {
 	return x
 }
 
-// halves returns random numbers between -limit and limit that fp16 can hold.
-func (r *rig) halves(n int, limit float32) []Half {
-	return Halves(r.floats(n, limit))
+// halves returns random numbers between -limit and limit that the type of 16 bits can hold.
+func (r *rig) halves(n int, limit float32) []number {
+	return numbersOf(r.floats(n, limit))
 }
 
 func (r *rig) floats(n int, limit float32) []float32 {
@@ -101,15 +135,15 @@ func (r *rig) floats(n int, limit float32) []float32 {
 	return x
 }
 
-// near compares results with float64 references; the tolerance is relative to the larger of the reference and 1, and never less than
-// what rounding to fp16 costs.
-func near(t testing.TB, what string, have []Half, want []float64, tolerance float64) {
+// near compares results with float64 references; the tolerance, that of float16, is relative to the larger of the reference and 1, and never
+// less than what rounding costs.
+func near(t testing.TB, what string, have []number, want []float64, tolerance float64) {
 	t.Helper()
 	if len(have) != len(want) {
 		t.Fatalf("%s: %d elements, want %d", what, len(have), len(want))
 	}
 	for i, h := range have {
-		allowed := max(math.Abs(want[i]), 1)*tolerance + math.Abs(want[i])/1024
+		allowed := coarser() * (max(math.Abs(want[i]), 1)*tolerance + math.Abs(want[i])/1024)
 		if difference := math.Abs(float64(h.Float32()) - want[i]); !(difference <= allowed) {
 			t.Fatalf("%s: element %d is %v, want %v", what, i, h.Float32(), want[i])
 		}

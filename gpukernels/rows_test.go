@@ -44,7 +44,7 @@ func TestLayerNorm(t *testing.T) {
 			b = 0
 		}
 		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: rows, Columns: n}, at, from, in(r, scale), b, epsilon))
-		near(t, fmt.Sprintf("layer norm of %d", n), out[Half](r, at, rows*n), want, 1e-4)
+		near(t, fmt.Sprintf("layer norm of %d", n), out[number](r, at, rows*n), want, 1e-4)
 	}
 }
 
@@ -77,9 +77,9 @@ func TestEmbed(t *testing.T) {
 				want = append(want, e)
 			}
 		}
-		result := Matrix{At: alloc[Half](r, len(want)), Rows: len(tokens), Columns: n}
+		result := Matrix{At: alloc[number](r, len(want)), Rows: len(tokens), Columns: n}
 		must(t, r.kernels.Embed(r.stream, result, in(r, tokens), in(r, positions), in(r, table), in(r, signal), factor))
-		near(t, fmt.Sprintf("embeddings of %d", n), out[Half](r, result.At, len(want)), want, 1e-6)
+		near(t, fmt.Sprintf("embeddings of %d", n), out[number](r, result.At, len(want)), want, 1e-6)
 	}
 }
 
@@ -113,10 +113,10 @@ func TestSSRU(t *testing.T) {
 					want = append(want, max(0, c))
 				}
 			}
-			h := Matrix{At: alloc[Half](r, len(want)), Rows: len(step.to), Columns: n}
+			h := Matrix{At: alloc[number](r, len(want)), Rows: len(step.to), Columns: n}
 			must(t, r.kernels.SSRU(r.stream, h, in(r, gates),
 				States{cuda.Offset[float32](state, 8), stride, in(r, step.from), in(r, step.to), in(r, step.positions)}))
-			near(t, fmt.Sprintf("a step of %d units", n), out[Half](r, h.At, len(want)), want, 1e-5)
+			near(t, fmt.Sprintf("a step of %d units", n), out[number](r, h.At, len(want)), want, 1e-5)
 		}
 		for i, c := range out[float32](r, state, slots*stride) {
 			if want := cells[i]; want != want && c == c || want == want && !(math.Abs(float64(c-want)) <= 1e-5) {
@@ -131,10 +131,10 @@ func TestRowsAreTheirOwn(t *testing.T) {
 	r := newRig(t)
 	const rows, n = 9, 264
 	x, scale := r.halves(rows*n, 3), in(r, r.floats(n, 2))
-	norm := func(x []Half) []Half {
+	norm := func(x []number) []number {
 		at := in(r, x)
 		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: len(x) / n, Columns: n}, at, 0, scale, 0, 1e-6))
-		return out[Half](r, at, len(x))
+		return out[number](r, at, len(x))
 	}
 	all := norm(x)
 	for row := range rows {

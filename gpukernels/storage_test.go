@@ -56,7 +56,7 @@ func (r *rig) bfloat16(n, most int, unit float32) (stored []uint16, values []flo
 func TestBFloat16(t *testing.T) {
 	at := os.Getenv(emulated.LibraryVariable)
 	if at == "" {
-		at = emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
+		at = libraryFor(t, BFloat16, emulated.Unwatched)
 	}
 	r := openRig(t, at, Arithmetic{Stored: BFloat16})
 	const m, n, k = 35, 70, 72

@@ -21,7 +21,7 @@ func TestTrainingActivate(t *testing.T) {
 			r.tape.Reset(true, dropoutSeed)
 			x, xAt := r.matrix(1, n, 6)
 			y := r.tape.Apply(x, f)
-			yAt, dx := alloc[Half](r.rig, n), alloc[Half](r.rig, n)
+			yAt, dx := alloc[number](r.rig, n), alloc[number](r.rig, n)
 			must(t, r.kernels.Activate(r.stream, yAt, xAt, n, kind))
 			r.near(fmt.Sprint("activation ", kind), yAt, y.Value, 1e-4)
 			must(t, r.kernels.ActivateBackward(r.stream, dx, r.backward(y), xAt, n, kind))
@@ -40,14 +40,14 @@ func TestTrainingGatedSum(t *testing.T) {
 			u, uAt := r.matrix(1, n, 2)
 			b, bAt := r.matrix(1, n, 4)
 			v, vAt := r.matrix(1, n, 2)
-			g, to := GatedSum{A: aAt, U: uAt, B: bAt, V: vAt, N: n}, GatedSum{A: alloc[Half](r.rig, n), U: alloc[Half](r.rig, n), V: alloc[Half](r.rig, n)}
+			g, to := GatedSum{A: aAt, U: uAt, B: bAt, V: vAt, N: n}, GatedSum{A: alloc[number](r.rig, n), U: alloc[number](r.rig, n), V: alloc[number](r.rig, n)}
 			var y *autodiff.Matrix[float64]
 			if highway {
 				y, g.B = r.tape.Highway(a, u, v), 0
 			} else {
-				y, to.B = r.tape.GatedSum(a, u, b, v), alloc[Half](r.rig, n)
+				y, to.B = r.tape.GatedSum(a, u, b, v), alloc[number](r.rig, n)
 			}
-			yAt := alloc[Half](r.rig, n)
+			yAt := alloc[number](r.rig, n)
 			must(t, r.kernels.GatedSum(r.stream, yAt, g))
 			what := fmt.Sprintf("highway %v, %d elements: ", highway, n)
 			r.near(what+"y", yAt, y.Value, 1e-4)
@@ -80,7 +80,7 @@ func TestTrainingMean(t *testing.T) {
 		n := c.Columns
 		x, xAt := r.matrix(13, n, 2)
 		y := r.tape.RunningMean(x, segments)
-		yAt, dx := alloc[Half](r.rig, 13*n), alloc[Half](r.rig, 13*n)
+		yAt, dx := alloc[number](r.rig, 13*n), alloc[number](r.rig, 13*n)
 		must(t, r.kernels.Mean(r.stream, yAt, xAt, c))
 		r.near("means", yAt, y.Value, 1e-4)
 		must(t, r.kernels.MeanBackward(r.stream, dx, r.backward(y), c))
@@ -97,12 +97,12 @@ func TestTrainingSRU(t *testing.T) {
 		g, gAt := r.matrix(13, n, 4)
 		x, xAt := r.matrix(13, n, 2)
 		h := r.tape.SRU(f, g, w, x, segments)
-		units, hAt, states := SRU{wAt, fAt, gAt, xAt}, alloc[Half](r.rig, 13*n), alloc[float32](r.rig, 13*n)
+		units, hAt, states := SRU{wAt, fAt, gAt, xAt}, alloc[number](r.rig, 13*n), alloc[float32](r.rig, 13*n)
 		must(t, r.kernels.SRU(r.stream, hAt, states, units, c))
 		r.near("units", hAt, h.Value, 1e-4)
 		var to SRU
 		for _, place := range []*cuda.Pointer{&to.W, &to.F, &to.R, &to.X} {
-			*place = alloc[Half](r.rig, 13*n)
+			*place = alloc[number](r.rig, 13*n)
 		}
 		must(t, r.kernels.SRUBackward(r.stream, to, r.backward(h), states, units, c))
 		r.near("dw", to.W, w.Grad, 1e-4)
@@ -133,12 +133,12 @@ func TestTrainingGuide(t *testing.T) {
 				targets[at] = 1
 			}
 		}
-		a := TrainingAttention{Q: qAt, K: kAt, V: vAt, Out: alloc[Half](r.rig, len(y.Value)), LogSums: alloc[float32](r.rig, q.Rows*heads),
+		a := TrainingAttention{Q: qAt, K: kAt, V: vAt, Out: alloc[number](r.rig, len(y.Value)), LogSums: alloc[float32](r.rig, q.Rows*heads),
 			Queries: ofQueries, Keys: ofKeys, Width: width, Heads: heads, Scale: float32(1 / math.Sqrt(width/heads)), Dropout: dropoutOf(1, 0.2)}
 		g := Guide{Targets: in(r.rig, targets), Places: in(r.rig, []int32{0, 12, 12 + 35}), Squared: cost == autodiff.AlignmentMSE, Weight: weight,
 			Losses: alloc[float32](r.rig, q.Rows)}
 		must(t, r.kernels.Attention(r.stream, a))
-		dout, dq, dk, dv := r.backward(y), alloc[Half](r.rig, len(q.Value)), alloc[Half](r.rig, len(k.Value)), alloc[Half](r.rig, len(v.Value))
+		dout, dq, dk, dv := r.backward(y), alloc[number](r.rig, len(q.Value)), alloc[number](r.rig, len(k.Value)), alloc[number](r.rig, len(v.Value))
 		must(t, r.kernels.AttentionBackward(r.stream, dq, dk, dv, dout, alloc[float32](r.rig, q.Rows*heads), a))
 		must(t, r.kernels.Guide(r.stream, dq, dk, g, a))
 		have := 0.0

@@ -34,7 +34,7 @@ func TestDevicesScript(t *testing.T) {
 			return nil
 		},
 	})
-	bfloat16 := emulated.LibraryOfBFloat16(t, kernels...)
+	bfloat16 := emulated.LibraryOfBFloat16(t, emulated.Unwatched, kernels...)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/gpu/bfloat16",
 		Cmds: scriptCommands(),

@@ -12,7 +12,7 @@ import (
 
 // TestTrainDevicesScript trains on an emulated device.
 func TestTrainDevicesScript(t *testing.T) {
-	library := emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
+	library := emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/gpu/train",
 		Cmds: scriptCommands(),

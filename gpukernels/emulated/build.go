@@ -47,9 +47,9 @@ func Library(t testing.TB, s Sanitizer, sources ...string) string {
 }
 
 // LibraryOfBFloat16 builds a device with the kernels for numbers that are stored as bfloat16.
-func LibraryOfBFloat16(t testing.TB, sources ...string) string {
+func LibraryOfBFloat16(t testing.TB, s Sanitizer, sources ...string) string {
 	t.Helper()
-	b := newBuilder(t, Unwatched)
+	b := newBuilder(t, s)
 	b.kernel = append(b.kernel, "-DSLUICE_BFLOAT16")
 	return b.library(sources)
 }

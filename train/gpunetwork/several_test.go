@@ -132,7 +132,7 @@ func TestMemory(t *testing.T) {
 func libraryOf(t testing.TB, stored gpukernels.Storage) string {
 	t.Helper()
 	if stored == gpukernels.BFloat16 {
-		return emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
+		return emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
 	}
 	return emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...)
 }

@@ -71,7 +71,7 @@ func openBFloat16(t testing.TB) *Device {
 	t.Helper()
 	at := os.Getenv(emulated.LibraryVariable)
 	if at == "" {
-		at = emulated.LibraryOfBFloat16(t, emulated.Sources(t)...)
+		at = emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
 	}
 	return openFor(t, at, gpukernels.Arithmetic{Stored: gpukernels.BFloat16})
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -88,7 +89,13 @@ int put(Stream* s, Work work) {
 bool capturing() {
   return std::ranges::any_of(streams, [](Stream* s) { return s->capture && s->capture->by == std::this_thread::get_id(); });
 }
+// Adds a kernel to the file that the settings name, the first time.
+void note(const std::string& kernel) {
+  static std::set<std::string> noted;
+  if (!settings().launched.empty() && noted.insert(kernel).second) std::ofstream(settings().launched, std::ios::app) << kernel << '\n';
+}
 void launch(const Launch& l) {
+  note(l.name);
   std::string error = run(l);
   if (error.empty()) return;
   fprintf(stderr, "emulated device: %s\n", error.c_str());

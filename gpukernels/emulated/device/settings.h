@@ -29,6 +29,7 @@ struct Settings {
   std::map<std::string, unsigned> calls;                           // since faults were set
   unsigned blas = 120205;                                          // blas=110400: the version of cuBLASLt
   std::string algorithms = "sliced,wide,narrow";                   // algorithms=varying: what cuBLASLt offers, see cublaslt.cpp; none
+  std::string launched;                                            // launched=FILE: gets the name of each kernel that is run
 
   Settings();
   bool set(const std::string& name, const std::string& value);
