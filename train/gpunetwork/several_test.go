@@ -3,6 +3,7 @@
 package gpunetwork
 
 import (
+	"os"
 	"slices"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 // setEmulated changes a setting of an emulated device, until the test ends.
 func setEmulated(t *testing.T, name, value, before string) {
 	t.Helper()
-	handle, err := purego.Dlopen(libraryOf(t, gpukernels.BFloat16), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := purego.Dlopen(libraryFor(t, gpukernels.BFloat16), purego.RTLD_NOW|purego.RTLD_LOCAL)
 	must(t, err)
 	address, err := purego.Dlsym(handle, "cuEmulatedSet")
 	if err != nil {
@@ -128,11 +129,20 @@ func TestMemory(t *testing.T) {
 	must(t, err)
 }
 
-// libraryOf returns the library that the tests for a type of stored numbers open.
-func libraryOf(t testing.TB, stored gpukernels.Storage) string {
+// libraryFor returns the driver's library that the environment names, or that of an emulated device with the kernels for a type.
+func libraryFor(t testing.TB, stored gpukernels.Storage) string {
+	t.Helper()
+	if named := os.Getenv(emulated.LibraryVariable); named != "" {
+		return named
+	}
+	return emulatedFor(t, stored, emulated.Unwatched)
+}
+
+// emulatedFor builds an emulated device with the kernels for a type.
+func emulatedFor(t testing.TB, stored gpukernels.Storage, s emulated.Sanitizer) string {
 	t.Helper()
 	if stored == gpukernels.BFloat16 {
-		return emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
+		return emulated.LibraryOfBFloat16(t, s, emulated.Sources(t)...)
 	}
-	return emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...)
+	return emulated.Library(t, s, emulated.Sources(t)...)
 }

@@ -3,18 +3,15 @@
 package gpunetwork
 
 import (
-	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
-	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
@@ -56,8 +53,7 @@ func newNetwork(t testing.TB, description []byte) *network.Network {
 // openDriver returns the driver that the environment names, a real one perhaps, or an emulated device with the kernels for a type.
 func openDriver(t testing.TB, stored gpukernels.Storage) *cuda.Driver {
 	t.Helper()
-	at := cmp.Or(os.Getenv(emulated.LibraryVariable), libraryOf(t, stored))
-	driver, err := cuda.Open(at)
+	driver, err := cuda.Open(libraryFor(t, stored))
 	must(t, err)
 	return driver
 }

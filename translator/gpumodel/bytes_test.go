@@ -3,6 +3,8 @@
 package gpumodel
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/sluice-mt/sluice/translator/cpumodel"
@@ -10,12 +12,20 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
+// byteKinds are the models to multiply in 8 bits: all, or for short a few that have all kinds of products.
+func byteKinds() []string {
+	if testing.Short() {
+		return []string{"pre-norm self-attention", "deep cells", "two sources with tables"}
+	}
+	return slices.Sorted(maps.Keys(descriptions))
+}
+
 // In 8 bits every kind of model is near the processor's 8 bits, whose weights are the same integers.
 func TestInt8Models(t *testing.T) {
 	d := openInt8(t)
-	for name, more := range descriptions {
+	for _, name := range byteKinds() {
 		t.Run(name, func(t *testing.T) {
-			m := randomModel(t, describe(more))
+			m := randomModel(t, describe(descriptions[name]))
 			packed, err := cpumodel.Load(m, cpumodel.Int8, cpumodel.Options{Suppress: []search.Token{5}})
 			must(t, err)
 			c := comparison{t: t, p: pair{newStepper(t, d, m, 4, 5), packed.NewStepper(4)}, tolerance: 0.25, most: 4, scored: true}
@@ -30,9 +40,9 @@ func TestInt8Models(t *testing.T) {
 // In fp8 every kind of model is near the processor's float32: as near as four bits of each number allow.
 func TestFP8Models(t *testing.T) {
 	d := openFP8(t)
-	for name, more := range descriptions {
+	for _, name := range byteKinds() {
 		t.Run(name, func(t *testing.T) {
-			c := comparison{t: t, p: newPair(t, d, randomModel(t, describe(more)), 4, 5), tolerance: 0.4, relative: 0.02, most: 4, scored: true}
+			c := comparison{t: t, p: newPair(t, d, randomModel(t, describe(descriptions[name])), 4, 5), tolerance: 0.4, relative: 0.02, most: 4, scored: true}
 			c.run(randomSources(3, 17, 1, 9))
 			if c.ties > 6 {
 				t.Errorf("%d other tokens", c.ties)

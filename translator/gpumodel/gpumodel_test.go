@@ -484,6 +484,44 @@ func testWorkers(t *testing.T, d *Device) {
 	must(t, w.Close())
 }
 
+// Workers on several GPUs, all at once, give what one alone does. The emulated device refuses kernels and copies that get memory of another.
+func TestSeveralGPUs(t *testing.T) {
+	setEmulated(t, "devices", "2", "1")
+	driver, err := cuda.Open(library(t, emulated.Unwatched))
+	must(t, err)
+	var gpus [2]*Device
+	for number := range gpus {
+		gpus[number], err = Open(driver, number)
+		must(t, err)
+		t.Cleanup(func() { must(t, gpus[number].Close()) })
+	}
+	var workers [4]*Stepper
+	for i := range workers {
+		d, other := gpus[i%2], gpus[1-i%2]
+		before := freeMemory(t, other)
+		workers[i] = newStepper(t, d, randomModel(t, describe(descriptions["pre-norm self-attention"])), 4)
+		if freeMemory(t, other) != before {
+			t.Errorf("worker %d of GPU %d takes memory of the other one", i, i%2)
+		}
+	}
+	sources := randomSources(6, 20, 3, 11)
+	var all sync.WaitGroup
+	results := make([][][]search.Scored, len(workers))
+	for i, s := range workers {
+		all.Go(func() {
+			for range 2 {
+				results[i] = scoresOf(s, sources)
+			}
+		})
+	}
+	all.Wait()
+	for i, result := range results {
+		if !slices.EqualFunc(result, results[0], slices.Equal) {
+			t.Errorf("worker %d, on GPU %d, differs from the first", i, i%2)
+		}
+	}
+}
+
 // Closing gives all memory back, after contexts and slots have made it grow.
 func TestCloseFreesEverything(t *testing.T) {
 	for _, d := range devices(t) {
@@ -491,16 +529,19 @@ func TestCloseFreesEverything(t *testing.T) {
 	}
 }
 
+// freeMemory is how many bytes of the device are free.
+func freeMemory(t *testing.T, d *Device) (n uint64) {
+	t.Helper()
+	must(t, d.bound(func() (err error) {
+		n, _, err = d.context.Memory()
+		return err
+	}))
+	return n
+}
+
 func testCloseFreesEverything(t *testing.T, d *Device) {
-	free := func() (n uint64) {
-		must(t, d.bound(func() (err error) {
-			n, _, err = d.context.Memory()
-			return err
-		}))
-		return n
-	}
 	for _, kind := range []string{"post-norm", "s2s"} {
-		before := free()
+		before := freeMemory(t, d)
 		w, err := d.Load(randomModel(t, describe(descriptions[kind])), Options{})
 		must(t, err)
 		s, err := w.NewStepper(30)
@@ -512,7 +553,7 @@ func testCloseFreesEverything(t *testing.T, d *Device) {
 		scoresOf(s, sources[:2])
 		scoresOf(s, sources)
 		must(t, errors.Join(s.Err(), s.Close(), w.Close()))
-		if after := free(); after != before {
+		if after := freeMemory(t, d); after != before {
 			t.Errorf("%s: %d bytes are lost", kind, before-after)
 		}
 	}
@@ -703,6 +744,10 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// modesTests are the tests that run in all modes: every kind of model, searches that run ahead and look at alignments, all arithmetics,
+// products by cuBLASLt, and several workers and GPUs.
+const modesTests = "SmallModels|Scores|Beam|Ahead|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
+
 func TestModes(t *testing.T) {
 	if os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("runs in one mode already")
@@ -712,9 +757,14 @@ func TestModes(t *testing.T) {
 			continue // the kernels' own tests run with it; a model is too slow
 		}
 		t.Run(mode.Name, func(t *testing.T) {
-			output, err := emulated.Rerun(t, mode, library(t, mode.Sanitizer), "^Test(SmallModels|Scores|Beam|Workers)$")
+			output, err := emulated.Rerun(t, mode, library(t, mode.Sanitizer), "^Test("+modesTests+")$")
 			if err != nil {
 				t.Errorf("%v\n%s", err, output)
+			}
+			for test := range strings.SplitSeq(modesTests, "|") {
+				if !strings.Contains(output, "--- PASS: Test"+test+" ") {
+					t.Errorf("Test%s did not run:\n%s", test, output)
+				}
 			}
 		})
 	}

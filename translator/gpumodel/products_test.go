@@ -86,7 +86,11 @@ var tunedKinds = []string{"pre-norm self-attention", "highways", "deep average a
 
 func TestLibraryProducts(t *testing.T) {
 	d := openWithBLAS(t, "sliced,workspace")
-	for _, kind := range tunedKinds {
+	kinds := tunedKinds
+	if testing.Short() {
+		kinds = tunedKinds[:2]
+	}
+	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			m := randomModel(t, describe(descriptions[kind]))
 			packed, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: []search.Token{5}})
