@@ -31,6 +31,11 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 	go test -race -short -p "$packages" -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment|TestMarianUpdates' \
 		./train ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel ./consumer/... ./producer/... \
 		./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
+	# On GPUs, what is done by several goroutines, devices and streams.
+	tests='Across|Graph|Events|Goroutines|StreamsAreLazy|OutOfMemory|InjectedErrors|BLASErrors' # of the driver's interface
+	tests+='|Ahead|Beam|Workers|SeveralGPUs|Failures|MiniBatchFit|Several|Updates'
+	go test -race -short -p "$packages" -timeout 10m -run "^Test($tests)\$" \
+		./gpukernels/cuda ./translator/gpumodel ./train/gpunetwork
 else
 	missing+=("the race detector (it needs a C compiler)")
 fi

@@ -5,6 +5,7 @@ package gpunetwork
 import (
 	"os"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/ebitengine/purego"
@@ -33,8 +34,8 @@ func setEmulated(t *testing.T, name, value, before string) {
 	t.Cleanup(func() { set(name, before) })
 }
 
-// Two devices give, bit for bit, the sum of what one gives for both mini-batches, and both have the same parameters after a step. A device
-// without a mini-batch adds nothing.
+// Two devices, at the same time, give, bit for bit, the sum of what one gives for both mini-batches, and both have the same parameters after a
+// step. A device without a mini-batch adds nothing.
 func TestSeveral(t *testing.T) {
 	setEmulated(t, "devices", "2", "1")
 	n := newNetwork(t, student(""))
@@ -50,7 +51,13 @@ func TestSeveral(t *testing.T) {
 	}
 	batches := []*network.Batch{randomBatch(1, [2]int{5, 4}, [2]int{2, 7}), randomBatch(2, [2]int{3, 6})}
 	sum := make([]float32, n.Size())
+	var all sync.WaitGroup
 	for i, b := range batches {
+		all.Go(func() {
+			if _, err := two.Train(i, b, everything, uint64(i)); err != nil {
+				t.Error(err)
+			}
+		})
 		_, err := one.Train(0, b, everything, uint64(i))
 		must(t, err)
 		part, err := gradientOf(one)
@@ -59,9 +66,8 @@ func TestSeveral(t *testing.T) {
 		for j, g := range part {
 			sum[j] += g
 		}
-		_, err = two.Train(i, b, everything, uint64(i))
-		must(t, err)
 	}
+	all.Wait()
 	config := optimiser.Config{Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, LearnRate: 0.003, ClipNorm: 1, Smoothing: 0.01}
 	o := optimiser.New(config, make([]float32, n.Size()))
 	for update := range 2 {
