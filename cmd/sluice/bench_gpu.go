@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -34,6 +32,17 @@ type gpuBench struct {
 	onGPU     gpukernels.Arithmetic
 	model     bool
 	asJSON    bool
+
+	known []architecture // by their names
+	work  gpuWork
+}
+
+// A gpuWork is how much is done to measure kernels and training.
+type gpuWork struct {
+	tokens, rows int // of products and attention: source tokens, and rows of a decoder step
+	rounds       int // of each kernel
+	pieces       int // of a mini-batch
+	updates      int
 }
 
 // A gpuRow is what a GPU gave with one architecture and one way to run it.
@@ -42,28 +51,20 @@ type gpuRow struct {
 	Streams   int     `json:"streams"`
 	Slots     int     `json:"slots"` // of a stream
 	Beam      int     `json:"beam"`
+	Words     float64 `json:"source_words_per_second"` // of piecesOfWord each
 	PerSecond float64 `json:"source_pieces_per_second"`
-	Encode    float64 `json:"encoder_share"` // of the elapsed time, over all streams
+	Encode    float64 `json:"encoder_share"` // of the elapsed time, in the mean of the streams
 	Step      float64 `json:"decoder_share"`
 	Output    float64 `json:"output_layer_share"`
-	Busy      float64 `json:"streams_busy"`    // how many streams were at work, on average
-	Bound     float64 `json:"roofline_pieces"` // source pieces a second at most; 0 where the card's peaks are not known
+	Busy      float64 `json:"device_busy_share"` // of the elapsed time, in which the device worked on at least one thing
+	OfStep    float64 `json:"device_microseconds_per_step"`
+	Host      float64 `json:"host_microseconds_per_step"` // without waiting for the device
+	Bound     float64 `json:"roofline_pieces"`            // source pieces a second at most; 0 where the card's peaks are not known
 	Reached   float64 `json:"share_of_the_roofline"`
 }
 
-// A kernelRow is the time of a product beside its bound.
-type kernelRow struct {
-	Model        string  `json:"model"`
-	Product      string  `json:"product"`
-	M            int     `json:"m"`
-	N            int     `json:"n"`
-	K            int     `json:"k"`
-	Microseconds float64 `json:"microseconds"`
-	SameBits     float64 `json:"cublaslt_microseconds_same_bits,omitempty"` // by cuBLASLt with the bits of the own kernels
-	Library      float64 `json:"cublaslt_microseconds,omitempty"`           // with bits of its own
-	Bound        float64 `json:"bound_microseconds"`
-	By           string  `json:"bound_by"`
-}
+// piecesOfWord is how many pieces the demonstration text has a word.
+const piecesOfWord = 1.5
 
 type gpuReport struct {
 	Device   string        `json:"device"`
@@ -73,14 +74,15 @@ type gpuReport struct {
 }
 
 func newBenchGPUCommand() *cobra.Command {
-	b := new(gpuBench)
+	b := &gpuBench{known: architectures(), work: gpuWork{modelTokens, 512, 20, trainingPieces, timedUpdates}}
 	command := &cobra.Command{
 		Use:   "gpu [flags]",
 		Short: "Measure what a GPU gives with students of several sizes, and with recurrent models",
 		Long: `Translate random sentences with models of random weights on a GPU, students of several sizes and recurrent ones, in several
-numbers of streams, slots and beams, and print source pieces a second, where the device's time goes, and the time of each
-product beside what the card's memory bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there.
-Every translation has the length of its source; text and vocabularies are left out.
+numbers of streams, slots and beams, and print source words a second, where the device's time goes and for which part of it the
+device was busy, what a step takes the processor, and the time of each kernel that takes long beside what the card's memory
+bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there.
+Every translation has the length of its source; text and vocabularies are left out, and a word is taken for 1.5 pieces.
 Then each student is trained for some updates, in bfloat16.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
@@ -96,7 +98,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	own := newGroup("Benchmark")
 	s := own.flags
 	s.IntVar(&b.device, "device", 0, "`NUMBER` of the GPU")
-	s.StringSliceVar(&b.sizes, "sizes", architectureNames(), "models, in a list with commas")
+	s.StringSliceVar(&b.sizes, "sizes", namesOf(b.known), "models, in a list with commas")
 	s.IntSliceVar(&b.streams, "streams", []int{1, 2, 4}, "workers")
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
@@ -158,7 +160,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	report := gpuReport{Device: device.Properties().String()}
 	of := cardOf(device.Properties())
 	for _, a := range chosen {
-		kernels, err := timeProducts(driver, b.device, b.onGPU, a, of.in(b.onGPU))
+		kernels, err := b.timeKernels(driver, a, of.in(b.onGPU))
 		if err != nil {
 			return err
 		}
@@ -171,7 +173,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 		if !trained {
 			continue
 		}
-		training, err := benchTraining(driver, b.device, s, of, trainingPieces, timedUpdates)
+		training, err := benchTraining(driver, b.device, s, of, b.work.pieces, b.work.updates)
 		if err != nil {
 			return err
 		}
@@ -187,11 +189,11 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 func (b *gpuBench) check() ([]architecture, error) {
 	var chosen []architecture
 	for _, name := range b.sizes {
-		i := slices.IndexFunc(architectures(), func(a architecture) bool { return a.size().Name == name })
+		i := slices.IndexFunc(b.known, func(a architecture) bool { return a.size().Name == name })
 		if i < 0 {
-			return nil, usageErrorf("--sizes %s: expected %s", name, strings.Join(architectureNames(), ", "))
+			return nil, usageErrorf("--sizes %s: expected %s", name, strings.Join(namesOf(b.known), ", "))
 		}
-		chosen = append(chosen, architectures()[i])
+		chosen = append(chosen, b.known[i])
 	}
 	for _, list := range [][]int{b.streams, b.beams} {
 		if len(list) == 0 || slices.Min(list) < 1 {
@@ -208,16 +210,16 @@ func (b *gpuBench) check() ([]architecture, error) {
 	return chosen, nil
 }
 
-func architectureNames() []string {
+func namesOf(all []architecture) []string {
 	var names []string
-	for _, a := range architectures() {
+	for _, a := range all {
 		names = append(names, a.size().Name)
 	}
 	return names
 }
 
 // measure runs an architecture in all ways.
-func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) ([]gpuRow, error) {
+func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) (rows []gpuRow, err error) {
 	random := rand.New(rand.NewPCG(2018, 1))
 	m, err := randomModel(a.description(), random)
 	if err != nil {
@@ -228,7 +230,11 @@ func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) ([]
 		return nil, err
 	}
 	defer weights.Close()
-	var rows []gpuRow
+	clock, err := device.StartClock()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, clock.Close()) }()
 	for _, streams := range b.streams {
 		for _, slots := range b.slots {
 			for _, beam := range b.beams {
@@ -239,7 +245,7 @@ func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) ([]
 				if slots == 0 {
 					row.Slots, _ = weights.Batch(streams)
 				}
-				if err := row.run(weights, a.size().Vocabulary, b.sentences, random); err != nil {
+				if err := row.run(weights, clock, a.size().Vocabulary, b.sentences, random); err != nil {
 					return nil, err
 				}
 				if of.tensor > 0 {
@@ -254,11 +260,11 @@ func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) ([]
 }
 
 // run translates with all streams at once.
-func (r *gpuRow) run(weights *gpumodel.Weights, vocabulary, sentences int, random *rand.Rand) error {
+func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabulary, sentences int, random *rand.Rand) error {
 	if sentences == 0 {
 		sentences = max(20, 4*r.Slots/r.Beam)
 	}
-	workers := make([]*gpuWorker, r.Streams)
+	workers, texts := make([]*gpuWorker, r.Streams), make([][]search.Source, r.Streams)
 	for i := range workers {
 		var err error
 		if workers[i], err = newGPUWorker(weights, r.Slots, r.Beam); err != nil {
@@ -266,221 +272,68 @@ func (r *gpuRow) run(weights *gpumodel.Weights, vocabulary, sentences int, rando
 		}
 		defer workers[i].stepper.Close()
 		workers[i].translate(randomSources(random, min(sentences, 2*r.Slots), vocabulary)) // captures graphs, lets buffers grow
-		workers[i].before = workers[i].stepper.Times()
+		workers[i].stepper.Measure(clock)
+		texts[i] = randomSources(random, sentences, vocabulary)
 	}
-	var texts [][]*search.Sentence
-	for range workers {
-		texts = append(texts, workers[0].sentences(randomSources(random, sentences, vocabulary)))
-	}
-	begin := time.Now()
-	var all sync.WaitGroup
-	for i, w := range workers {
-		all.Go(func() { w.search(texts[i]) })
-	}
-	all.Wait()
-	elapsed := time.Since(begin).Seconds()
-	return r.sum(workers, elapsed, float64(sentences*modelLength*r.Streams))
+	elapsed := translateTogether(workers, texts)
+	r.PerSecond = float64(sentences*modelLength*r.Streams) / elapsed.Seconds()
+	r.Words = r.PerSecond / piecesOfWord
+	return r.sum(workers, elapsed)
 }
 
 // sum puts together what the workers measured.
-func (r *gpuRow) sum(workers []*gpuWorker, elapsed, pieces float64) error {
+func (r *gpuRow) sum(workers []*gpuWorker, elapsed time.Duration) error {
+	var total gpumodel.Times
+	var host time.Duration
+	steps := 0
 	for _, w := range workers {
 		times := w.stepper.Times()
-		r.Encode += (times.Encode - w.before.Encode).Seconds() / elapsed
-		r.Step += (times.Step - w.before.Step).Seconds() / elapsed
-		r.Output += (times.Output - w.before.Output).Seconds() / elapsed
-		r.Busy += (times.Busy() - w.before.Busy()).Seconds() / elapsed
 		if err := w.stepper.Err(); err != nil {
 			return err
 		}
+		total.Encode, total.Step, total.Output = total.Encode+times.Encode, total.Step+times.Step, total.Output+times.Output
+		total.Stretches = append(total.Stretches, times.Stretches...)
+		host, steps = host+w.took-times.Waited, steps+w.steps
 	}
-	r.PerSecond = pieces / elapsed
+	share := func(d time.Duration) float64 { return d.Seconds() / elapsed.Seconds() / float64(len(workers)) }
+	r.Encode, r.Step, r.Output = share(total.Encode), share(total.Step), share(total.Output)
+	r.Busy = min(gpumodel.Busy(total.Stretches).Seconds()/elapsed.Seconds(), 1) // of two clocks
+	perStep := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) / float64(steps) }
+	r.OfStep, r.Host = perStep(total.Step+total.Output), perStep(host)
 	return nil
-}
-
-// A gpuWorker translates on a stream of its own.
-type gpuWorker struct {
-	stepper *gpumodel.Stepper
-	decoder *search.Decoder
-	options search.Options
-	before  gpumodel.Times
-}
-
-func newGPUWorker(weights *gpumodel.Weights, slots, beam int) (*gpuWorker, error) {
-	stepper, err := weights.NewStepper(slots)
-	if err != nil {
-		return nil, err
-	}
-	stepper.Measure()
-	w := &gpuWorker{stepper: stepper, options: search.Options{Beam: beam, Normalize: 1, MaxLengthFactor: 1}}
-	if w.decoder, err = search.NewDecoder([]search.Stepper{stepper}, nil, 0); err != nil {
-		stepper.Close()
-		return nil, err
-	}
-	return w, nil
-}
-
-func (w *gpuWorker) sentences(sources []search.Source) []*search.Sentence {
-	var all []*search.Sentence
-	for _, source := range sources {
-		all = append(all, &search.Sentence{Source: source, Options: w.options})
-	}
-	return all
-}
-
-func (w *gpuWorker) translate(sources []search.Source) { w.search(w.sentences(sources)) }
-
-// search translates sentences, the decoder being filled again when a quarter of it is free.
-func (w *gpuWorker) search(waiting []*search.Sentence) {
-	d := w.decoder
-	for len(waiting) > 0 || d.Active() > 0 {
-		if count := min(d.Free()/w.options.Beam, len(waiting)); count > 0 && (d.Active() == 0 || 4*d.Free() >= d.Slots()) {
-			d.Encode(waiting[:count])
-			for _, sentence := range waiting[:count] {
-				d.Start(sentence)
-			}
-			waiting = waiting[count:]
-		}
-		d.Step()
-	}
-}
-
-// randomSources are sentences of modelLength pieces.
-func randomSources(random *rand.Rand, count, vocabulary int) []search.Source {
-	sources := make([]search.Source, count)
-	for i := range sources {
-		for range modelLength - 1 {
-			sources[i].Tokens = append(sources[i].Tokens, 1+random.Int32N(int32(vocabulary-1)))
-		}
-		sources[i].Tokens = append(sources[i].Tokens, 0)
-	}
-	return sources
-}
-
-const (
-	timedRows   = 512 // of decoder products
-	timedRounds = 20
-)
-
-// timeProducts times each product of an architecture.
-func timeProducts(driver *cuda.Driver, number int, as gpukernels.Arithmetic, a architecture, of card) (rows []kernelRow, err error) {
-	c, err := driver.Context(number)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = cmp.Or(err, c.Close()) }()
-	release, err := c.Bind()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	kernels, err := gpukernels.Load(driver, number, c, as)
-	if err != nil {
-		return nil, err
-	}
-	defer kernels.Close()
-	beside, err := newBLASTimer(c, kernels, as.Stored)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = cmp.Or(err, beside.close()) }()
-	for _, p := range slices.Concat(a.encoderProducts(modelTokens), a.stepProducts(timedRows), a.stepProducts(1)) {
-		took, err := timeProduct(c, kernels, as, p)
-		if err != nil {
-			return nil, err
-		}
-		bound, by := of.bound(p)
-		row := kernelRow{Model: a.size().Name, Product: p.what, M: p.m, N: p.n, K: p.k, Microseconds: 1e6 * took.Seconds() / timedRounds,
-			Bound: 1e6 * bound, By: by}
-		if err := beside.time(p, &row); err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-// timeProduct runs a product several times, by the device's clock.
-func timeProduct(c *cuda.Context, kernels *gpukernels.Kernels, as gpukernels.Arithmetic, p productShape) (took time.Duration, err error) {
-	stream, err := c.Stream()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = cmp.Or(err, stream.Close()) }()
-	sizes := []int{p.m * p.k, p.n * p.k, p.m * p.n, p.m*p.k + 2*(p.m+p.n)} // the last one for integers and scales
-	var at [4]cuda.Pointer
-	for i, size := range sizes {
-		if at[i], err = cuda.Alloc[gpukernels.Half](c, size); err != nil {
-			return 0, err
-		}
-		defer func() { err = cmp.Or(err, c.Free(at[i])) }()
-		if err = stream.Zero(at[i], 2*size); err != nil {
-			return 0, err
-		}
-	}
-	run := productRun(stream, kernels, as, p, at)
-	var events [2]*cuda.Event
-	for i := range events {
-		if events[i], err = c.Event(); err != nil {
-			return 0, err
-		}
-		defer events[i].Close()
-	}
-	for round := range timedRounds + 1 { // the first is a warm-up
-		if round == 1 {
-			err = stream.Record(events[0])
-		}
-		if err = cmp.Or(err, run()); err != nil {
-			return 0, err
-		}
-	}
-	if err = cmp.Or(stream.Record(events[1]), stream.Synchronize()); err != nil {
-		return 0, err
-	}
-	return events[1].Since(events[0])
-}
-
-// productRun returns what puts a product into the stream: of integers with quantising its rows, which is part of it.
-func productRun(stream *cuda.Stream, kernels *gpukernels.Kernels, as gpukernels.Arithmetic, p productShape, at [4]cuda.Pointer) func() error {
-	x := gpukernels.Matrix{At: at[0], Rows: p.m, Columns: p.k}
-	result := gpukernels.Matrix{At: at[2], Rows: p.m, Columns: p.n}
-	if as.Products == gpukernels.Stored {
-		weights := gpukernels.Matrix{At: at[1], Rows: p.n, Columns: p.k}
-		return func() error {
-			return kernels.Product(stream, gpukernels.Product{X: x, Weights: weights, Result: result})
-		}
-	}
-	scales := cuda.Offset[gpukernels.Half](at[3], p.m*p.k)
-	rows := gpukernels.ByteMatrix{At: at[3], Scales: scales, Rows: p.m, Columns: p.k}
-	weights := gpukernels.ByteMatrix{At: at[1], Scales: cuda.Offset[float32](scales, p.m), Rows: p.n, Columns: p.k}
-	return func() error {
-		return cmp.Or(kernels.Quantise(stream, rows, x),
-			kernels.ByteProduct(stream, gpukernels.ByteProduct{X: rows, Weights: weights, Result: result}))
-	}
 }
 
 func (r *gpuReport) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.Device)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tproduct\tm\tn\tk\tµs\tcuBLASLt, µs\twith the same bits, µs\tbound, µs\tby\t")
+	fmt.Fprintln(t, "model\tkernel\tm\tn\tk\tµs\tcuBLASLt, µs\twith the same bits, µs\tbound, µs\tby\t")
 	for _, k := range r.Kernels {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Product, k.M, k.N, k.K, k.Microseconds,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
 			microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), k.Bound, k.By)
 	}
 	t.Flush()
 	fmt.Fprintln(&b)
-	fmt.Fprintln(t, "model\tstreams\tslots\tbeam\tsource pieces/s\tencoder\tdecoder\toutput layer\tbusy streams\troofline\t")
+	fmt.Fprintln(t, "model\tstreams\tslots\tbeam\tsource words/s\tpieces/s\tencoder\tdecoder\toutput layer\tdevice busy\tof a step, µs: device\thost\troofline\t")
 	for _, row := range r.Rows {
 		bound := "-"
 		if row.Bound > 0 {
 			bound = fmt.Sprintf("%.0f %%", 100*row.Reached)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%.0f %%\t%.0f %%\t%.0f %%\t%.2f\t%s\t\n", row.Model, row.Streams, row.Slots, row.Beam,
-			formatCount(int64(row.PerSecond)), 100*row.Encode, 100*row.Step, 100*row.Output, row.Busy, bound)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%.0f %%\t%.0f %%\t%.0f %%\t%.0f %%\t%.0f\t%.0f\t%s\t\n", row.Model, row.Streams, row.Slots, row.Beam,
+			formatCount(int64(row.Words)), formatCount(int64(row.PerSecond)), 100*row.Encode, 100*row.Step, 100*row.Output, 100*row.Busy,
+			row.OfStep, row.Host, bound)
 	}
 	t.Flush()
 	fmt.Fprintln(&b)
 	printTraining(&b, r.Training)
 	return writeOutput(w, b.String())
+}
+
+// numberOrDash writes a number, and a dash for none.
+func numberOrDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
 }

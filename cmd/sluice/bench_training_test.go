@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,51 +14,122 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
-// The benchmark trains a small student on an emulated device, whose speed says nothing.
-func TestBenchTraining(t *testing.T) {
-	driver, err := cuda.Open(emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	row, err := benchTraining(driver, 0, student{"toy", 1, 2, 32, 64, 2, 50, ofSSRUs}, cards()[0], 30, 1)
-	if err != nil || !(row.PerSecond > 0) || !(row.Bound > 0) || row.Pieces != 30 {
-		t.Fatalf("%+v, %v", row, err)
-	}
-	var out bytes.Buffer
-	printTraining(&out, []trainingRow{row})
-	if !strings.Contains(out.String(), "toy") {
-		t.Errorf("the table is %s", out.String())
+// toys are small models of all kinds.
+func toys() []architecture {
+	return []architecture{
+		student{"toy", 1, 2, 32, 64, 2, 50, ofSSRUs}, student{"attentive-toy", 1, 2, 32, 64, 2, 50, ofAttention},
+		student{"averaging-toy", 1, 2, 32, 64, 2, 50, ofAverages},
+		recurrentModel{"recurrent-toy", "nematus", model.NematusGRUCell, 3, 1, 1, 32, 48, 50},
+		recurrentModel{"deep-toy", "s2s", model.LSTMCell, 4, 2, 3, 32, 48, 50},
 	}
 }
 
-// The benchmark translates with all kinds of models.
-func TestBenchKinds(t *testing.T) {
+// The benchmark measures all kinds of models on an emulated device, whose speed says nothing, and prints what it measured.
+func TestBenchGPU(t *testing.T) {
+	t.Setenv(driverVariable, emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...))
+	b := gpuBench{known: toys(), sizes: namesOf(toys()), streams: []int{1, 2}, slots: []int{3}, beams: []int{1, 2}, sentences: 2, precision: "bfloat16",
+		asJSON: true, work: gpuWork{tokens: 2 * modelLength, rows: 5, rounds: 1, pieces: 30, updates: 1}}
+	var out, messages bytes.Buffer
+	if err := b.run(&out, &messages); err != nil {
+		t.Fatalf("%v %s", err, &messages)
+	}
+	var report gpuReport
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Rows) != 4*len(toys()) || len(report.Training) != 3 {
+		t.Fatalf("%s", &out)
+	}
+	for _, row := range report.Rows {
+		for _, share := range []float64{row.Encode, row.Step, row.Output, row.Busy} {
+			if !(share > 0 && share <= 1) {
+				t.Errorf("a share of %v in %+v", share, row)
+			}
+		}
+		if sum := (row.Encode + row.Step + row.Output) * float64(row.Streams); row.Busy > sum*1.001 || row.Busy < sum/float64(2*row.Streams)*0.999 {
+			t.Errorf("the device is busy for %v of the time, in %v of which its streams have work: %+v", row.Busy, sum, row)
+		}
+		if !(row.Words > 0) || math.Abs(row.PerSecond/row.Words-piecesOfWord) > 1e-6 || !(row.OfStep > 0) || row.Bound != 0 {
+			t.Errorf("%+v", row)
+		}
+		if !(row.Host > 0) || row.Streams == 1 && row.Host > row.OfStep/2 { // it emulates while somebody waits for it
+			t.Errorf("of a step, the processor has a part of %v µs beside the %v of the device: %+v", row.Host, row.OfStep, row)
+		}
+	}
+	kernels := map[string]bool{}
+	for _, k := range report.Kernels {
+		kernels[k.Model+" "+k.Kernel] = true
+		if !(k.Microseconds > 0) || !(k.Bound > 0) || k.By != "memory" {
+			t.Errorf("%+v", k)
+		}
+	}
+	for _, name := range []string{"toy decoder: SSRU", "toy encoder: attention", "toy decoder: attention", "toy output layer, the best of each row",
+		"attentive-toy decoder: attention to the words", "averaging-toy decoder: average", "recurrent-toy decoder: cells", "deep-toy encoder: cells",
+		"deep-toy decoder: attention", "toy decoder: gates"} {
+		if !kernels[name] {
+			t.Errorf("there is no %s among %v", name, kernels)
+		}
+	}
+	for _, row := range report.Training {
+		if !(row.PerSecond > 0) || row.Pieces != 30 {
+			t.Errorf("%+v", row)
+		}
+	}
+	out.Reset()
+	if err := report.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`(?m)^ +attentive-toy +decoder: attention to the words +5 +13 +32 +[0-9.]+ +- +- +0\.0 +memory *$`,
+		`(?m)^ +toy +2 +3 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +- *$`} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("%s is not in\n%s", want, &out)
+		}
+	}
+}
+
+// Kernels of 8 bits are timed with quantising their rows.
+func TestBenchKernelsOfBytes(t *testing.T) {
 	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, err := gpumodel.Open(driver, 0)
+	b := gpuBench{onGPU: gpukernels.Arithmetic{Products: gpukernels.Int8}, work: gpuWork{tokens: modelLength, rows: 3, rounds: 1}}
+	for _, a := range toys() {
+		rows, err := b.timeKernels(driver, a, cards()[0].in(b.onGPU))
+		if err != nil || len(rows) < 10 {
+			t.Fatalf("%s: %+v, %v", a.size().Name, rows, err)
+		}
+		for _, row := range rows {
+			if !(row.Microseconds > 0) || !(row.Bound > 0) {
+				t.Errorf("%+v", row)
+			}
+		}
+	}
+}
+
+// Where the card's peaks are known, what was measured is compared with them.
+func TestBenchBeside(t *testing.T) {
+	driver, err := cuda.Open(emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	toy := toys()[0].(student)
+	row, err := benchTraining(driver, 0, toy, cards()[0], 30, 1)
+	if err != nil || !(row.Bound > 0) || row.Reached != row.PerSecond/row.Bound {
+		t.Fatalf("%+v, %v", row, err)
+	}
+	as := gpukernels.Arithmetic{Stored: gpukernels.BFloat16}
+	device, err := gpumodel.OpenFor(driver, 0, as)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	b := gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1, 2}, sentences: 2}
-	for _, a := range []architecture{
-		student{"toy with attention", 1, 2, 32, 64, 2, 50, ofAttention}, student{"toy with averages", 1, 2, 32, 64, 2, 50, ofAverages},
-		recurrentModel{"toy of one layer", "nematus", "gru-nematus", 3, 1, 1, 32, 48, 50}, recurrentModel{"deep toy", "s2s", "lstm", 4, 2, 3, 32, 48, 50},
-	} {
-		name := a.size().Name
-		rows, err := b.measure(device, a, cards()[0])
-		if err != nil || len(rows) != 2 {
-			t.Fatalf("%s: %+v, %v", name, rows, err)
-		}
-		for _, row := range rows {
-			if row.Model != name || !(row.PerSecond > 0) || !(row.Bound > 0) || !(row.Step > 0) {
-				t.Errorf("%+v", row)
-			}
-		}
+	rows, err := (&gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1}, sentences: 2}).measure(device, toy, cards()[0])
+	if err != nil || len(rows) != 1 || rows[0].Bound != cards()[0].roofline(toy, 2, 1) || rows[0].Reached != rows[0].PerSecond/rows[0].Bound {
+		t.Fatalf("%+v, %v", rows, err)
 	}
 }
 
@@ -83,7 +156,7 @@ func TestBenchProducts(t *testing.T) {
 		t.Setenv(blasVariable, library)
 		beside, err := newBLASTimer(context, kernels, gpukernels.Float16)
 		must(err)
-		row := kernelRow{Model: "toy", Product: "up", M: 5, N: 16, K: 8, Microseconds: 1}
+		row := kernelRow{Model: "toy", Kernel: "up", M: 5, N: 16, K: 8, Microseconds: 1}
 		must(beside.time(productShape{"up", 5, 16, 8}, &row))
 		must(beside.close())
 		var out bytes.Buffer

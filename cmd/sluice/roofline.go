@@ -71,6 +71,10 @@ type architecture interface {
 	encoderProducts(tokens int) []productShape
 	stepProducts(rows int) []productShape
 
+	// encoderKernels and stepKernels are likewise those that are no products: attention and cells.
+	encoderKernels(tokens int) []timedKernel
+	stepKernels(rows int) []timedKernel
+
 	// encoderBound is the least time that a card needs to encode so many tokens, and stepBound that of a decoder step over so many rows,
 	// without the output layer.
 	encoderBound(c card, tokens int) float64
@@ -167,14 +171,23 @@ func (c card) moved(p productShape) float64 {
 	return 2 * (rows + weights + result)
 }
 
-// bound is the least time that a card needs for it, and what holds it up. Without a known peak of tensor cores it is memory.
+// bound is the least time that a card needs for it, and what holds it up.
 func (c card) bound(p productShape) (seconds float64, by string) {
-	memory := c.moved(p) / c.bandwidth
-	if c.tensor > 0 && p.operations()/c.tensor > memory {
-		return p.operations() / c.tensor, "tensor cores"
+	return c.slower(c.moved(p), p.operations())
+}
+
+// slower is the time of so many bytes, or that of so many operations of tensor cores if it is longer. Without a known peak it is that of the
+// bytes.
+func (c card) slower(bytes, operations float64) (seconds float64, by string) {
+	memory := bytes / c.bandwidth
+	if c.tensor > 0 && operations/c.tensor > memory {
+		return operations / c.tensor, "tensor cores"
 	}
 	return memory, "memory"
 }
+
+// outputBytes are those of the output layer, whose scores are never stored.
+func (c card) outputBytes(p productShape) float64 { return c.moved(p) - 2*float64(p.m)*float64(p.n) }
 
 // All layers have the same products.
 func (s student) encoderProducts(tokens int) []productShape {
@@ -293,8 +306,7 @@ func (c card) least(kernels, products int) float64 {
 // if every kernel reached the bound of its memory or its tensor cores, and nothing else took time.
 func (c card) roofline(a architecture, rows, beam int) float64 {
 	output := a.size().outputProduct(rows)
-	scores := 2 * float64(output.m) * float64(output.n) // which are never stored
-	outputTime := max(output.operations()/c.tensor, (c.moved(output)-scores)/c.bandwidth)
+	outputTime, _ := c.slower(c.outputBytes(output), output.operations())
 	step := a.stepBound(c, rows) + max(outputTime, c.least(3, 1))
 	sentences := float64(rows) / float64(beam)
 	return 1 / (a.encoderBound(c, modelTokens)/modelTokens + step/sentences)

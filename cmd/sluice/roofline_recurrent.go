@@ -1,12 +1,16 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sluice-mt/sluice/translator/model"
+)
 
 // A recurrentModel is one that benchmarks use, with one table of embeddings.
 type recurrentModel struct {
 	Name       string
 	Type       string // Marian's, of which those with gates in another order have other names for their cells
-	Cell       string
+	Cell       model.CellKind
 	Gates      int // of a cell, the candidate included: matrices side by side
 	Encoder    int // layers of each direction
 	Decoder    int // layers, the first of which has two cells around the attention
@@ -17,7 +21,7 @@ type recurrentModel struct {
 // recurrentModels are the sizes of models in use before Transformers: Nematus' and amun's, with one layer, and a deep one of type s2s.
 func recurrentModels() []recurrentModel {
 	return []recurrentModel{
-		{"nematus", "nematus", "gru-nematus", 3, 1, 1, 512, 1024, 32000}, {"s2s", "s2s", "lstm", 4, 4, 4, 512, 1024, 32000},
+		{"nematus", "nematus", model.NematusGRUCell, 3, 1, 1, 512, 1024, 32000}, {"s2s", "s2s", model.LSTMCell, 4, 4, 4, 512, 1024, 32000},
 	}
 }
 

@@ -145,7 +145,7 @@ func (s *Stepper) takeTurn() (*turn, error) {
 		t = &s.turns[t.number+1]
 	}
 	t.rows, t.count = t.rows[:0], 0
-	return t, t.done.Synchronize() // it is, unless a step ahead was in vain
+	return t, s.wait(t.done.Synchronize) // it is, unless a step ahead was in vain
 }
 
 // follow makes a row that was run ahead, if one goes on from the slot's state with this token, the next step of the slot.
@@ -226,7 +226,7 @@ func (s *Stepper) chooseAhead(rows []int32, banned [][]search.Token, count int, 
 		return err
 	}
 	for i, r := range s.rows {
-		if err := r.turn.done.Synchronize(); err != nil {
+		if err := s.wait(r.turn.done.Synchronize); err != nil {
 			return err
 		}
 		copy(s.chosen[i*count:(i+1)*count], r.turn.chosen[r.place*r.turn.count:])
@@ -339,7 +339,7 @@ func (s *Stepper) runAhead(count int, normalised, forbidding bool) (*turn, error
 
 // readAhead notes what the rows of the step ahead went on with, so that slots can follow. Each row of the last Step has so many choices.
 func (s *Stepper) readAhead(t *turn, count int) error {
-	if err := t.told.Synchronize(); err != nil {
+	if err := s.wait(t.told.Synchronize); err != nil {
 		return err
 	}
 	for i := range t.rows {

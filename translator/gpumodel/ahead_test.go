@@ -349,11 +349,11 @@ func (c *counter) Top(rows []int32, k int, banned [][]search.Token, out []search
 // A wait that is missing in the code that asks for the work, and what else could go wrong when steps run ahead. name stands in the text
 // that replaces from, so that one program has all bugs, of which the environment chooses one.
 var plantedBugs = []struct{ name, file, from, to string }{
-	{"choices are read before they are there", "ahead.go", "r.turn.done.Synchronize()", "unless(NAME, r.turn.done.Synchronize)"},
-	{"lists are overwritten before they are read", "decoder.go", "t.feed.read.Synchronize()", "unless(NAME, t.feed.read.Synchronize)"},
+	{"choices are read before they are there", "ahead.go", "s.wait(r.turn.done.Synchronize)", "unless(NAME, r.turn.done.Synchronize)"},
+	{"lists are overwritten before they are read", "decoder.go", "s.wait(t.feed.read.Synchronize)", "unless(NAME, t.feed.read.Synchronize)"},
 	{"the decoder does not wait for the encoder", "decoder.go", "s.stream.Wait(s.encoded)", "unless(NAME, func() error { return s.stream.Wait(s.encoded) })"},
-	{"guesses are read before they are there", "ahead.go", "t.told.Synchronize()", "unless(NAME, t.told.Synchronize)"},
-	{"attention is read before it is there", "alignments.go", "s.do(func() error { return r.turn.looked.Synchronize() })", "s.do(func() error { return unless(NAME, r.turn.looked.Synchronize) })"},
+	{"guesses are read before they are there", "ahead.go", "s.wait(t.told.Synchronize)", "unless(NAME, t.told.Synchronize)"},
+	{"attention is read before it is there", "alignments.go", "s.do(func() error { return s.wait(r.turn.looked.Synchronize) })", "s.do(func() error { return unless(NAME, r.turn.looked.Synchronize) })"},
 	{"a step ahead without attention is followed", "ahead.go", "s.aligned && !s.ahead.aligned", "s.aligned && !s.ahead.aligned && planted(NAME) == 0"},
 	{"choices are kept though their tokens are forbidden", "ahead.go", "len(list) > 0 {\n", "len(list) > 0 && planted(NAME) == 0 {\n"},
 	{"choices without tokens that were forbidden are kept", "ahead.go", "\t\ts.forgetChoices()\n", "\t\tif planted(NAME) == 0 {\n\t\t\ts.forgetChoices()\n\t\t}\n"},

@@ -66,7 +66,7 @@ func (s *Stepper) Attention(number int32) []float32 {
 	if !s.aligned || len(memory) == 0 || memory[0].count == 0 {
 		return nil
 	}
-	s.do(func() error { return r.turn.looked.Synchronize() })
+	s.do(func() error { return s.wait(r.turn.looked.Synchronize) })
 	if s.err != nil {
 		return make([]float32, memory[0].count)
 	}

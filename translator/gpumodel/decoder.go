@@ -77,7 +77,7 @@ func (s *Stepper) beginning(r *row) beginning {
 // feedStep fills in the lists of a turn for a number of rows, of which those behind the last one of the turn belong to nobody: each has a
 // state of its own that no hypothesis has.
 func (s *Stepper) feedStep(t *turn, rows int) error {
-	if err := t.feed.read.Synchronize(); err != nil {
+	if err := s.wait(t.feed.read.Synchronize); err != nil {
 		return err
 	}
 	list := func(i int) []int32 { return t.feed.host[i*rows : (i+1)*rows] }

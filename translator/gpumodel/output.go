@@ -73,7 +73,7 @@ func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalise
 	if err := s.outputTime.around(s.stream, func() error { return s.multiplyOut(rows, o) }); err != nil {
 		return err
 	}
-	return cuda.CopyOut(s.stream, s.chosen, s.choices.at)
+	return s.wait(func() error { return cuda.CopyOut(s.stream, s.chosen, s.choices.at) })
 }
 
 // output is the output layer for so many rows, of which the places are those of feedTokens; only columns are multiplied, if there are any.
@@ -232,7 +232,7 @@ func (s *Stepper) scoreRows(to []float32, first, rows int) error {
 	if err := s.scoresOf(s.turnMatrix(s.rows[first].turn, s.rows[first].place, rows), s.scores.at); err != nil {
 		return err
 	}
-	return cuda.CopyOut(s.stream, to, s.scores.at)
+	return s.wait(func() error { return cuda.CopyOut(s.stream, to, s.scores.at) })
 }
 
 // normaliseScores turns scores into log-probabilities, or all into NaN if one is not finite or the device has failed.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -69,6 +70,8 @@ type Stepper struct {
 	starting bool // a row was at position 0
 
 	encodeTime, stepTime, outputTime stopwatch
+	measures                         bool
+	waited                           time.Duration // of the processor, for the device
 
 	choices, scratch, scores buffer
 	chosen                   []gpukernels.Choice
