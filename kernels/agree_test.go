@@ -199,7 +199,7 @@ func TestDotRowsAgree(t *testing.T) {
 			for _, b := range [][]float32{bias, nil} {
 				agree(t, fmt.Sprintf("DotRowsInt8 %d of %d", len(ids), k), func(g *arena) []float32 {
 					y := guard(g, make([]float32, len(ids)))
-					DotRowsInt8(y, guard(g, a), 0.3, table, guard(g, ids), guardOrNil(g, b))
+					DotRowsInt8(y, guard(g, a), 0.3, choose(table, guard(g, ids), guardOrNil(g, b)).guarded(g))
 					return y
 				})
 				agree(t, fmt.Sprintf("DotRowsFloat32 %d of %d", len(ids), k), func(g *arena) []float32 {
@@ -210,6 +210,17 @@ func TestDotRowsAgree(t *testing.T) {
 			}
 		}
 	})
+}
+
+func choose(table *Int8Rows, ids []int32, bias []float32) *Int8Choice {
+	var c Int8Choice
+	table.Choose(&c, ids, bias)
+	return &c
+}
+
+// guarded returns the choice with its slices in guarded memory.
+func (c *Int8Choice) guarded(g *arena) *Int8Choice {
+	return &Int8Choice{c.table, c.n, guard(g, c.ids), guard(g, c.corrections), guard(g, c.scales), guard(g, c.bias)}
 }
 
 func guardOrNil(g *arena, s []float32) []float32 {
@@ -435,7 +446,7 @@ func TestMatrixOfChosenRowsAgrees(t *testing.T) {
 				got, want := make([]float32, rows*chosen), make([]float32, chosen)
 				MulInt8(got, chosen, a, aScales, rows, &w, chosenBias, None)
 				for row := range rows {
-					DotRowsInt8(want, a[row*Int8Stride(k):], aScales[row], table, ids, bias)
+					DotRowsInt8(want, a[row*Int8Stride(k):], aScales[row], choose(table, ids, bias))
 					if !slices.Equal(got[row*chosen:(row+1)*chosen], want) {
 						t.Fatalf("%d of %d rows of %d, row %d: %v, want %v", chosen, n, k, row, got, want)
 					}

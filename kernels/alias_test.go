@@ -67,7 +67,7 @@ func TestSlicesNeedNoAlignment(t *testing.T) {
 				scales, y := guard(g, append(make([]float32, shift), aScales...))[shift:], guard(g, make([]float32, rows*n+shift))[shift:]
 				MulInt8(y, n, off, scales, rows, w, nil, None)
 				result := slices.Clone(y)
-				DotRowsInt8(y, off, scales[0], table, ids, nil)
+				DotRowsInt8(y, off, scales[0], choose(table, ids, nil))
 				result = append(result, y[:len(ids)]...)
 				MulInt16(y, n, guard(g, append(make([]int16, shift), a16...))[shift:], scales, rows, words, nil, None)
 				result = append(result, y...)

@@ -16,14 +16,14 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		table, floats, ids, cached := PackInt8Rows(n, k, int8s(r, k*n), normals(r, n)), normals(r, n*k), []int32{3, 1, 4, 1, 5}, []int32{3, 1}
 		s := Attention{Heads: heads, HeadDim: k / heads, Scale: 1, QStride: k, KStride: k, VStride: k, OutStride: k}
 		scratch, kept := make([]float32, s.ScratchLen(rows)), make([]float32, s.KeptLen(rows))
-		brief := s
+		brief, choice := s, choose(table, ids, z)
 		brief.KeepBFloat16 = true
 		for name, kernel := range map[string]func(){
 			"QuantizeRows":      func() { QuantizeRows(a, aScales, x, rows, k) },
 			"QuantizeRowsFixed": func() { QuantizeRowsFixed(a, x, rows, k, 2) },
 			"MulInt8":           func() { MulInt8(y, n, a, aScales, rows, int8Matrix, z, Rectified) },
 			"MulFloat32":        func() { MulFloat32(y, n, x, k, rows, floatMatrix, z, None) },
-			"DotRowsInt8":       func() { DotRowsInt8(y, a, 1, table, ids, z) },
+			"DotRowsInt8":       func() { table.Choose(choice, ids, z); DotRowsInt8(y, a, 1, choice) },
 			"DotRowsFloat32":    func() { DotRowsFloat32(y, x, floats, k, ids, z) },
 			"ArgMax, AbsMax":    func() { ArgMax(x); AbsMax(x); MaxChosen(x, none) },
 			"norms":             func() { LayerNorm(y, x, z, w, w, rows, k, 1e-6); RMSNorm(y, x, z, w, rows, k, 1e-6) },

@@ -41,28 +41,72 @@ func PackInt8Rows(n, k int, weights []int8, scales []float32) *Int8Rows {
 	return t
 }
 
-// DotRowsInt8 multiplies one row of quantised activations with chosen rows of a table:
-// y[i] = (a-128)·row(ids[i])·aScale·scale + bias[ids[i]], with the bits of MulInt8 on the same weights.
-//
-// y: len(ids). a: at least Int8Stride(t.K) bytes. bias: t.N, or nil. An id outside of the table panics.
-func DotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
-	need(len(y), len(ids), "result of chosen rows")
-	need(len(a), t.stride, "activations for chosen rows")
+// An Int8Choice is chosen rows of an Int8Rows, with what finishes their sums side by side: in the table it lies as far apart as the rows,
+// and a choice is multiplied many times. The zero choice has no rows.
+type Int8Choice struct {
+	table        *Int8Rows
+	n            int
+	ids          []int32 // this and the following are padded with zeros to a multiple of choiceGroup
+	corrections  []int32
+	scales, bias []float32
+}
+
+// choiceGroup is how many of the chosen rows are multiplied together at most.
+const choiceGroup = 16
+
+// Choose makes c the choice of the rows ids, with their elements of bias: t.N, or nil. What c was is overwritten, and its memory used
+// again. An id outside of the table panics.
+func (t *Int8Rows) Choose(c *Int8Choice, ids []int32, bias []float32) {
+	checkIDs(ids, t.N)
 	if bias != nil {
 		need(len(bias), t.N, "bias of chosen rows")
 	}
-	checkIDs(ids, t.N)
-	dotRowsInt8(y[:len(ids)], a, aScale, t, ids, bias)
+	padded := roundUp(len(ids), choiceGroup)
+	c.table, c.n = t, len(ids)
+	c.ids, c.corrections = resize(c.ids, padded), resize(c.corrections, padded)
+	c.scales, c.bias = resize(c.scales, padded), resize(c.bias, padded)
+	copy(c.ids, ids)
+	for i, id := range ids {
+		c.corrections[i], c.scales[i] = t.corrections[id], t.scales[id]
+		c.bias[i] = biasAt(bias, int(id))
+	}
+	clear(c.ids[len(ids):])
+	clear(c.corrections[len(ids):])
+	clear(c.scales[len(ids):])
+	clear(c.bias[len(ids):])
 }
 
-func dotRowsInt8Generic(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
-	for i, id := range ids {
+// IDs returns the chosen rows. They must not be changed.
+func (c *Int8Choice) IDs() []int32 { return c.ids[:c.n] }
+
+// from returns what is left of the choice after the first i rows, a multiple of choiceGroup.
+func (c Int8Choice) from(i int) Int8Choice {
+	c.n, c.ids, c.corrections, c.scales, c.bias = c.n-i, c.ids[i:], c.corrections[i:], c.scales[i:], c.bias[i:]
+	return c
+}
+
+// DotRowsInt8 multiplies one row of quantised activations with chosen rows of a table:
+// y[i] = (a-128)·row(ids[i])·aScale·scale + bias[ids[i]], with the bits of MulInt8 on the same weights.
+//
+// y: one for each chosen row. a: at least Int8Stride(K) bytes, where the table has K columns.
+func DotRowsInt8(y []float32, a []uint8, aScale float32, c *Int8Choice) {
+	need(len(y), c.n, "result of chosen rows")
+	if c.n == 0 {
+		return
+	}
+	need(len(a), c.table.stride, "activations for chosen rows")
+	dotRowsInt8(y[:c.n], a, aScale, *c)
+}
+
+func dotRowsInt8Generic(y []float32, a []uint8, aScale float32, c Int8Choice) {
+	t := c.table
+	for i, id := range c.IDs() {
 		row := t.rows[int(id)*t.stride:][:t.K]
-		sum := t.corrections[id]
+		sum := c.corrections[i]
 		for j, q := range row {
 			sum += int32(a[j]) * int32(q)
 		}
-		y[i] = float32(float32(sum)*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
+		y[i] = float32(float32(sum)*float32(aScale*c.scales[i])) + c.bias[i]
 	}
 }
 

@@ -9,37 +9,36 @@ import (
 	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
-func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
+func dotRowsInt8(y []float32, a []uint8, aScale float32, c Int8Choice) {
 	level := cpu.Integer()
-	if level == cpu.Generic || t.K == 0 || len(t.rows) > math.MaxUint32 {
-		dotRowsInt8Generic(y, a, aScale, t, ids, bias)
+	if level == cpu.Generic || c.table.K == 0 || len(c.table.rows) > math.MaxUint32 {
+		dotRowsInt8Generic(y, a, aScale, c)
 		return
 	}
-	for len(ids) > 0 {
-		n := min(len(ids), max(16, callWork/4/t.stride&^15))
-		dotRowsInt8Call(level, y, a, aScale, t, ids[:n], bias)
-		y, ids = y[n:], ids[n:]
+	perCall := max(choiceGroup, callWork/4/c.table.stride/choiceGroup*choiceGroup)
+	for c.n > perCall {
+		dotRowsInt8Call(level, y[:perCall], a, aScale, &c)
+		y, c = y[perCall:], c.from(perCall)
 	}
+	dotRowsInt8Call(level, y, a, aScale, &c)
 }
 
+// dotRowsInt8Call multiplies as many of the chosen rows as y is long.
+//
 //go:noinline
-func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
-	if level != cpu.AVX512VNNI {
-		sums := unsafe.Slice((*int32)(unsafe.Pointer(&y[0])), len(ids))
-		if level != cpu.AVXVNNI {
-			dotsInt8AVX2(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
-			for i, id := range ids {
-				y[i] = float32(float32(sums[i])*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
-			}
-			return
-		}
-		dotsInt8AVXVNNI(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
-		for i, id := range ids {
-			y[i] = float32(float32(sums[i]+t.corrections[id])*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
-		}
-		return
+func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, c *Int8Choice) {
+	rows, stride, n := &c.table.rows[0], c.table.stride, len(y)
+	sums := (*int32)(unsafe.Pointer(&y[0]))
+	switch level {
+	case cpu.AVX512VNNI:
+		dotRowsInt8AVX512(&y[0], &a[0], aScale, rows, stride, &c.ids[0], &c.corrections[0], &c.scales[0], &c.bias[0], n)
+	case cpu.AVXVNNI:
+		dotsInt8AVXVNNI(sums, &a[0], rows, &c.ids[0], stride, n)
+		finishDotsAVX2(&y[0], &c.corrections[0], &c.scales[0], &c.bias[0], n, aScale)
+	default:
+		dotsInt8AVX2(sums, &a[0], rows, &c.ids[0], stride, n)
+		finishDotsAVX2(&y[0], nil, &c.scales[0], &c.bias[0], n, aScale)
 	}
-	dotRowsInt8AVX512(&y[0], &a[0], aScale, &t.rows[0], t.stride, &t.corrections[0], &t.scales[0], &ids[0], len(ids), element(bias, 0))
 }
 
 func dotRowsFloat32(y, x, table []float32, k int, ids []int32, bias []float32) {

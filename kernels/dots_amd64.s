@@ -7824,27 +7824,29 @@ done65:
 	VZEROUPPER
 	RET
 
-// func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, ids *int32, n int, bias *float32)
+// func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, ids *int32, corrections *int32, scales *float32, bias *float32, n int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VNNI, BMI2, CMOV
 TEXT ·dotRowsInt8AVX512(SB), NOSPLIT, $64-80
-	MOVQ ids+56(FP), AX
+	MOVQ ids+40(FP), AX
 	MOVQ table+24(FP), CX
 	MOVQ stride+32(FP), DX
 	MOVQ a+8(FP), BX
-	MOVQ n+64(FP), SI
-	MOVQ y+0(FP), DI
+	XORQ SI, SI
+	MOVQ n+72(FP), DI
+	MOVQ y+0(FP), R8
 
 group:
-	MOVQ         $0x00000010, R9
-	CMPQ         SI, R9
-	CMOVQLT      SI, R9
-	MOVL         $0xffffffff, R8
-	BZHIL        R9, R8, R8
-	KMOVW        R8, K1
+	MOVQ         $0x00000010, R10
+	CMPQ         DI, R10
+	CMOVQLT      DI, R10
+	MOVL         $0xffffffff, R9
+	BZHIL        R10, R9, R9
+	KMOVW        R9, K1
 	VMOVDQU32.Z  (AX), K1, Z0
 	VPBROADCASTD DX, Z1
-	VPMULLD      Z1, Z0, Z1
-	VMOVDQU32    Z1, (SP)
+	VPMULLD      Z1, Z0, Z0
+	VMOVDQU32    Z0, (SP)
+	VXORPS       Z0, Z0, Z0
 	VXORPS       Z1, Z1, Z1
 	VXORPS       Z2, Z2, Z2
 	VXORPS       Z3, Z3, Z3
@@ -7860,186 +7862,172 @@ group:
 	VXORPS       Z13, Z13, Z13
 	VXORPS       Z14, Z14, Z14
 	VXORPS       Z15, Z15, Z15
-	VXORPS       Z16, Z16, Z16
-	XORQ         R8, R8
-	LEAQ         -64(DX), R9
-	CMPQ         R8, R9
+	XORQ         R9, R9
+	LEAQ         -64(DX), R10
+	CMPQ         R9, R10
 	JGE          done67
 
 bytes66:
-	VMOVDQU32 (BX)(R8*1), Z17
-	VMOVDQU32 64(BX)(R8*1), Z18
-	LEAQ      (CX)(R8*1), R10
-	MOVL      (SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z1
-	VPDPBUSD  64(R10)(R11*1), Z18, Z1
-	MOVL      4(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z2
-	VPDPBUSD  64(R10)(R11*1), Z18, Z2
-	MOVL      8(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z3
-	VPDPBUSD  64(R10)(R11*1), Z18, Z3
-	MOVL      12(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z4
-	VPDPBUSD  64(R10)(R11*1), Z18, Z4
-	MOVL      16(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z5
-	VPDPBUSD  64(R10)(R11*1), Z18, Z5
-	MOVL      20(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z6
-	VPDPBUSD  64(R10)(R11*1), Z18, Z6
-	MOVL      24(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z7
-	VPDPBUSD  64(R10)(R11*1), Z18, Z7
-	MOVL      28(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z8
-	VPDPBUSD  64(R10)(R11*1), Z18, Z8
-	MOVL      32(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z9
-	VPDPBUSD  64(R10)(R11*1), Z18, Z9
-	MOVL      36(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z10
-	VPDPBUSD  64(R10)(R11*1), Z18, Z10
-	MOVL      40(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z11
-	VPDPBUSD  64(R10)(R11*1), Z18, Z11
-	MOVL      44(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z12
-	VPDPBUSD  64(R10)(R11*1), Z18, Z12
-	MOVL      48(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z13
-	VPDPBUSD  64(R10)(R11*1), Z18, Z13
-	MOVL      52(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z14
-	VPDPBUSD  64(R10)(R11*1), Z18, Z14
-	MOVL      56(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z15
-	VPDPBUSD  64(R10)(R11*1), Z18, Z15
-	MOVL      60(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z16
-	VPDPBUSD  64(R10)(R11*1), Z18, Z16
-	ADDQ      $0x00000080, R8
-	CMPQ      R8, R9
+	VMOVDQU32 (BX)(R9*1), Z16
+	VMOVDQU32 64(BX)(R9*1), Z17
+	LEAQ      (CX)(R9*1), R11
+	MOVL      (SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z0
+	VPDPBUSD  64(R11)(R12*1), Z17, Z0
+	MOVL      4(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z1
+	VPDPBUSD  64(R11)(R12*1), Z17, Z1
+	MOVL      8(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z2
+	VPDPBUSD  64(R11)(R12*1), Z17, Z2
+	MOVL      12(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z3
+	VPDPBUSD  64(R11)(R12*1), Z17, Z3
+	MOVL      16(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z4
+	VPDPBUSD  64(R11)(R12*1), Z17, Z4
+	MOVL      20(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z5
+	VPDPBUSD  64(R11)(R12*1), Z17, Z5
+	MOVL      24(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z6
+	VPDPBUSD  64(R11)(R12*1), Z17, Z6
+	MOVL      28(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z7
+	VPDPBUSD  64(R11)(R12*1), Z17, Z7
+	MOVL      32(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z8
+	VPDPBUSD  64(R11)(R12*1), Z17, Z8
+	MOVL      36(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z9
+	VPDPBUSD  64(R11)(R12*1), Z17, Z9
+	MOVL      40(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z10
+	VPDPBUSD  64(R11)(R12*1), Z17, Z10
+	MOVL      44(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z11
+	VPDPBUSD  64(R11)(R12*1), Z17, Z11
+	MOVL      48(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z12
+	VPDPBUSD  64(R11)(R12*1), Z17, Z12
+	MOVL      52(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z13
+	VPDPBUSD  64(R11)(R12*1), Z17, Z13
+	MOVL      56(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z14
+	VPDPBUSD  64(R11)(R12*1), Z17, Z14
+	MOVL      60(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z15
+	VPDPBUSD  64(R11)(R12*1), Z17, Z15
+	ADDQ      $0x00000080, R9
+	CMPQ      R9, R10
 	JLT       bytes66
 
 done67:
-	ADDQ $0x00000040, R9
-	CMPQ R8, R9
+	ADDQ $0x00000040, R10
+	CMPQ R9, R10
 	JGE  done69
 
 bytes68:
-	VMOVDQU32 (BX)(R8*1), Z17
-	LEAQ      (CX)(R8*1), R10
-	MOVL      (SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z1
-	MOVL      4(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z2
-	MOVL      8(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z3
-	MOVL      12(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z4
-	MOVL      16(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z5
-	MOVL      20(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z6
-	MOVL      24(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z7
-	MOVL      28(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z8
-	MOVL      32(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z9
-	MOVL      36(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z10
-	MOVL      40(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z11
-	MOVL      44(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z12
-	MOVL      48(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z13
-	MOVL      52(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z14
-	MOVL      56(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z15
-	MOVL      60(SP), R11
-	VPDPBUSD  (R10)(R11*1), Z17, Z16
-	ADDQ      $0x00000040, R8
-	CMPQ      R8, R9
+	VMOVDQU32 (BX)(R9*1), Z16
+	LEAQ      (CX)(R9*1), R11
+	MOVL      (SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z0
+	MOVL      4(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z1
+	MOVL      8(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z2
+	MOVL      12(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z3
+	MOVL      16(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z4
+	MOVL      20(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z5
+	MOVL      24(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z6
+	MOVL      28(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z7
+	MOVL      32(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z8
+	MOVL      36(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z9
+	MOVL      40(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z10
+	MOVL      44(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z11
+	MOVL      48(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z12
+	MOVL      52(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z13
+	MOVL      56(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z14
+	MOVL      60(SP), R12
+	VPDPBUSD  (R11)(R12*1), Z16, Z15
+	ADDQ      $0x00000040, R9
+	CMPQ      R9, R10
 	JLT       bytes68
 
 done69:
-	VINSERTF64X4 $0x01, Y5, Z1, Z17
+	VINSERTF64X4 $0x01, Y4, Z0, Z16
+	VSHUFF64X2   $0xee, Z4, Z0, Z0
+	VPADDD       Z0, Z16, Z16
+	VINSERTF64X4 $0x01, Y12, Z8, Z0
+	VSHUFF64X2   $0xee, Z12, Z8, Z4
+	VPADDD       Z4, Z0, Z0
+	VSHUFF32X4   $0x88, Z0, Z16, Z4
+	VSHUFF32X4   $0xdd, Z0, Z16, Z0
+	VPADDD       Z0, Z4, Z4
+	VINSERTF64X4 $0x01, Y5, Z1, Z0
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
-	VPADDD       Z1, Z17, Z17
+	VPADDD       Z1, Z0, Z0
 	VINSERTF64X4 $0x01, Y13, Z9, Z1
 	VSHUFF64X2   $0xee, Z13, Z9, Z5
 	VPADDD       Z5, Z1, Z1
-	VSHUFF32X4   $0x88, Z1, Z17, Z5
-	VSHUFF32X4   $0xdd, Z1, Z17, Z1
-	VPADDD       Z1, Z5, Z5
-	VINSERTF64X4 $0x01, Y6, Z2, Z1
-	VSHUFF64X2   $0xee, Z6, Z2, Z2
+	VSHUFF32X4   $0x88, Z1, Z0, Z5
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VPADDD       Z0, Z5, Z5
+	VINSERTF64X4 $0x01, Y6, Z2, Z0
+	VSHUFF64X2   $0xee, Z6, Z2, Z1
+	VPADDD       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y14, Z10, Z1
+	VSHUFF64X2   $0xee, Z14, Z10, Z2
 	VPADDD       Z2, Z1, Z1
-	VINSERTF64X4 $0x01, Y14, Z10, Z2
-	VSHUFF64X2   $0xee, Z14, Z10, Z6
-	VPADDD       Z6, Z2, Z2
-	VSHUFF32X4   $0x88, Z2, Z1, Z6
-	VSHUFF32X4   $0xdd, Z2, Z1, Z1
-	VPADDD       Z1, Z6, Z6
-	VINSERTF64X4 $0x01, Y7, Z3, Z1
-	VSHUFF64X2   $0xee, Z7, Z3, Z2
-	VPADDD       Z2, Z1, Z1
-	VINSERTF64X4 $0x01, Y15, Z11, Z2
+	VSHUFF32X4   $0x88, Z1, Z0, Z2
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VPADDD       Z0, Z2, Z2
+	VINSERTF64X4 $0x01, Y7, Z3, Z0
+	VSHUFF64X2   $0xee, Z7, Z3, Z1
+	VPADDD       Z1, Z0, Z0
+	VINSERTF64X4 $0x01, Y15, Z11, Z1
 	VSHUFF64X2   $0xee, Z15, Z11, Z3
-	VPADDD       Z3, Z2, Z2
-	VSHUFF32X4   $0x88, Z2, Z1, Z3
-	VSHUFF32X4   $0xdd, Z2, Z1, Z1
-	VPADDD       Z1, Z3, Z3
-	VINSERTF64X4 $0x01, Y8, Z4, Z1
-	VSHUFF64X2   $0xee, Z8, Z4, Z2
+	VPADDD       Z3, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z0, Z3
+	VSHUFF32X4   $0xdd, Z1, Z0, Z0
+	VPADDD       Z0, Z3, Z3
+	VUNPCKLPD    Z5, Z4, Z0
+	VUNPCKHPD    Z5, Z4, Z1
+	VPADDD       Z1, Z0, Z0
+	VUNPCKLPD    Z3, Z2, Z1
+	VUNPCKHPD    Z3, Z2, Z2
 	VPADDD       Z2, Z1, Z1
-	VINSERTF64X4 $0x01, Y16, Z12, Z2
-	VSHUFF64X2   $0xee, Z16, Z12, Z4
-	VPADDD       Z4, Z2, Z2
-	VSHUFF32X4   $0x88, Z2, Z1, Z4
-	VSHUFF32X4   $0xdd, Z2, Z1, Z1
-	VPADDD       Z1, Z4, Z4
-	VUNPCKLPD    Z6, Z5, Z1
-	VUNPCKHPD    Z6, Z5, Z2
-	VPADDD       Z2, Z1, Z1
-	VUNPCKLPD    Z4, Z3, Z2
-	VUNPCKHPD    Z4, Z3, Z3
-	VPADDD       Z3, Z2, Z2
-	VSHUFPS      $0x88, Z2, Z1, Z3
-	VSHUFPS      $0xdd, Z2, Z1, Z1
-	VPADDD       Z1, Z3, Z3
-	MOVQ         corrections+40(FP), R8
-	VXORPS       Z1, Z1, Z1
-	KMOVW        K1, K2
-	VPGATHERDD   (R8)(Z0*4), K2, Z1
-	VPADDD       Z1, Z3, Z3
-	VCVTDQ2PS    Z3, Z3
-	MOVQ         scales+48(FP), R8
-	VXORPS       Z1, Z1, Z1
-	KMOVW        K1, K2
-	VPGATHERDD   (R8)(Z0*4), K2, Z1
-	VMULPS.BCST  aScale+16(FP), Z1, Z1
-	VMULPS       Z1, Z3, Z3
-	MOVQ         bias+72(FP), R8
-	VXORPS       Z1, Z1, Z1
-	TESTQ        R8, R8
-	JZ           noBias70
-	VXORPS       Z1, Z1, Z1
-	KMOVW        K1, K2
-	VPGATHERDD   (R8)(Z0*4), K2, Z1
-	VMOVAPS      Z1, Z1
-
-noBias70:
-	VADDPS  Z1, Z3, Z3
-	VMOVUPS Z3, K1, (DI)
-	ADDQ    $0x00000040, DI
-	ADDQ    $0x00000040, AX
-	SUBQ    $0x00000010, SI
-	JG      group
+	VSHUFPS      $0x88, Z1, Z0, Z2
+	VSHUFPS      $0xdd, Z1, Z0, Z0
+	VPADDD       Z0, Z2, Z2
+	MOVQ         corrections+48(FP), R9
+	VPADDD       (R9)(SI*1), Z2, Z2
+	VCVTDQ2PS    Z2, Z2
+	MOVQ         scales+56(FP), R9
+	VMOVUPS      (R9)(SI*1), Z0
+	VMULPS.BCST  aScale+16(FP), Z0, Z0
+	VMULPS       Z0, Z2, Z2
+	MOVQ         bias+64(FP), R9
+	VADDPS       (R9)(SI*1), Z2, Z2
+	ADDQ         $0x00000040, SI
+	VMOVUPS      Z2, K1, (R8)
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000040, AX
+	SUBQ         $0x00000010, DI
+	JG           group
 	VZEROUPPER
 	RET
 
@@ -8084,9 +8072,9 @@ group:
 	ANDQ         $-64, R9
 	XORQ         R8, R8
 	CMPQ         R8, R9
-	JGE          tail72
+	JGE          tail71
 
-loop71:
+loop70:
 	VMOVUPS     (BX)(R8*1), Z17
 	LEAQ        (CX)(R8*1), R10
 	MOVL        (SP), R11
@@ -8123,12 +8111,12 @@ loop71:
 	VFMADD231PS (R10)(R11*1), Z17, Z16
 	ADDQ        $0x00000040, R8
 	CMPQ        R8, R9
-	JLT         loop71
+	JLT         loop70
 
-tail72:
+tail71:
 	MOVQ        DX, R10
 	SUBQ        R9, R10
-	JZ          done73
+	JZ          done72
 	SHRQ        $0x02, R10
 	MOVQ        $0x00000010, R9
 	CMPQ        R10, R9
@@ -8171,7 +8159,7 @@ tail72:
 	MOVL        60(SP), R9
 	VFMADD231PS (R8)(R9*1), Z17, K2, Z16
 
-done73:
+done72:
 	VINSERTF64X4 $0x01, Y5, Z1, Z17
 	VSHUFF64X2   $0xee, Z5, Z1, Z1
 	VADDPS       Z1, Z17, Z17
@@ -8220,13 +8208,13 @@ done73:
 	MOVQ         bias+48(FP), R8
 	VXORPS       Z1, Z1, Z1
 	TESTQ        R8, R8
-	JZ           noBias74
+	JZ           noBias73
 	VXORPS       Z1, Z1, Z1
 	KMOVW        K1, K2
 	VPGATHERDD   (R8)(Z0*4), K2, Z1
 	VMOVAPS      Z1, Z1
 
-noBias74:
+noBias73:
 	VADDPS  Z1, Z3, Z3
 	VMOVUPS Z3, K1, (DI)
 	ADDQ    $0x00000040, DI
@@ -8249,7 +8237,7 @@ TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
 	VPXOR    Y1, Y1, Y1
 	XORQ     CX, CX
 
-negative75:
+negative74:
 	VPXOR    (AX)(CX*1), Y2, Y4
 	VPCMPGTB Y4, Y3, Y5
 	VPABSB   Y4, Y4
@@ -8258,14 +8246,14 @@ negative75:
 	VPADDD   Y4, Y1, Y1
 	ADDQ     $0x20, CX
 	CMPQ     CX, DX
-	JLT      negative75
+	JLT      negative74
 	MOVQ     base+16(FP), BX
 	MOVQ     ids+24(FP), SI
 	MOVQ     stride+32(FP), DI
 
-group76:
+group75:
 	CMPQ    n+40(FP), $0x00000008
-	JLT     next77
+	JLT     next76
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
@@ -8300,7 +8288,7 @@ group76:
 	VMOVDQA Y1, Y11
 	XORQ    CX, CX
 
-bytes78:
+bytes77:
 	VPXOR        (AX)(CX*1), Y2, Y12
 	VPCMPGTB     Y12, Y3, Y13
 	VPABSB       Y12, Y12
@@ -8338,7 +8326,7 @@ bytes78:
 	VPADDD       Y13, Y11, Y11
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes78
+	JLT          bytes77
 	VPHADDD      Y5, Y4, Y4
 	VPHADDD      Y7, Y6, Y6
 	VPHADDD      Y6, Y4, Y4
@@ -8356,12 +8344,12 @@ bytes78:
 	ADDQ         $0x00000020, SI
 	ADDQ         $0x00000020, y+0(FP)
 	SUBQ         $0x00000008, n+40(FP)
-	JMP          group76
+	JMP          group75
 
-next77:
-group79:
+next76:
+group78:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next80
+	JLT     next79
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
@@ -8380,7 +8368,7 @@ group79:
 	VMOVDQA Y1, Y7
 	XORQ    CX, CX
 
-bytes81:
+bytes80:
 	VPXOR        (AX)(CX*1), Y2, Y8
 	VPCMPGTB     Y8, Y3, Y9
 	VPABSB       Y8, Y8
@@ -8402,7 +8390,7 @@ bytes81:
 	VPADDD       Y9, Y7, Y7
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes81
+	JLT          bytes80
 	VPHADDD      Y5, Y4, Y4
 	VPHADDD      Y7, Y6, Y6
 	VPHADDD      Y6, Y4, Y4
@@ -8413,19 +8401,19 @@ bytes81:
 	ADDQ         $0x00000010, SI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group79
+	JMP          group78
 
-next80:
-group82:
+next79:
+group81:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next83
+	JLT     next82
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
 	VMOVDQA Y1, Y4
 	XORQ    CX, CX
 
-bytes84:
+bytes83:
 	VPXOR        (AX)(CX*1), Y2, Y5
 	VPCMPGTB     Y5, Y3, Y6
 	VPABSB       Y5, Y5
@@ -8435,7 +8423,7 @@ bytes84:
 	VPADDD       Y6, Y4, Y4
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes84
+	JLT          bytes83
 	VPHADDD      Y4, Y4, Y4
 	VPHADDD      Y4, Y4, Y4
 	MOVQ         y+0(FP), CX
@@ -8445,9 +8433,136 @@ bytes84:
 	ADDQ         $0x00000004, SI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group82
+	JMP          group81
 
-next83:
+next82:
+	VZEROUPPER
+	RET
+
+// func finishDotsAVX2(y *float32, corrections *int32, scales *float32, bias *float32, n int, aScale float32)
+// Requires: AVX, AVX2
+TEXT ·finishDotsAVX2(SB), NOSPLIT, $0-44
+	MOVQ         y+0(FP), AX
+	MOVQ         corrections+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         bias+24(FP), BX
+	MOVQ         n+32(FP), SI
+	MOVQ         SI, DI
+	ANDQ         $0x0f, DI
+	LEAQ         tail<>+0(SB), R8
+	NEGQ         DI
+	VMOVUPS      64(R8)(DI*4), Y0
+	VMOVUPS      96(R8)(DI*4), Y1
+	MOVQ         SI, DI
+	ANDQ         $-16, DI
+	VBROADCASTSS aScale+40(FP), Y2
+	VMOVAPS      Y2, Y3
+	TESTQ        CX, CX
+	JZ           corrected
+	XORQ         R8, R8
+	CMPQ         R8, DI
+	JGE          tail85
+
+loop84:
+	VMOVUPS   (AX)(R8*4), Y4
+	VMOVUPS   32(AX)(R8*4), Y5
+	VMOVUPS   (CX)(R8*4), Y6
+	VMOVUPS   32(CX)(R8*4), Y7
+	VPADDD    Y6, Y4, Y4
+	VPADDD    Y7, Y5, Y5
+	VCVTDQ2PS Y4, Y4
+	VCVTDQ2PS Y5, Y5
+	VMOVUPS   (DX)(R8*4), Y6
+	VMOVUPS   32(DX)(R8*4), Y7
+	VMULPS    Y2, Y6, Y6
+	VMULPS    Y3, Y7, Y7
+	VMULPS    Y6, Y4, Y4
+	VMULPS    Y7, Y5, Y5
+	VMOVUPS   (BX)(R8*4), Y6
+	VMOVUPS   32(BX)(R8*4), Y7
+	VADDPS    Y6, Y4, Y4
+	VADDPS    Y7, Y5, Y5
+	VMOVUPS   Y4, (AX)(R8*4)
+	VMOVUPS   Y5, 32(AX)(R8*4)
+	ADDQ      $0x10, R8
+	CMPQ      R8, DI
+	JLT       loop84
+
+tail85:
+	CMPQ       R8, SI
+	JGE        done86
+	VMASKMOVPS (AX)(R8*4), Y0, Y4
+	VMASKMOVPS 32(AX)(R8*4), Y1, Y5
+	VMASKMOVPS (CX)(R8*4), Y0, Y6
+	VMASKMOVPS 32(CX)(R8*4), Y1, Y7
+	VPADDD     Y6, Y4, Y4
+	VPADDD     Y7, Y5, Y5
+	VCVTDQ2PS  Y4, Y4
+	VCVTDQ2PS  Y5, Y5
+	VMASKMOVPS (DX)(R8*4), Y0, Y6
+	VMASKMOVPS 32(DX)(R8*4), Y1, Y7
+	VMULPS     Y2, Y6, Y2
+	VMULPS     Y3, Y7, Y3
+	VMULPS     Y2, Y4, Y2
+	VMULPS     Y3, Y5, Y3
+	VMASKMOVPS (BX)(R8*4), Y0, Y4
+	VMASKMOVPS 32(BX)(R8*4), Y1, Y5
+	VADDPS     Y4, Y2, Y2
+	VADDPS     Y5, Y3, Y3
+	VMASKMOVPS Y2, Y0, (AX)(R8*4)
+	VMASKMOVPS Y3, Y1, 32(AX)(R8*4)
+
+done86:
+	VZEROUPPER
+	RET
+
+corrected:
+	XORQ R8, R8
+	CMPQ R8, DI
+	JGE  tail88
+
+loop87:
+	VMOVUPS   (AX)(R8*4), Y4
+	VMOVUPS   32(AX)(R8*4), Y5
+	VCVTDQ2PS Y4, Y4
+	VCVTDQ2PS Y5, Y5
+	VMOVUPS   (DX)(R8*4), Y6
+	VMOVUPS   32(DX)(R8*4), Y7
+	VMULPS    Y2, Y6, Y6
+	VMULPS    Y3, Y7, Y7
+	VMULPS    Y6, Y4, Y4
+	VMULPS    Y7, Y5, Y5
+	VMOVUPS   (BX)(R8*4), Y6
+	VMOVUPS   32(BX)(R8*4), Y7
+	VADDPS    Y6, Y4, Y4
+	VADDPS    Y7, Y5, Y5
+	VMOVUPS   Y4, (AX)(R8*4)
+	VMOVUPS   Y5, 32(AX)(R8*4)
+	ADDQ      $0x10, R8
+	CMPQ      R8, DI
+	JLT       loop87
+
+tail88:
+	CMPQ       R8, SI
+	JGE        done89
+	VMASKMOVPS (AX)(R8*4), Y0, Y4
+	VMASKMOVPS 32(AX)(R8*4), Y1, Y5
+	VCVTDQ2PS  Y4, Y4
+	VCVTDQ2PS  Y5, Y5
+	VMASKMOVPS (DX)(R8*4), Y0, Y6
+	VMASKMOVPS 32(DX)(R8*4), Y1, Y7
+	VMULPS     Y2, Y6, Y2
+	VMULPS     Y3, Y7, Y3
+	VMULPS     Y2, Y4, Y2
+	VMULPS     Y3, Y5, Y3
+	VMASKMOVPS (BX)(R8*4), Y0, Y4
+	VMASKMOVPS 32(BX)(R8*4), Y1, Y5
+	VADDPS     Y4, Y2, Y2
+	VADDPS     Y5, Y3, Y3
+	VMASKMOVPS Y2, Y0, (AX)(R8*4)
+	VMASKMOVPS Y3, Y1, 32(AX)(R8*4)
+
+done89:
 	VZEROUPPER
 	RET
 
@@ -8468,9 +8583,9 @@ TEXT ·dotsFloat32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    ids+24(FP), DI
 	MOVQ    stride+32(FP), R8
 
-group85:
+group90:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next86
+	JLT     next91
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8493,9 +8608,9 @@ group85:
 	VXORPS  Y9, Y9, Y9
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail88
+	JGE     tail93
 
-loop87:
+loop92:
 	VMOVUPS     (AX)(BX*4), Y10
 	VMOVUPS     32(AX)(BX*4), Y11
 	VFMADD231PS (R9)(BX*4), Y10, Y2
@@ -8508,11 +8623,11 @@ loop87:
 	VFMADD231PS 32(R12)(BX*4), Y11, Y9
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop87
+	JLT         loop92
 
-tail88:
+tail93:
 	CMPQ        BX, CX
-	JGE         done89
+	JGE         done94
 	VMASKMOVPS  (AX)(BX*4), Y0, Y10
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
 	VMASKMOVPS  (R9)(BX*4), Y0, Y12
@@ -8548,7 +8663,7 @@ tail88:
 	VFMADD231PS Y13, Y11, Y10
 	VBLENDVPS   Y1, Y10, Y9, Y9
 
-done89:
+done94:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8575,12 +8690,12 @@ done89:
 	ADDQ         $0x00000010, DI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group85
+	JMP          group90
 
-next86:
-group90:
+next91:
+group95:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next91
+	JLT     next96
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8588,20 +8703,20 @@ group90:
 	VXORPS  Y3, Y3, Y3
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail93
+	JGE     tail98
 
-loop92:
+loop97:
 	VMOVUPS     (AX)(BX*4), Y4
 	VMOVUPS     32(AX)(BX*4), Y5
 	VFMADD231PS (R9)(BX*4), Y4, Y2
 	VFMADD231PS 32(R9)(BX*4), Y5, Y3
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop92
+	JLT         loop97
 
-tail93:
+tail98:
 	CMPQ        BX, CX
-	JGE         done94
+	JGE         done99
 	VMASKMOVPS  (AX)(BX*4), Y0, Y4
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
 	VMASKMOVPS  (R9)(BX*4), Y0, Y6
@@ -8613,7 +8728,7 @@ tail93:
 	VFMADD231PS Y7, Y5, Y4
 	VBLENDVPS   Y1, Y4, Y3, Y3
 
-done94:
+done99:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8626,9 +8741,9 @@ done94:
 	ADDQ         $0x00000004, DI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group90
+	JMP          group95
 
-next91:
+next96:
 	VZEROUPPER
 	RET
 
@@ -8646,9 +8761,9 @@ TEXT ·valuesAVX2(SB), NOSPLIT, $0-80
 	ANDQ    $-16, CX
 	MOVQ    v+40(FP), BX
 
-group95:
+group100:
 	CMPQ queries+56(FP), $0x00000002
-	JLT  next96
+	JLT  next101
 	MOVQ out+0(FP), DX
 	MOVQ DX, SI
 	ADDQ outStride+8(FP), DX
@@ -8664,9 +8779,9 @@ group95:
 	XORQ DX, DX
 	LEAQ -31(CX), R10
 	CMPQ DX, R10
-	JGE  rest98
+	JGE  rest103
 
-turn97:
+turn102:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8678,7 +8793,7 @@ turn97:
 	MOVQ   offsets+48(FP), R12
 	XORQ   R11, R11
 
-keys99:
+keys104:
 	MOVLQSX      (R12)(R11*4), R13
 	LEAQ         (BX)(R13*4), R13
 	VBROADCASTSS (R8)(R11*4), Y10
@@ -8693,7 +8808,7 @@ keys99:
 	VFMADD231PS  96(R13)(DX*4), Y11, Y9
 	INCQ         R11
 	CMPQ         R11, nk+64(FP)
-	JLT          keys99
+	JLT          keys104
 	MOVQ         inverses+32(FP), R11
 	VBROADCASTSS (R11), Y10
 	VMOVAPS      Y10, Y11
@@ -8717,13 +8832,13 @@ keys99:
 	VMOVUPS      Y3, 96(DI)(DX*4)
 	ADDQ         $0x20, DX
 	CMPQ         DX, R10
-	JLT          turn97
+	JLT          turn102
 
-rest98:
+rest103:
 	CMPQ DX, CX
-	JGE  tail101
+	JGE  tail106
 
-loop100:
+loop105:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8731,7 +8846,7 @@ loop100:
 	MOVQ   offsets+48(FP), R11
 	XORQ   R10, R10
 
-keys102:
+keys107:
 	MOVLQSX      (R11)(R10*4), R12
 	LEAQ         (BX)(R12*4), R12
 	VBROADCASTSS (R8)(R10*4), Y6
@@ -8742,7 +8857,7 @@ keys102:
 	VFMADD231PS  32(R12)(DX*4), Y7, Y5
 	INCQ         R10
 	CMPQ         R10, nk+64(FP)
-	JLT          keys102
+	JLT          keys107
 	MOVQ         inverses+32(FP), R10
 	VBROADCASTSS (R10), Y6
 	VMOVAPS      Y6, Y7
@@ -8758,11 +8873,11 @@ keys102:
 	VMOVUPS      Y3, 32(DI)(DX*4)
 	ADDQ         $0x10, DX
 	CMPQ         DX, CX
-	JLT          loop100
+	JLT          loop105
 
-tail101:
+tail106:
 	CMPQ   DX, AX
-	JGE    done103
+	JGE    done108
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8770,7 +8885,7 @@ tail101:
 	MOVQ   offsets+48(FP), R11
 	XORQ   R10, R10
 
-keys104:
+keys109:
 	MOVLQSX      (R11)(R10*4), R12
 	LEAQ         (BX)(R12*4), R12
 	VBROADCASTSS (R8)(R10*4), Y6
@@ -8793,7 +8908,7 @@ keys104:
 	VBLENDVPS    Y1, Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, nk+64(FP)
-	JLT          keys104
+	JLT          keys109
 	MOVQ         inverses+32(FP), R8
 	VBROADCASTSS (R8), Y6
 	VMOVAPS      Y6, Y7
@@ -8808,15 +8923,15 @@ keys104:
 	VMASKMOVPS   Y2, Y0, (DI)(DX*4)
 	VMASKMOVPS   Y3, Y1, 32(DI)(DX*4)
 
-done103:
+done108:
 	ADDQ $0x00000008, inverses+32(FP)
 	SUBQ $0x00000002, queries+56(FP)
-	JMP  group95
+	JMP  group100
 
-next96:
-group105:
+next101:
+group110:
 	CMPQ queries+56(FP), $0x00000001
-	JLT  next106
+	JLT  next111
 	MOVQ out+0(FP), DX
 	MOVQ DX, SI
 	ADDQ outStride+8(FP), DX
@@ -8828,9 +8943,9 @@ group105:
 	XORQ DX, DX
 	LEAQ -31(CX), DI
 	CMPQ DX, DI
-	JGE  rest108
+	JGE  rest113
 
-turn107:
+turn112:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8838,7 +8953,7 @@ turn107:
 	MOVQ   offsets+48(FP), R10
 	XORQ   R9, R9
 
-keys109:
+keys114:
 	MOVLQSX      (R10)(R9*4), R11
 	LEAQ         (BX)(R11*4), R11
 	VBROADCASTSS (R8)(R9*4), Y6
@@ -8848,7 +8963,7 @@ keys109:
 	VFMADD231PS  96(R11)(DX*4), Y6, Y5
 	INCQ         R9
 	CMPQ         R9, nk+64(FP)
-	JLT          keys109
+	JLT          keys114
 	MOVQ         inverses+32(FP), R9
 	VBROADCASTSS (R9), Y6
 	VMOVAPS      Y6, Y7
@@ -8862,19 +8977,19 @@ keys109:
 	VMOVUPS      Y3, 96(SI)(DX*4)
 	ADDQ         $0x20, DX
 	CMPQ         DX, DI
-	JLT          turn107
+	JLT          turn112
 
-rest108:
+rest113:
 	CMPQ DX, CX
-	JGE  tail111
+	JGE  tail116
 
-loop110:
+loop115:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+48(FP), R9
 	XORQ   DI, DI
 
-keys112:
+keys117:
 	MOVLQSX      (R9)(DI*4), R10
 	LEAQ         (BX)(R10*4), R10
 	VBROADCASTSS (R8)(DI*4), Y4
@@ -8882,7 +8997,7 @@ keys112:
 	VFMADD231PS  32(R10)(DX*4), Y4, Y3
 	INCQ         DI
 	CMPQ         DI, nk+64(FP)
-	JLT          keys112
+	JLT          keys117
 	MOVQ         inverses+32(FP), DI
 	VBROADCASTSS (DI), Y4
 	VMOVAPS      Y4, Y5
@@ -8892,17 +9007,17 @@ keys112:
 	VMOVUPS      Y3, 32(SI)(DX*4)
 	ADDQ         $0x10, DX
 	CMPQ         DX, CX
-	JLT          loop110
+	JLT          loop115
 
-tail111:
+tail116:
 	CMPQ   DX, AX
-	JGE    done113
+	JGE    done118
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+48(FP), R9
 	XORQ   DI, DI
 
-keys114:
+keys119:
 	MOVLQSX      (R9)(DI*4), R10
 	LEAQ         (BX)(R10*4), R10
 	VBROADCASTSS (R8)(DI*4), Y4
@@ -8916,7 +9031,7 @@ keys114:
 	VBLENDVPS    Y1, Y5, Y3, Y3
 	INCQ         DI
 	CMPQ         DI, nk+64(FP)
-	JLT          keys114
+	JLT          keys119
 	MOVQ         inverses+32(FP), DI
 	VBROADCASTSS (DI), Y4
 	VMOVAPS      Y4, Y5
@@ -8925,11 +9040,11 @@ keys114:
 	VMASKMOVPS   Y2, Y0, (SI)(DX*4)
 	VMASKMOVPS   Y3, Y1, 32(SI)(DX*4)
 
-done113:
+done118:
 	ADDQ $0x00000004, inverses+32(FP)
 	SUBQ $0x00000001, queries+56(FP)
-	JMP  group105
+	JMP  group110
 
-next106:
+next111:
 	VZEROUPPER
 	RET

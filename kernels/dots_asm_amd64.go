@@ -162,11 +162,11 @@ func pickAVX512(dst *float32, src *float32, places *int32, n int, limit int) int
 //go:noescape
 func pickAVX2(dst *float32, src *float32, places *int32, n int, limit int) int
 
-// dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.
-// The table has less than 4 GiB.
+// dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. The elements of ids, corrections, scales and bias
+// are a multiple of 16. The table has less than 4 GiB.
 //
 //go:noescape
-func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, ids *int32, n int, bias *float32)
+func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride int, ids *int32, corrections *int32, scales *float32, bias *float32, n int)
 
 // dotRowsFloat32AVX512 computes dotRowsFloat32Generic for n >= 1 ids. stride is in bytes: 4 times the elements of a row, of which there is one at least. bias may be nil.
 // The table has less than 4 GiB.
@@ -178,6 +178,11 @@ func dotRowsFloat32AVX512(y *float32, x *float32, table *float32, stride int, id
 //
 //go:noescape
 func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
+
+// finishDotsAVX2 computes y = float(sum + correction)·(aScale·scale) + bias for the n sums of 32 bits that are in y. corrections may be nil.
+//
+//go:noescape
+func finishDotsAVX2(y *float32, corrections *int32, scales *float32, bias *float32, n int, aScale float32)
 
 // dotsFloat32AVX2 stores dotGeneric of x and the rows of k >= 1 elements that start ids[i]·stride bytes from base.
 //

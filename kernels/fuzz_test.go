@@ -206,7 +206,7 @@ func FuzzDotRowsInt8(f *testing.F) {
 		table := PackInt8Rows(rows, int(k), weights, scales)
 		agreeEverywhere(t, "DotRowsInt8", func(g *arena) []float32 {
 			y := guard(g, make([]float32, len(ids)))
-			DotRowsInt8(y, guard(g, a), 0.7, table, guard(g, ids), guard(g, scales))
+			DotRowsInt8(y, guard(g, a), 0.7, choose(table, guard(g, ids), guard(g, scales)).guarded(g))
 			return y
 		})
 	})

@@ -124,29 +124,32 @@ func (c *mulInt8Call) assembly(level cpu.Level, height, blocks, row, panel, pane
 	}
 }
 
-func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
+func dotRowsInt8(y []float32, a []uint8, aScale float32, c Int8Choice) {
 	level := cpu.Integer()
-	if level == cpu.Generic || t.K == 0 {
-		dotRowsInt8Generic(y, a, aScale, t, ids, bias)
+	if level == cpu.Generic || c.table.K == 0 {
+		dotRowsInt8Generic(y, a, aScale, c)
 		return
 	}
-	for len(ids) > 0 {
-		n := min(len(ids), max(16, callWorkNEON/t.stride))
-		dotRowsInt8Call(level, y, a, aScale, t, ids[:n], bias)
-		y, ids = y[n:], ids[n:]
+	perCall := max(choiceGroup, callWorkNEON/c.table.stride/choiceGroup*choiceGroup)
+	for c.n > perCall {
+		dotRowsInt8Call(level, y[:perCall], a, aScale, &c)
+		y, c = y[perCall:], c.from(perCall)
 	}
+	dotRowsInt8Call(level, y, a, aScale, &c)
 }
 
+// dotRowsInt8Call multiplies as many of the chosen rows as y is long.
+//
 //go:noinline
-func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
-	sums := unsafe.Slice((*int32)(unsafe.Pointer(&y[0])), len(ids))
+func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, c *Int8Choice) {
+	sums := unsafe.Slice((*int32)(unsafe.Pointer(&y[0])), len(y))
 	if level == cpu.NEON {
-		dotsInt8NEON(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+		dotsInt8NEON(&sums[0], &a[0], &c.table.rows[0], &c.ids[0], c.table.stride, len(y))
 	} else {
-		dotsInt8SDOT(&sums[0], &a[0], &t.rows[0], &ids[0], t.stride, len(ids))
+		dotsInt8SDOT(&sums[0], &a[0], &c.table.rows[0], &c.ids[0], c.table.stride, len(y))
 	}
-	for i, id := range ids {
-		y[i] = float32(float32(sums[i])*float32(aScale*t.scales[id])) + biasAt(bias, int(id))
+	for i, sum := range sums {
+		y[i] = float32(float32(sum)*float32(aScale*c.scales[i])) + c.bias[i]
 	}
 }
 

@@ -24,8 +24,8 @@ func quantizeRowsFixed(dst []uint8, x []float32, rows, k int, multiplier float32
 	quantizeRowsFixedGeneric(dst, x, rows, k, multiplier)
 }
 
-func dotRowsInt8(y []float32, a []uint8, aScale float32, t *Int8Rows, ids []int32, bias []float32) {
-	dotRowsInt8Generic(y, a, aScale, t, ids, bias)
+func dotRowsInt8(y []float32, a []uint8, aScale float32, c Int8Choice) {
+	dotRowsInt8Generic(y, a, aScale, c)
 }
 
 func dotRowsFloat32(y, x, table []float32, k int, ids []int32, bias []float32) {

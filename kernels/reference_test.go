@@ -147,7 +147,7 @@ func TestDotRowsInt8EqualsMulInt8(t *testing.T) {
 		for i := range ids {
 			ids[i] = int32((i * 37) % n)
 		}
-		DotRowsInt8(chosen, a, 0.01, PackInt8Rows(n, k, transposed, scales), ids, bias)
+		DotRowsInt8(chosen, a, 0.01, choose(PackInt8Rows(n, k, transposed, scales), ids, bias))
 		for i, id := range ids {
 			if chosen[i] != y[id] {
 				t.Fatalf("row %d: %v, MulInt8 gives %v", id, chosen[i], y[id])

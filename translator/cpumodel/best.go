@@ -45,7 +45,7 @@ func (s *Stepper) bestInCommon(row int, banned []search.Token) (search.Scored, b
 		s.fillLeaders(row)
 	}
 	l := b.of[row-b.first]
-	if len(of.rare) > 0 {
+	if len(of.rare.IDs()) > 0 {
 		s.lookAtRare(row, of, &l)
 	}
 	switch {
@@ -109,9 +109,9 @@ func (l *leader) look(scores []float32, of *choice, column int, tokens []search.
 
 // lookAtRare compares the leader with the candidates of the row that are not in common. The first of equal ones leads.
 func (s *Stepper) lookAtRare(row int, of *choice, l *leader) {
-	b := &s.common.leaders
-	b.rare = grow(b.rare, len(of.rare))
-	s.dotTop(b.rare, row, of.rare)
+	b, rare := &s.common.leaders, of.rare.IDs()
+	b.rare = grow(b.rare, len(rare))
+	s.dotTop(b.rare, row, &of.rare)
 	if !finite(kernels.AbsMax(b.rare)) {
 		l.broken = true
 	}
@@ -119,7 +119,7 @@ func (s *Stepper) lookAtRare(row int, of *choice, l *leader) {
 		b.rare[place] = float32(math.Inf(-1))
 	}
 	place, score := kernels.ArgMax(b.rare)
-	if token := of.rare[place]; score > l.score || score == l.score && token < l.token {
+	if token := rare[place]; score > l.score || score == l.score && token < l.token {
 		l.token, l.score = token, score
 	}
 }

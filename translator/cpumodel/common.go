@@ -21,7 +21,8 @@ type common struct {
 	tokens []search.Token // in common, ascending
 	matrix kernels.Int8Matrix
 	bias   []float32
-	where  []int32 // for each token of the vocabulary its place in common, or notCommon
+	where  []int32        // for each token of the vocabulary its place in common, or notCommon
+	rare   []search.Token // of a sentence, while the choice is made
 
 	block      []float32 // scores of some rows: those in common, then room for the rare ones of a row
 	stride     int       // from row to row
@@ -32,15 +33,18 @@ type common struct {
 
 // A choice says where the scores of a sentence's candidates are found.
 type choice struct {
-	made   int     // the common it belongs to
-	rows   int     // of the step, while it is made
-	places []int32 // for each candidate its place in a row of the block
-	rare   []search.Token
+	made   int                // the common it belongs to
+	rows   int                // of the step, while it is made
+	places []int32            // for each candidate its place in a row of the block
+	rare   kernels.Int8Choice // the candidates that are not in common
 
 	// The candidates that the search may take: those in common, one bit for each of common.tokens. What is suppressed is closed.
 	open       []uint64
 	closed     []int32 // places in common
 	closedRare []int32 // places in rare
+
+	all      kernels.Int8Choice // the candidates, for when nothing is in common
+	complete bool               // whether all is made
 }
 
 const (
@@ -83,9 +87,7 @@ func (s *Stepper) commonScores(row int) ([]float32, bool) {
 		s.fillCommon(row)
 	}
 	scores, n := c.block[(row-c.first)*c.stride:(row-c.first+1)*c.stride], len(c.tokens)
-	if len(of.rare) > 0 {
-		s.dotTop(scores[n:], row, of.rare)
-	}
+	s.dotTop(scores[n:], row, &of.rare)
 	s.scores.short = grow(s.scores.short, len(of.places))
 	kernels.Pick(s.scores.short, scores, of.places)
 	return s.scores.short, true
@@ -143,8 +145,9 @@ func (s *Stepper) makeChoice(rows int) {
 		of := &s.contexts[s.rows[i].context]
 		if of.choice.rows > 0 {
 			c.locate(&of.choice, of.candidates)
+			s.w.output.choose(&of.choice.rare, c.rare)
 			c.open(&of.choice, of.suppressed)
-			rare = max(rare, len(of.choice.rare))
+			rare = max(rare, len(c.rare))
 		}
 	}
 	c.stride = (len(c.tokens) + rare + 15) &^ 15
@@ -198,15 +201,15 @@ func (c *common) pack(o *output, least int32) {
 	}
 }
 
-// locate notes where the scores of candidates will be. It does so once for all rows of a sentence.
+// locate notes where the scores of candidates will be, and which of them are rare. It does so once for all rows of a sentence.
 func (c *common) locate(of *choice, candidates []search.Token) {
 	of.rows = 0
-	of.places, of.rare = slices.Grow(of.places[:0], len(candidates)), of.rare[:0]
+	of.places, c.rare = slices.Grow(of.places[:0], len(candidates)), c.rare[:0]
 	for _, token := range candidates {
 		place := c.where[token]
 		if place == notCommon {
-			place = int32(len(c.tokens) + len(of.rare))
-			of.rare = append(of.rare, token)
+			place = int32(len(c.tokens) + len(c.rare))
+			c.rare = append(c.rare, token)
 		}
 		of.places = append(of.places, place)
 	}

@@ -24,7 +24,7 @@ func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 		contexts[i] = s.newContext()
 		c := &s.contexts[contexts[i]]
 		c.length, c.candidates, c.broken = len(sources[i].Tokens), sources[i].Candidates, false
-		c.choice.made = 0
+		c.choice.made, c.choice.complete = 0, false
 		c.suppressed = place(c.suppressed, s.w.suppressed, c.candidates)
 		s.stats.SourceTokens += int64(c.length)
 	}

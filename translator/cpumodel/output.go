@@ -172,7 +172,7 @@ func (s *Stepper) short(row int, candidates []search.Token) []float32 {
 	if o.float != nil {
 		kernels.DotRowsFloat32(s.scores.short, s.top[row*dim:(row+1)*dim], o.float.values, dim, candidates, o.bias)
 	} else {
-		s.dotTop(s.scores.short, row, candidates)
+		s.dotTop(s.scores.short, row, s.chosen(row))
 	}
 	return s.scores.short
 }
@@ -195,9 +195,24 @@ func (s *Stepper) fillBlock(first, end int) {
 }
 
 // dotTop computes the scores of a row over some tokens in 8 bits.
-func (s *Stepper) dotTop(y []float32, row int, tokens []search.Token) {
-	o := &s.w.output
-	kernels.DotRowsInt8(y, s.topBytes[row*kernels.Int8Stride(s.w.dim):], s.topScales[row], o.int8.rows, tokens, o.bias)
+func (s *Stepper) dotTop(y []float32, row int, tokens *kernels.Int8Choice) {
+	kernels.DotRowsInt8(y, s.topBytes[row*kernels.Int8Stride(s.w.dim):], s.topScales[row], tokens)
+}
+
+// chosen returns the candidates of a row as rows of the table in 8 bits. It makes that choice when it is first needed.
+func (s *Stepper) chosen(row int) *kernels.Int8Choice {
+	c := &s.contexts[s.rows[row].context]
+	of := &c.choice
+	if !of.complete {
+		s.w.output.choose(&of.all, c.candidates)
+		of.complete = true
+	}
+	return &of.all
+}
+
+// choose makes some tokens the choice of rows of the table in 8 bits.
+func (o *output) choose(c *kernels.Int8Choice, tokens []search.Token) {
+	o.int8.rows.Choose(c, tokens, o.bias)
 }
 
 // mulTop computes y = top·w + bias in 8 bits for rows from first on, stride elements from row to row of y.

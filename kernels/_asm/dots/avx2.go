@@ -119,6 +119,37 @@ func dotsInt8AVX2() {
 	}, 8, 4, 1)
 }
 
+// finishDotsAVX2 turns the sums of products with chosen rows into results.
+func finishDotsAVX2() {
+	asm.Kernel("finishDotsAVX2", "func(y *float32, corrections *int32, scales, bias *float32, n int, aScale float32)",
+		"finishDotsAVX2 computes y = float(sum + correction)·(aScale·scale) + bias for the n sums of 32 bits that are in y. corrections may be nil.")
+	isa := asm.AVX2
+	y, corrections, scales, bias := asm.Int("y"), asm.Int("corrections"), asm.Int("scales"), asm.Int("bias")
+	row, aScale := isa.NewRow(asm.Int("n")), isa.Splat(asm.Addr("aScale"))
+	finish := func(correct bool) {
+		row.Each(func(b asm.Block) {
+			v := b.Load(y)
+			if correct {
+				for i, correction := range b.Load(corrections) {
+					VPADDD(correction, v[i], v[i])
+				}
+			}
+			for i := range v {
+				VCVTDQ2PS(v[i], v[i])
+			}
+			v = isa.Mul(v, isa.Mul(b.Load(scales), aScale))
+			b.Store(isa.Add(v, b.Load(bias)), y)
+		})
+		VZEROUPPER()
+		RET()
+	}
+	TESTQ(corrections, corrections)
+	JZ(LabelRef("corrected"))
+	finish(true)
+	Label("corrected")
+	finish(false)
+}
+
 // storeRows stores for each row, from one of the group on, the lane of the lower half added to that of the upper.
 func storeRows(rows, from int, v reg.VecVirtual) {
 	high, y := XMM(), asm.Int("y")

@@ -77,15 +77,7 @@ func (c *chosen16) groups(body func(lanes reg.OpmaskVirtual, ids reg.VecVirtual)
 	lanes, ids := mask(n), ZMM()
 	VMOVDQU32_Z(Mem{Base: c.ids}, lanes, ids) // row 0 stands in for those that are missing of a last group
 	c.place(ids)
-	result := body(lanes, ids)
-	noBias := asm.Unique("noBias")
-	bias, biases := asm.Int("bias"), asm.AVX512.Zero()[0]
-	TESTQ(bias, bias)
-	JZ(LabelRef(noBias))
-	VMOVAPS(gather(bias, ids, lanes), biases)
-	Label(noBias)
-	VADDPS(biases, result, result) // zero too: it makes 0 of -0
-	VMOVUPS(result, lanes, Mem{Base: y})
+	VMOVUPS(body(lanes, ids), lanes, Mem{Base: y})
 	ADDQ(U32(64), y)
 	ADDQ(U32(64), c.ids)
 	SUBQ(U32(16), n)
@@ -96,21 +88,23 @@ func (c *chosen16) groups(body func(lanes reg.OpmaskVirtual, ids reg.VecVirtual)
 
 // dotRowsInt8AVX512 computes y = float(Σ a·row + correction)·(aScale·scale) + bias.
 func dotRowsInt8AVX512() {
-	asm.Kernel("dotRowsInt8AVX512", "func(y *float32, a *uint8, aScale float32, table *int8, stride int, corrections *int32, scales *float32, "+
-		"ids *int32, n int, bias *float32)",
-		"dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. bias may be nil.",
-		"The table has less than 4 GiB.")
+	asm.Kernel("dotRowsInt8AVX512", "func(y *float32, a *uint8, aScale float32, table *int8, stride int, ids, corrections *int32, scales, bias *float32, n int)",
+		"dotRowsInt8AVX512 computes dotRowsInt8Generic for n >= 1 ids. stride is a multiple of 64. The elements of ids, corrections, scales and bias",
+		"are a multiple of 16. The table has less than 4 GiB.")
 	c := newChosen16()
-	a := asm.Int("a")
-	c.groups(func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual {
+	a, at := asm.Int("a"), GP64()
+	XORQ(at, at)
+	c.groups(func(reg.OpmaskVirtual, reg.VecVirtual) reg.VecVirtual {
 		sums := zeros(16)
 		c.bytes(a, sums)
-		v := asm.SumEach(VPADDD, sums)[0]
-		VPADDD(gather(asm.Int("corrections"), ids, lanes), v, v)
+		v, scales := asm.SumEach(VPADDD, sums)[0], ZMM()
+		VPADDD(Mem{Base: asm.Int("corrections"), Index: at, Scale: 1}, v, v)
 		VCVTDQ2PS(v, v)
-		scales := gather(asm.Int("scales"), ids, lanes)
+		VMOVUPS(Mem{Base: asm.Int("scales"), Index: at, Scale: 1}, scales)
 		VMULPS_BCST(asm.Addr("aScale"), scales, scales)
 		VMULPS(scales, v, v)
+		VADDPS(Mem{Base: asm.Int("bias"), Index: at, Scale: 1}, v, v)
+		ADDQ(U32(64), at)
 		return v
 	})
 }
@@ -152,10 +146,18 @@ func dotRowsFloat32AVX512() {
 		"The table has less than 4 GiB.")
 	c := newChosen16()
 	x := asm.Int("x")
-	c.groups(func(reg.OpmaskVirtual, reg.VecVirtual) reg.VecVirtual {
+	c.groups(func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual {
 		sums := zeros(16)
 		dots(c.stride, x, sums, c.each)
-		return asm.SumEach(VADDPS, sums)[0]
+		result := asm.SumEach(VADDPS, sums)[0]
+		noBias := asm.Unique("noBias")
+		bias, biases := asm.Int("bias"), asm.AVX512.Zero()[0]
+		TESTQ(bias, bias)
+		JZ(LabelRef(noBias))
+		VMOVAPS(gather(bias, ids, lanes), biases)
+		Label(noBias)
+		VADDPS(biases, result, result) // zero too: it makes 0 of -0
+		return result
 	})
 }
 

@@ -33,6 +33,7 @@ func main() {
 	dotRowsInt8AVX512()
 	dotRowsFloat32AVX512()
 	dotsInt8AVX2()
+	finishDotsAVX2()
 	dotsFloat32AVX2()
 	valuesAVX2()
 	Generate()
