@@ -62,6 +62,19 @@ func toFloat32[T scalar](s []T) []float32 {
 	return f
 }
 
+// quantised returns the bytes of MulInt8Quantised.
+func quantised(g *arena, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) (bytes []float32) {
+	stride := Int8Stride(w.N)
+	dst, y := guard(g, make([]uint8, rows*stride)), guard(g, make([]float32, rows*w.N))
+	MulInt8Quantised(dst, 0.02, y, a, aScales, rows, w, bias, act)
+	for r := range rows {
+		for _, q := range dst[r*stride : r*stride+w.N] {
+			bytes = append(bytes, float32(q))
+		}
+	}
+	return bytes
+}
+
 func TestMulInt8Agrees(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
 		check := func(seed uint64, rows, k, n int) {
@@ -79,7 +92,7 @@ func TestMulInt8Agrees(t *testing.T) {
 							gb = guard(g, b)
 						}
 						MulInt8(out, yStride, guard(g, a), guard(g, aScales), rows, w, gb, act)
-						return out
+						return append(out, quantised(g, guard(g, a), guard(g, aScales), rows, w, gb, act)...)
 					})
 				}
 			}

@@ -71,6 +71,30 @@ func BenchmarkMulFloat32(b *testing.B) {
 	}
 }
 
+// BenchmarkQuantised multiplies as a feed-forward sublayer does, with the result of the first product rounded to bytes after it and in it.
+func BenchmarkQuantised(b *testing.B) {
+	const k, n, rows, stride, multiplier = 256, 1536, 96, 1536 + 16, 0.01
+	r := source(1)
+	first, second := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackInt8(n, k, int8s(r, k*n), normals(r, k))
+	a, scales, bias := uint8s(r, rows*k), normals(r, rows), normals(r, n)
+	hidden, bytes, y := make([]float32, rows*stride), make([]uint8, rows*n), make([]float32, rows*k)
+	b.Run("after", func(b *testing.B) {
+		reportMACs(b, 2*rows*k*n, func() {
+			MulInt8(hidden, stride, a, scales, rows, first, bias, Rectified)
+			for i := range rows {
+				QuantizeRowsFixed(bytes[i*n:], hidden[i*stride:], 1, n, multiplier)
+			}
+			MulInt8(y, k, bytes, scales, rows, second, nil, None)
+		})
+	})
+	b.Run("in", func(b *testing.B) {
+		reportMACs(b, 2*rows*k*n, func() {
+			MulInt8Quantised(bytes, multiplier, hidden, a, scales, rows, first, bias, Rectified)
+			MulInt8(y, k, bytes, scales, rows, second, nil, None)
+		})
+	})
+}
+
 func BenchmarkDotRows(b *testing.B) {
 	const n, k = 32000, 256
 	r := source(1)

@@ -67,7 +67,7 @@ func FuzzMulInt8(f *testing.F) {
 		agreeEverywhere(t, "MulInt8", func(g *arena) []float32 {
 			y := guard(g, make([]float32, int(rows)*int(n)))
 			MulInt8(y, int(n), guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))
-			return y
+			return append(y, quantised(g, guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))...)
 		})
 		small := slices.Clone(weights) // of which pairs can be packed
 		for i := range small {

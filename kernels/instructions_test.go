@@ -13,8 +13,9 @@ import (
 // beyondFamily names, for each set of instructions that is not all of a family's, the functions of assembly that need it:
 // their callers must have asked cpu.Integer, or usesBF16. All others run on every processor of their family.
 var beyondFamily = map[string][]string{
-	"AVX-VNNI":     {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
-	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double"},
+	"AVX-VNNI": {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
+	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double",
+		"mulInt8AVX512DoubleBytes"},
 	"AVX-512 BF16": {"accumulateBFloat16BF16"},
 }
 

@@ -112,6 +112,42 @@ func MulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 	mulInt8(y, yStride, a, aScales, rows, w, bias, act)
 }
 
+// MulInt8Quantised computes what QuantizeRowsFixed makes of the results of MulInt8, the activations of a product that follows, and stores
+// nothing in float32 where the processor has a kernel for it.
+//
+// dst: rows of Int8Stride(w.N) bytes. multiplier: that of QuantizeRowsFixed. y: rows × w.N, which may be overwritten. The others are those
+// of MulInt8.
+func MulInt8Quantised(dst []uint8, multiplier float32, y []float32, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
+	stride := Int8Stride(w.N)
+	need(len(dst), rows*stride, "quantised result of an int8 product")
+	need(len(y), rows*w.N, "result of an int8 product")
+	need(len(a), rows*Int8Stride(w.K), "activations of an int8 product")
+	need(len(aScales), rows, "scales of an int8 product")
+	if bias != nil {
+		need(len(bias), w.N, "bias of an int8 product")
+	}
+	if rows == 0 || w.N == 0 {
+		return
+	}
+	done := mulInt8Quantised(dst, multiplier, a, aScales, rows, w, bias, act)
+	if done == w.N {
+		return
+	}
+	if done == 0 {
+		mulInt8(y, w.N, a, aScales, rows, w, bias, act)
+		quantizeRowsFixed(dst, y, rows, w.N, multiplier)
+		return
+	}
+	rest := w.Columns(done, w.N)
+	if bias != nil {
+		bias = bias[done:]
+	}
+	mulInt8(y, rest.N, a, aScales, rows, &rest, bias, act)
+	for r := range rows {
+		quantizeRowsFixed(dst[r*stride+done:(r+1)*stride], y[r*rest.N:(r+1)*rest.N], 1, rest.N, multiplier)
+	}
+}
+
 func mulInt8Generic(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
 	stride := Int8Stride(w.K)
 	for r := range rows {

@@ -25,6 +25,9 @@ type mulInt8Call struct {
 	bias    []float32
 	floor   float32
 	level   cpu.Level
+
+	bytes      []uint8 // if not nil, results are rounded to bytes, and stored here
+	multiplier float32
 }
 
 func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
@@ -33,7 +36,7 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 		mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
 		return
 	}
-	c := mulInt8Call{y, yStride, a, Int8Stride(w.K), aScales, w, bias, floorOf(act), level}
+	c := mulInt8Call{y: y, yStride: yStride, a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level}
 	if w.pairs != nil {
 		c.pairs(rows)
 		return
@@ -42,10 +45,27 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 		c.wide(rows)
 		return
 	}
+	c.chunks(rows, c.chunk)
+}
+
+// mulInt8Quantised computes the first columns of MulInt8Quantised where that pays, and returns how many.
+func mulInt8Quantised(dst []uint8, multiplier float32, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) int {
+	level := cpu.Integer()
+	if level != cpu.AVX512VNNI || w.K == 0 || w.pairs != nil || !doublePays(rows, len(w.panels), w.doubleFrom) {
+		return 0
+	}
+	c := mulInt8Call{a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level, bytes: dst, multiplier: multiplier}
+	column := wholePairs(w.N)
+	c.chunks(rows, func(first, rows int) { c.columns(first, rows, 0, column, 2*int8Panel, mulInt8RowsDouble) })
+	return column
+}
+
+// chunks calls multiply for nearly equal parts of the rows, whose activations stay in the second-level cache.
+func (c *mulInt8Call) chunks(rows int, multiply func(first, rows int)) {
 	chunk := max(mulInt8Chunk/c.aStride, 2*mulInt8Rows)
 	for first := 0; first < rows; {
 		n := evenPart(rows-first, chunk)
-		c.chunk(first, n)
+		multiply(first, n)
 		first += n
 	}
 }
@@ -100,8 +120,14 @@ func (c *mulInt8Call) call(height, blocks, row, column, parts, width int, mask u
 	a, s, w := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4]
 	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
 	bias, biasStep := partBias(c.bias, column, width)
-	y := &c.y[row*c.yStride+column]
 	steps, aStride, yStride := c.w.steps, c.aStride, 4*c.yStride
+	if c.bytes != nil {
+		stride := Int8Stride(c.w.N)
+		mulInt8AVX512DoubleBytes(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, &c.bytes[row*stride+column], stride, parts,
+			c.floor, c.multiplier)
+		return
+	}
+	y := &c.y[row*c.yStride+column]
 	if width > int8Panel {
 		mulInt8AVX512Double(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor)
 		return

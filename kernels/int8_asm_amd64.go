@@ -18,6 +18,13 @@ func mulInt8AVX512(height int, a *uint8, aStride int, aScales *float32, blocks i
 //go:noescape
 func mulInt8AVX512Double(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
 
+// mulInt8AVX512DoubleBytes computes blocks of height (1 to 6) rows of mulInt8Generic for pairs of panels of 32 columns, which all exist.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep, from a pair to the next, are in bytes.
+// floor is what results are at least, before they are multiplied with multiplier and rounded to bytes.
+//
+//go:noescape
+func mulInt8AVX512DoubleBytes(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *uint8, yStride int, pairs int, floor float32, multiplier float32)
+
 // mulInt8AVX2 computes blocks of height (1 to 6) rows of mulInt8Generic for panels of 32 columns. See mulInt8AVX512.
 //
 //go:noescape

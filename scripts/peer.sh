@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Translates a text with bergamot, the library of browsermt's Marian, and with sluice, in turns, on one core each, and prints how
-# many source words a second each does, loading left out. Needs ../shared beside the checkout for the 8-bit model in Marian's form, a
-# Python up to 3.10 (PYTHON), and PyPI, where bergamot 0.4.5 comes from.
+# many source words each does in a second of its processor time, which other processes disturb less than the clock; loading is left out.
+# Needs ../shared beside the checkout for the 8-bit model in Marian's form, a Python up to 3.10 (PYTHON), and PyPI, where bergamot 0.4.5
+# comes from. SLUICE_CPU=avx2 and INTGEMM_CPUID=AVX2 limit both to AVX2.
 #
 #   scripts/peer.sh TEXT [ROUNDS] [WORDS...]     5 rounds; bergamot with batches of 256, 384 and 512 WORDS unless others are said
 set -euo pipefail
@@ -49,16 +50,16 @@ lines = open(sys.argv[2], encoding="utf8").read().splitlines()
 service = bergamot.Service(bergamot.ServiceConfig(numWorkers=1, logLevel="off"))
 model = service.modelFromConfigPath(sys.argv[1])
 options = bergamot.ResponseOptions(alignment=False, qualityScores=False, HTML=False)
-begin = time.monotonic()
+begin = time.process_time()
 translated = service.translate(model, bergamot.VectorString(lines), options)
-took = time.monotonic() - begin
+took = time.process_time() - begin
 assert len(translated) == len(lines)
 print(round(sum(len(line.split()) for line in lines) / took))
 PYTHON
 
 for ((round = 1; round <= rounds; round++)); do
 	echo "sluice $("$work/sluice" bench -m models/ende-tiny -i "$text" --cpu-threads 1 --runs 1 --json |
-		python3 -c 'import json, sys; print(round(json.load(sys.stdin)["median"]["source_words_per_second"]))')"
+		python3 -c 'import json, sys; print(round(json.load(sys.stdin)["median"]["source_words_per_cpu_second"]))')"
 	for words in "$@"; do
 		echo "bergamot, batches of $words words: $("$work/python/bin/python" "$work/translate.py" "$work/$words.yml" "$text")"
 	done
@@ -71,5 +72,5 @@ for line in sys.stdin:
 ours = rates["sluice"]
 for name, theirs in rates.items():
     ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-    print(f"{name} {statistics.median(theirs):.0f} words/s, median of {len(theirs)}; sluice does {ratio:.2f} times as many in the same round, in the median")
+    print(f"{name} {statistics.median(theirs):.0f} words/s of processor time, median of {len(theirs)}; sluice does {ratio:.2f} times as many in the same round, in the median")
 '

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -183,16 +184,25 @@ func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
 		s.operand.set(s.before(f.pre, s.normed, x, n), n, dim)
 		last := len(f.layers) - 1
 		for i, layer := range f.layers[:last] {
-			stride := apart(layer.n)
-			out := s.hidden[i%2][:n*stride]
-			s.mul(out, stride, layer, fused(f.activation))
-			activate(f.activation, out) // of what lies between the rows, too, which is nothing
-			s.operand.setApart(out, n, layer.n, stride)
+			s.hiddenLayer(layer, f.layers[i+1], f.activation, i)
 		}
 		s.mul(s.y, dim, f.layers[last], kernels.None)
 		s.after(f.post, x, s.y, x, n)
 		x, rows = x[n*dim:], rows-n
 	}
+}
+
+// hiddenLayer makes the result of a layer of a feed-forward sublayer, the i-th, the operand of the next.
+func (s *Stepper) hiddenLayer(layer, next *linear, activation model.Activation, i int) {
+	rows, stride := s.operand.rows, apart(layer.n)
+	out := s.hidden[i%2][:rows*stride]
+	if multiplier := next.multiplierOfBytes(); multiplier != 0 && s.observe == nil && inBytes(layer, activation) {
+		s.mulToBytes(out, layer, fused(activation), multiplier)
+		return
+	}
+	s.mul(out, stride, layer, fused(activation))
+	activate(activation, out) // of what lies between the rows, too, which is nothing
+	s.operand.setApart(out, rows, layer.n, stride)
 }
 
 // storeContexts computes the keys and values of the sentences and notes those with numbers that are not finite.

@@ -2,6 +2,7 @@ package cpumodel
 
 import (
 	"github.com/sluice-mt/sluice/kernels"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
 // A linear is the product of one input with one or several matrices whose results lie side by side.
@@ -45,6 +46,7 @@ type operand struct {
 	multiplier float32 // that it was quantised with; 0 if each row has its own
 	bytes      []uint8
 	scales     []float32
+	nextBytes  []uint8 // of the operand that follows
 
 	limit      int // of the form in 16 bits; 0 if there is none
 	words      []int16
@@ -57,6 +59,15 @@ func (o *operand) set(x []float32, rows, k int) { o.setApart(x, rows, k, k) }
 // setApart is set for rows that begin stride elements from each other.
 func (o *operand) setApart(x []float32, rows, k, stride int) {
 	o.x, o.rows, o.k, o.stride, o.quantised, o.limit = x[:rows*stride], rows, k, stride, false, 0
+}
+
+// setBytes makes the rows of k elements in nextBytes, quantised with a multiplier, the operand. It has no other form.
+func (o *operand) setBytes(k int, multiplier float32) {
+	o.bytes, o.nextBytes = o.nextBytes, o.bytes
+	o.x, o.k, o.stride, o.quantised, o.multiplier, o.limit = nil, k, k, true, multiplier, 0
+	for i := range o.rows {
+		o.scales[i] = 1 / multiplier
+	}
 }
 
 // each calls f for rows that lie without a gap: all at a time if there is none, else one after the other.
@@ -132,6 +143,33 @@ func (s *Stepper) mul(y []float32, stride int, l *linear, act kernels.Activation
 		}
 	}
 	s.stats.MACs += int64(o.rows) * int64(l.k) * int64(l.n)
+}
+
+// multiplierOfBytes returns the multiplier that all of the operand is quantised with, 0 if there is none.
+func (l *linear) multiplierOfBytes() float32 {
+	multiplier := l.parts[0].multiplier
+	for i := range l.parts {
+		if p := &l.parts[i]; p.int8 == nil || p.multiplier != multiplier {
+			return 0
+		}
+	}
+	return multiplier
+}
+
+// inBytes says whether the product can round its result, and what the activation makes of it, to bytes by itself.
+func inBytes(l *linear, activation model.Activation) bool {
+	return len(l.parts) == 1 && l.parts[0].int8 != nil && (activation == model.ReLU || activation == model.Identity)
+}
+
+// mulToBytes makes act(operand·l + bias), quantised with a multiplier, the operand. y has room for it in float32, which is used only where
+// there is no kernel that does without.
+func (s *Stepper) mulToBytes(y []float32, l *linear, act kernels.Activation, multiplier float32) {
+	o, p := &s.operand, &l.parts[0]
+	o.quantise(p.multiplier)
+	o.nextBytes = grow(o.nextBytes, o.rows*kernels.Int8Stride(l.n))
+	kernels.MulInt8Quantised(o.nextBytes, multiplier, y, o.bytes, o.scales, o.rows, p.int8, p.bias, act)
+	s.stats.MACs += int64(o.rows) * int64(l.k) * int64(l.n)
+	o.setBytes(l.n, multiplier)
 }
 
 func (s *Stepper) observed(names []string, x []float32) {

@@ -144,6 +144,35 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// TestHiddenLayersInBytes checks that hidden layers whose results are rounded to bytes straight away, for the multiplier of the next layer,
+// give the bits of those whose results are stored in float32 first, which they are while they are observed.
+func TestHiddenLayersInBytes(t *testing.T) {
+	for _, c := range []struct {
+		lines string
+		bytes bool
+	}{
+		{"transformer-ffn-activation: relu", true},
+		{"transformer-ffn-activation: relu\ntransformer-ffn-depth: 3", true},
+		{"transformer-ffn-activation: swish", false},
+	} {
+		random := rand.New(rand.NewPCG(17, 17))
+		m := synthesise(t, describe(c.lines), false, random)
+		giveAlphas(m)
+		w := pack(t, m, Int8, Options{})
+		layers := w.encoder[0].ffn.layers
+		if got := inBytes(layers[0], w.encoder[0].ffn.activation) && layers[1].multiplierOfBytes() == 20; got != c.bytes {
+			t.Errorf("%q: results in bytes: %v, want %v", c.lines, got, c.bytes)
+		}
+		source := search.Source{Tokens: randomTokens(random, 30, m.SourceVocabulary)}
+		tokens := append([]search.Token{search.NoToken}, randomTokens(random, 4, m.TargetVocabulary)...)
+		observed := w.NewStepper(1)
+		observed.Observe(func(string, float32) {})
+		if got, want := replay(w.NewStepper(1), source, tokens), replay(observed, source, tokens); !sameBits(got, want) {
+			t.Errorf("%q: log-probabilities %v, while they are observed %v", c.lines, got, want)
+		}
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	m := synthesise(t, describe(""), false, rand.New(rand.NewPCG(16, 16)))
 	if _, err := Load(m, 0, Options{}); !errors.Is(err, ErrPrecision) {

@@ -402,6 +402,13 @@ func (a ISA) Bytes(x V) reg.VecVirtual {
 
 // Permutation loads the order that FourBytes needs. (AVX-512 only.)
 func (a ISA) Permutation() reg.VecVirtual {
+	order := ZMM()
+	LoadPermutation(order)
+	return order
+}
+
+// LoadPermutation is Permutation for a register that is given.
+func LoadPermutation(order reg.Register) {
 	if permutation == nil {
 		m := GLOBL("four_bytes", RODATA|NOPTR)
 		for i := range 16 {
@@ -409,9 +416,7 @@ func (a ISA) Permutation() reg.VecVirtual {
 		}
 		permutation = &m
 	}
-	order := ZMM()
 	VMOVDQU32(*permutation, order)
-	return order
 }
 
 var permutation *Mem

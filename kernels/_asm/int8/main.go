@@ -12,6 +12,9 @@ func main() {
 	ConstraintExpr("!purego")
 	kernel("mulInt8AVX512").Generate512(true)
 	kernel("mulInt8AVX512Double").GenerateDouble512()
+	bytes := kernel("mulInt8AVX512DoubleBytes")
+	bytes.Bytes = true
+	bytes.GenerateDouble512()
 	mulInt8AVX2()
 	Generate()
 }

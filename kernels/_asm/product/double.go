@@ -82,9 +82,14 @@ func (p double512) generate() {
 
 	ADDQ(p.panelBytes, p.w) // which has come to the end of the first panel
 	MOVQ(p.w, asm.Addr("w"))
-	parameters := []string{"scales", "y"}
-	if p.Float {
-		parameters = parameters[1:]
+	var parameters []string
+	if !p.Float {
+		parameters = append(parameters, "scales")
+	}
+	if p.Bytes {
+		ADDQ(Imm(2*panel), asm.Addr("y"))
+	} else {
+		parameters = append(parameters, "y")
 	}
 	block{Kernel: p.Kernel}.advance(2*panel, parameters...)
 	biasStep := GP64()
@@ -168,6 +173,10 @@ func (p double512) finish() {
 			VMOVUPS(Mem{Base: scalesAt, Disp: 64 * j}, scales[j])
 		}
 	}
+	order := free[7]
+	if p.Bytes {
+		asm.LoadPermutation(order)
+	}
 	for r := range p.row {
 		if !p.Float {
 			VBROADCASTSS(Mem{Base: p.aScales, Disp: 4 * r}, aScale)
@@ -181,11 +190,36 @@ func (p double512) finish() {
 			}
 			VADDPS(Mem{Base: biasAt, Disp: 64 * j}, v, v)
 			VMAXPS(v, floor, v)
-			VMOVUPS(v, Mem{Base: p.y, Disp: 64 * j})
+			if !p.Bytes {
+				VMOVUPS(v, Mem{Base: p.y, Disp: 64 * j})
+			}
+		}
+		if p.Bytes {
+			p.storeBytes(r, order)
 		}
 		ADDQ(asm.Addr("yStride"), p.y)
 	}
 	if !p.Float {
 		ADDQ(U32(4*len(p.row)), p.aScales)
 	}
+}
+
+// storeBytes stores a row of results y as clamp(round(y·multiplier), -127, 127) + 128, with 0 for NaN.
+func (p double512) storeBytes(row int, order reg.VecPhysical) {
+	v := func(j int) reg.VecPhysical { return p.sums.at(0, row, j) }
+	for j := range doubleVectors {
+		const ordered = 7
+		VMULPS_BCST(asm.Addr("multiplier"), v(j), v(j))
+		VCMPPS(Imm(ordered), v(j), v(j), reg.K1)
+		VMINPS_BCST(asm.F(127).Mem(), v(j), v(j))
+		VMAXPS_BCST_Z(asm.F(-127).Mem(), v(j), reg.K1, v(j))
+		VCVTPS2DQ(v(j), v(j))
+	}
+	for j := 0; j < doubleVectors; j += 2 {
+		VPACKSSDW(v(j+1), v(j), v(j)) // within lanes of 128 bits, as VPACKSSWB: four bytes of each vector alternate
+	}
+	VPACKSSWB(v(2), v(0), v(0))
+	VPERMD(v(0), order, v(0))
+	VPXORD_BCST(asm.Bits(0x80808080).Mem(), v(0), v(0))
+	VMOVDQU32(v(0), Mem{Base: p.y})
 }

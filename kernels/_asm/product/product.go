@@ -37,6 +37,8 @@ type Kernel struct {
 	// Float is set for float32: sums are results, which nothing scales, and are one chain each; there may be any number of steps.
 	// GenerateDouble512 alone knows it.
 	Float bool
+	// Bytes is set for results that are rounded to bytes straight away, as activations of the next product. GenerateDouble512 alone knows it.
+	Bytes bool
 	// MultiplyAdd is what the loops are for.
 	MultiplyAdd MultiplyAdd
 	// Step, if set, replaces the MultiplyAdds of a step.
@@ -59,10 +61,13 @@ func (k Kernel) startDouble(rows int) {
 	if k.Float {
 		steps = "steps is k, at least 1"
 	}
-	asm.Kernel(k.Name, k.signature("pairs int, floor float32"),
+	last, floor := "pairs int, floor float32", "floor is what results are at least."
+	if k.Bytes {
+		last, floor = last+", multiplier float32", "floor is what results are at least, before they are multiplied with multiplier and rounded to bytes."
+	}
+	asm.Kernel(k.Name, k.signature(last),
 		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for pairs of panels of 32 columns, which all exist.", k.Name, rows, k.Doc),
-		steps+"; strides and biasStep, from a pair to the next, are in bytes.",
-		"floor is what results are at least.")
+		steps+"; strides and biasStep, from a pair to the next, are in bytes.", floor)
 }
 
 // signature is that of a kernel with some last parameters.
@@ -74,8 +79,12 @@ func (k Kernel) signature(last string) string {
 	if k.Corrections {
 		scales = "corrections *int32, " + scales
 	}
-	return fmt.Sprintf("func(height int, a *%s, aStride int, %sblocks int, w *%s, steps int, %sbias *float32, biasStep int, y *float32, yStride int, %s)",
-		k.Activation, aScales, k.Weight, scales, last)
+	result := "float32"
+	if k.Bytes {
+		result = "uint8"
+	}
+	return fmt.Sprintf("func(height int, a *%s, aStride int, %sblocks int, w *%s, steps int, %sbias *float32, biasStep int, y *%s, yStride int, %s)",
+		k.Activation, aScales, k.Weight, scales, result, last)
 }
 
 // dispatch jumps to the code of a height, and writes that code for each of them.
