@@ -265,30 +265,35 @@ func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabular
 		sentences = max(20, 4*r.Slots/r.Beam)
 	}
 	workers, texts := make([]*gpuWorker, r.Streams), make([][]search.Source, r.Streams)
+	steppers := make([]*gpumodel.Stepper, r.Streams)
 	for i := range workers {
 		var err error
-		if workers[i], err = newGPUWorker(weights, r.Slots, r.Beam); err != nil {
+		if steppers[i], err = weights.NewStepper(r.Slots); err != nil {
 			return err
 		}
-		defer workers[i].stepper.Close()
+		options := search.Options{Beam: r.Beam, Normalize: 1, MaxLengthFactor: 1}
+		if workers[i], err = newGPUWorker([]search.Stepper{steppers[i]}, nil, 0, options); err != nil {
+			return err
+		}
+		defer workers[i].close()
 		workers[i].translate(randomSources(random, min(sentences, 2*r.Slots), vocabulary)) // captures graphs, lets buffers grow
-		workers[i].stepper.Measure(clock)
+		steppers[i].Measure(clock)
 		texts[i] = randomSources(random, sentences, vocabulary)
 	}
 	elapsed := translateTogether(workers, texts)
 	r.PerSecond = float64(sentences*modelLength*r.Streams) / elapsed.Seconds()
 	r.Words = r.PerSecond / piecesOfWord
-	return r.sum(workers, elapsed)
+	return r.sum(workers, steppers, elapsed)
 }
 
 // sum puts together what the workers measured.
-func (r *gpuRow) sum(workers []*gpuWorker, elapsed time.Duration) error {
+func (r *gpuRow) sum(workers []*gpuWorker, steppers []*gpumodel.Stepper, elapsed time.Duration) error {
 	var total gpumodel.Times
 	var host time.Duration
 	steps := 0
-	for _, w := range workers {
-		times := w.stepper.Times()
-		if err := w.stepper.Err(); err != nil {
+	for i, w := range workers {
+		times := steppers[i].Times()
+		if err := w.failure(); err != nil {
 			return err
 		}
 		total.Encode, total.Step, total.Output = total.Encode+times.Encode, total.Step+times.Step, total.Output+times.Output

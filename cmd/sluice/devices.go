@@ -94,6 +94,7 @@ func nameDevices(flags *pflag.FlagSet, outside map[string]bool) {
 // A gpu is a GPU with the models of an ensemble on it.
 type gpu struct {
 	number  int
+	driver  *cuda.Driver
 	device  *gpumodel.Device
 	weights []*gpumodel.Weights
 }
@@ -142,7 +143,7 @@ func openGPU(e *ensemble, driver *cuda.Driver, number int) (*gpu, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gpu{number: number, device: device}
+	g := &gpu{number: number, driver: driver, device: device}
 	tuning, loaded, err := e.products.tune(driver, device)
 	if err != nil {
 		g.close()
@@ -174,21 +175,12 @@ func closeGPUs(gpus []*gpu) {
 	}
 }
 
-// defaultStreams is the number of workers of a GPU: while one prepares its next step on the processor, another one's is computed.
-const defaultStreams = 2
-
-// worker is the GPU as the engine sees it.
-func (g *gpu) worker(streams int, b *batchFlags) translator.Device {
-	if streams == 0 {
-		streams = defaultStreams
-	}
-	slots, tokens := g.weights[0].Batch(streams)
+// worker is the GPU as the engine sees it, with a load.
+func (g *gpu) worker(load gpuLoad, b *batchFlags) translator.Device {
+	slots, tokens := g.weights[0].Batch(load.Streams)
 	d := translator.Device{
-		Name: g.name(), Workers: streams, Slots: slots, MiniBatchTokens: tokens, Open: g.steppers,
+		Name: g.name(), Workers: load.Streams, Slots: load.Slots, MiniBatchTokens: tokens / slots * load.Slots, Open: g.steppers,
 		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },
-	}
-	if b.slots > 0 {
-		d.Slots = b.slots
 	}
 	if b.miniBatchWords > 0 {
 		d.MiniBatchTokens = b.miniBatchWords
@@ -224,9 +216,13 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 	if choice.wanted() {
 		err := p.models.chooseGPUs(m, choice, logger)
 		if err == nil {
-			p.useGPUs(m.streams, b, logger)
+			err = p.useGPUs(m.streams, b, logger)
+		}
+		if err == nil {
 			return nil
 		}
+		closeGPUs(p.models.gpus)
+		p.models.gpus, p.config.Devices = nil, nil
 		if choice.demanded {
 			return demandedError(err)
 		}
@@ -286,21 +282,33 @@ func demandedError(err error) error {
 	return fmt.Errorf("%w (--devices auto goes on without)", err)
 }
 
+// loadOf is the load of a GPU with the streams and slots that were asked for; what is 0 is chosen.
+func (p *engineParts) loadOf(g *gpu, streams, slots int, logger *slog.Logger) (gpuLoad, error) {
+	if streams == 0 {
+		return p.chooseLoad(g, slots, logger)
+	}
+	return g.usualLoad(streams, slots), nil
+}
+
 // sortedPerSlot is how many sentences are sorted together for each slot: enough for mini-batches of like lengths.
 const sortedPerSlot = 4
 
 // useGPUs lets the engine work on GPUs. What overflows in float16 is translated on the processor, in float32, and so is everything
 // once no GPU is left.
-func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) {
-	p.config.Models = nil
+func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) error {
 	slots := 0
 	for _, g := range p.models.gpus {
-		d := g.worker(streams, b)
+		load, err := p.loadOf(g, streams, b.slots, logger)
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.name(), err)
+		}
+		d := g.worker(load, b)
 		p.config.Devices = append(p.config.Devices, d)
 		slots += d.Slots * d.Workers
 		logger.Info("translating on "+d.Name, "device", g.device.Properties(), "streams", d.Workers, "slots", d.Slots,
 			"products", g.weights[0].Multiplied())
 	}
+	p.config.Models = nil
 	if b.maxiBatch == 0 {
 		p.config.Batching.MaxiBatch = max(p.config.Batching.MaxiBatch, sortedPerSlot*slots)
 	}
@@ -314,4 +322,5 @@ func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) {
 			logger.Error(f.Device+" has failed: a worker ends, and others translate its sentences", "reason", f.Err)
 		}
 	}
+	return nil
 }

@@ -10,52 +10,70 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// A gpuWorker translates on a stream of its own.
+// A gpuWorker translates random sentences on streams of its own.
 type gpuWorker struct {
-	stepper *gpumodel.Stepper
-	decoder *search.Decoder
-	options search.Options
-	steps   int           // of the decoder
-	took    time.Duration // all of them
+	steppers []search.Stepper // one for each model
+	decoder  *search.Decoder
+	options  search.Options
+	steps    int           // of the decoder, in the last translation
+	took     time.Duration // all of them
 }
 
-func newGPUWorker(weights *gpumodel.Weights, slots, beam int) (*gpuWorker, error) {
-	stepper, err := weights.NewStepper(slots)
-	if err != nil {
-		return nil, err
-	}
-	w := &gpuWorker{stepper: stepper, options: search.Options{Beam: beam, Normalize: 1, MaxLengthFactor: 1}}
-	if w.decoder, err = search.NewDecoder([]search.Stepper{stepper}, nil, 0); err != nil {
-		return nil, errors.Join(err, stepper.Close())
+// newGPUWorker returns a worker with Steppers, which it closes in the end.
+func newGPUWorker(steppers []search.Stepper, weights []float32, end search.Token, options search.Options) (*gpuWorker, error) {
+	w := &gpuWorker{steppers: steppers, options: options}
+	var err error
+	if w.decoder, err = search.NewDecoder(steppers, weights, end); err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
 }
 
-// translate translates sources, the decoder being filled again when a quarter of it is free.
-func (w *gpuWorker) translate(sources []search.Source) {
-	d := w.decoder
-	w.steps, w.took = 0, 0
-	for len(sources) > 0 || d.Active() > 0 {
-		if count := min(d.Free()/w.options.Beam, len(sources)); count > 0 && (d.Active() == 0 || 4*d.Free() >= d.Slots()) {
-			sentences := w.sentences(sources[:count])
-			d.Encode(sentences)
-			for _, sentence := range sentences {
-				d.Start(sentence)
-			}
-			sources = sources[count:]
+// failure is the first error of the device.
+func (w *gpuWorker) failure() error {
+	for _, s := range w.steppers {
+		if err := s.(*gpumodel.Stepper).Err(); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (w *gpuWorker) close() error {
+	var failed []error
+	for _, s := range w.steppers {
+		failed = append(failed, s.(*gpumodel.Stepper).Close())
+	}
+	return errors.Join(failed...)
+}
+
+// translate translates sources.
+func (w *gpuWorker) translate(sources []search.Source) {
+	w.steps, w.took = 0, 0
+	for len(sources) > 0 || w.decoder.Active() > 0 {
+		sources = sources[w.refill(sources):]
 		begin := time.Now()
-		d.Step()
+		w.decoder.Step()
 		w.steps, w.took = w.steps+1, w.took+time.Since(begin)
 	}
 }
 
-func (w *gpuWorker) sentences(sources []search.Source) []*search.Sentence {
-	var all []*search.Sentence
-	for _, source := range sources {
-		all = append(all, &search.Sentence{Source: source, Options: w.options})
+// refill begins with as many of the sources as there are slots for, if a quarter of them is free, and returns how many these are.
+func (w *gpuWorker) refill(sources []search.Source) int {
+	d := w.decoder
+	count := min(d.Free()/max(w.options.Beam, 1), len(sources))
+	if count == 0 || d.Active() > 0 && 4*d.Free() < d.Slots() {
+		return 0
 	}
-	return all
+	sentences := make([]*search.Sentence, count)
+	for i := range sentences {
+		sentences[i] = &search.Sentence{Source: sources[i], Options: w.options}
+	}
+	d.Encode(sentences)
+	for _, sentence := range sentences {
+		d.Start(sentence)
+	}
+	return count
 }
 
 // translateTogether lets each worker translate the sources of its own, and returns how long they took together.

@@ -90,7 +90,7 @@ func (g *scoringGPUs) close() {
 
 // choose fills in what the options leave open.
 func (g *scoringGPUs) choose() {
-	first := g.gpus[0].worker(g.streams, &batchFlags{slots: g.slots, miniBatchWords: g.tokens})
+	first := g.gpus[0].worker(g.gpus[0].usualLoad(g.streams, g.slots), &batchFlags{miniBatchWords: g.tokens})
 	g.streams, g.slots, g.tokens = first.Workers, first.Slots, first.MiniBatchTokens
 	for _, gpu := range g.gpus {
 		g.logger.Info("scoring on "+gpu.name(), "model", g.path, "device", gpu.device.Properties(), "streams", g.streams, "slots", g.slots)

@@ -204,6 +204,19 @@ const (
 // Batch returns how many slots, and how many source tokens at a time, each of a number of workers should have: as many as keep a GPU
 // busy, less if its free memory is little.
 func (w *Weights) Batch(workers int) (slots, tokens int) {
+	room := w.room(workers)
+	slots = mostSlots
+	for slots > fewestSlots && slots > room {
+		slots /= 2
+	}
+	return slots, slots * tokensOfSlot
+}
+
+// Fits says whether there is memory for as many slots of each worker.
+func (w *Weights) Fits(workers, slots int) bool { return slots <= w.room(workers) }
+
+// room is for how many slots of each worker half of the free memory is enough.
+func (w *Weights) room(workers int) int {
 	free := w.device.properties.Memory / 2
 	_ = w.device.bound(func() error { // if nobody knows, half of the memory is the guess
 		if now, _, err := w.device.context.Memory(); err == nil {
@@ -217,9 +230,5 @@ func (w *Weights) Batch(workers int) (slots, tokens int) {
 	if w.autoreg == model.SelfAttention {
 		slot += 2 * w.wordWidth() * tokensWaiting
 	}
-	slots = mostSlots
-	for slots > fewestSlots && uint64(slots*workers*slot) > free/2 {
-		slots /= 2
-	}
-	return slots, slots * tokensOfSlot
+	return int(free / 2 / uint64(workers*slot))
 }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A search finds the load that does most, by a clock of its own.
+func TestLoadSearch(t *testing.T) {
+	failure := errors.New("lost")
+	for name, c := range map[string]struct {
+		rate   func(gpuLoad) float64
+		given  bool
+		takes  time.Duration // each trial
+		most   int           // slots of all workers together
+		want   gpuLoad
+		trials int
+	}{
+		"one stream":          {func(l gpuLoad) float64 { return 100 / float64(l.Streams) }, true, 10, 1 << 20, gpuLoad{1, 512}, 3},
+		"two streams":         {func(l gpuLoad) float64 { return 9 - math.Abs(float64(l.Streams)-2) }, true, 10, 1 << 20, gpuLoad{2, 512}, 3},
+		"four streams":        {func(l gpuLoad) float64 { return float64(l.Streams) }, true, 10, 1 << 20, gpuLoad{4, 512}, 3},
+		"no gain":             {func(l gpuLoad) float64 { return 100 + 0.5*float64(l.Streams) }, true, 10, 1 << 20, gpuLoad{2, 512}, 3},
+		"more slots":          {func(l gpuLoad) float64 { return float64(l.Slots) }, false, 10, 1 << 20, gpuLoad{2, 2048}, 5},
+		"fewer slots":         {func(l gpuLoad) float64 { return 1000 - math.Abs(float64(l.Slots-128)) }, false, 10, 1 << 20, gpuLoad{2, 128}, 7},
+		"these slots":         {func(l gpuLoad) float64 { return 600 - math.Abs(float64(l.Slots-512)) }, false, 10, 1 << 20, gpuLoad{2, 512}, 5},
+		"memory for four":     {func(l gpuLoad) float64 { return float64(l.Slots * l.Streams) }, false, 10, 2048, gpuLoad{4, 512}, 4},
+		"memory for two":      {func(l gpuLoad) float64 { return float64(l.Slots * l.Streams) }, false, 10, 1024, gpuLoad{2, 512}, 3},
+		"time for two":        {func(l gpuLoad) float64 { return float64(l.Streams) }, false, 200, 1 << 20, gpuLoad{2, 512}, 2},
+		"time for three":      {func(l gpuLoad) float64 { return float64(l.Streams) }, false, 101, 1 << 20, gpuLoad{4, 512}, 3},
+		"out of memory":       {func(gpuLoad) float64 { return 0 }, false, 10, 1 << 20, gpuLoad{2, 512}, 3},
+		"a device that fails": {func(gpuLoad) float64 { return math.NaN() }, false, 10, 1 << 20, gpuLoad{2, 512}, 1},
+	} {
+		now, trials := time.Unix(1e9, 0), 0
+		s := loadSearch{
+			now: func() time.Time { return now },
+			try: func(l gpuLoad) (float64, error) {
+				now, trials = now.Add(c.takes*time.Millisecond), trials+1
+				if rate := c.rate(l); rate == rate {
+					return rate, nil
+				}
+				return 0, failure
+			},
+			fits: func(l gpuLoad) bool { return l.Streams*l.Slots <= c.most },
+		}
+		have, err := s.find(gpuLoad{2, 512}, c.given, 300*time.Millisecond)
+		if name == "a device that fails" != errors.Is(err, failure) || have != c.want || trials != c.trials {
+			t.Errorf("%s: %+v after %d trials, %v, want %+v after %d", name, have, trials, err, c.want, c.trials)
+		}
+	}
+}
+
+// A file of another GPU, another version or nonsense says nothing.
+func TestLoadFile(t *testing.T) {
+	kind := gpuAndDriver{"a card", "12.2"}
+	file := tunerAt(t.TempDir() + "/sluice/kernels.json").loadsOfGPU(kind)
+	loads := map[string]gpuLoad{"a model": {4, 256}}
+	write := func(content any) {
+		if err := writeTuning(file.path, func() any { return content }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(knownLoads{loadVersion, kind, loads})
+	if have := file.read(); !maps.Equal(have, loads) {
+		t.Errorf("%v", have)
+	}
+	for _, other := range []any{knownLoads{loadVersion - 1, kind, loads}, knownLoads{loadVersion, gpuAndDriver{"a card", "12.4"}, loads}, "nonsense", 3} {
+		write(other)
+		if have := file.read(); have == nil || len(have) > 0 {
+			t.Errorf("%v: %v", other, have)
+		}
+	}
+	for _, l := range []gpuLoad{{0, 5}, {5, 5}, {-1, 5}, {2, 0}, {2, 1 << 20}} {
+		if l.possible(0) {
+			t.Errorf("%v is possible", l)
+		}
+	}
+	if !(gpuLoad{4, 2048}).possible(0) || !(gpuLoad{1, 5000}).possible(5000) || (gpuLoad{1, 500}).possible(5000) {
+		t.Error("what was asked for is not possible")
+	}
+	if other := tunerAt(t.TempDir() + "/sluice/kernels.json").loadsOfGPU(gpuAndDriver{"a card", "12.4"}); slices.Contains([]string{file.path}, other.path) {
+		t.Error("two drivers have one file")
+	}
+}

@@ -1,0 +1,94 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package main
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// toyTrial is what an emulated device with a toy tries loads with.
+func toyTrial(t *testing.T) *loadTrial {
+	t.Helper()
+	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := gpumodel.Open(driver, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toy := toys()[1]
+	m, err := randomModel(toy.description(), rand.New(rand.NewPCG(2018, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights, err := device.Load(m, gpumodel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gpu{driver: driver, device: device, weights: []*gpumodel.Weights{weights}}
+	t.Cleanup(g.close)
+	return &loadTrial{gpu: g, options: search.Options{Beam: 2, MaxLengthFactor: 1}, vocabulary: toy.size().Vocabulary, limit: time.Minute,
+		logger: slog.New(slog.DiscardHandler)}
+}
+
+// A load is measured on a device, and one for which there is no memory does nothing.
+func TestLoadRate(t *testing.T) {
+	trial := toyTrial(t)
+	for _, l := range []gpuLoad{{1, 4}, {2, 5}} {
+		if rate, err := trial.rate(l, 20*time.Millisecond); err != nil || !(rate > 0) {
+			t.Errorf("%+v: %v hypotheses a second, %v", l, rate, err)
+		}
+	}
+	free, _ := trial.gpu.weights[0].Batch(1)
+	if !trial.gpu.fits(gpuLoad{1, free}) || trial.gpu.fits(gpuLoad{1 << 20, 1 << 20}) {
+		t.Error("it is not seen what there is memory for")
+	}
+}
+
+// What was measured is in the file, and is taken from there. Nothing is measured with a device that takes long for a sentence, or without a
+// place for the file.
+func TestLoadIsRemembered(t *testing.T) {
+	trial := toyTrial(t)
+	file := tunerAt(filepath.Join(t.TempDir(), "sluice", "kernels.json")).loadsOfGPU(gpuAndDriver{"a card", "12.2"})
+	trial.limit = time.Nanosecond
+	if l, err := trial.remembered(file, "toy", 6); err != nil || l != (gpuLoad{usualStreams, 6}) || len(file.read()) > 0 {
+		t.Errorf("a slow device: %+v, %v, remembered are %v", l, err, file.read())
+	}
+	trial.limit = 2 * time.Second
+	found, err := trial.remembered(file, "toy", 6)
+	if known := file.read()["toy"]; err != nil || known != found || found.Slots != 6 {
+		t.Fatalf("found %+v, %v, remembered are %v", found, err, file.read())
+	}
+	want := gpuLoad{5 - found.Streams, 6} // which nobody measures, if there are 1, 2 or 4 streams
+	if want.Streams > 4 || want.Streams < 1 {
+		want.Streams = 3
+	}
+	if err := writeTuning(file.path, func() any { return knownLoads{loadVersion, file.kind, map[string]gpuLoad{"toy": want}} }); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := trial.remembered(file, "toy", 6); err != nil || l != want {
+		t.Errorf("%+v is remembered, %v, and %+v taken", want, err, l)
+	}
+	if l, err := trial.remembered(file, "another toy", 7); err != nil || l.Slots != 7 || len(file.read()) != 2 {
+		t.Errorf("%+v, %v, remembered are %v", l, err, file.read())
+	}
+	nowhere := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(nowhere, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	lost := tunerAt(filepath.Join(nowhere, "sluice", "kernels.json")).loadsOfGPU(gpuAndDriver{"a card", "12.2"})
+	if l, err := trial.remembered(lost, "toy", 6); err != nil || l != (gpuLoad{usualStreams, 6}) {
+		t.Errorf("without a place: %+v, %v", l, err)
+	}
+}
