@@ -162,8 +162,9 @@ func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]
 		if err := translate(engine, lines); err != nil {
 			return nil, err
 		}
-		elapsed := time.Since(start).Seconds()
-		run := newBenchRun(elapsed, words, parts.models.count().minus(before), parts.config.Batching.Workers)
+		workers := parts.config.Batching.Workers
+		elapsed := time.Since(start) - sampler.spent(workers)
+		run := newBenchRun(elapsed.Seconds(), words, parts.models.count().minus(before), workers)
 		if cpu = cputime.Process() - cpu; cpu > 0 {
 			run.CPUSeconds, run.WordsPerCPU = cpu.Seconds(), float64(words)/cpu.Seconds()
 		}

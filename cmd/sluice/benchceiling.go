@@ -19,23 +19,34 @@ type ceilingSampler struct {
 	mu    sync.Mutex
 	sum   float64
 	count int
+	took  time.Duration // of all workers together
 }
 
 // sampleEvery is how long a worker translates between two samples, of which each takes less than a millisecond.
 const sampleEvery = 100 * time.Millisecond
 
 func (c *ceilingSampler) sample() {
+	begin := time.Now()
 	peak := ceiling(c.precision, 0)
+	took := time.Since(begin)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sum += peak
 	c.count++
+	c.took += took
+}
+
+// spent returns how long each of the workers has measured since the last reset, instead of translating.
+func (c *ceilingSampler) spent(workers int) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.took / time.Duration(workers)
 }
 
 func (c *ceilingSampler) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sum, c.count = 0, 0
+	c.sum, c.count, c.took = 0, 0, 0
 }
 
 // mean returns the mean of the samples since the last reset; of a text too short for samples, one that it takes itself.
