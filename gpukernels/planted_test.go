@@ -164,6 +164,22 @@ var plantedBugs = []plantedBug{
 		"training_update.cu", "forward", "TrainingSquares", ""},
 }
 
+// No block sees what another one of its launch has written: there are no sums that blocks share, and so no fences between them that could be
+// missing. That a missing one would be found shows package cuda, with a kernel that is made for it.
+func TestBlocksShareNothing(t *testing.T) {
+	files, err := os.ReadDir(emulated.SourceFolder())
+	must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(emulated.SourceFolder(), file.Name()))
+		must(t, err)
+		for _, word := range []string{"atomic", "__threadfence", "cooperative_groups"} {
+			if strings.Contains(string(text), word) {
+				t.Errorf("%s has %q: let plantedBugs take its fences away", file.Name(), word)
+			}
+		}
+	}
+}
+
 func TestPlantedBugs(t *testing.T) {
 	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("compiles kernels many times")

@@ -148,6 +148,27 @@ func TestWarpsAndAtomics(t *testing.T) {
 	}
 }
 
+// The last block sees what all others have written before their fences.
+func TestFences(t *testing.T) { addUp(t, 1) }
+
+// addUp adds numbers up by many blocks, with fences between them or without.
+func addUp(t *testing.T, fences int) {
+	t.Helper()
+	r := newRig(t)
+	const blocks = 1000
+	x, want := make([]int32, 32*blocks-5), int32(0)
+	for i := range x {
+		x[i] = int32(i % 101)
+		want += x[i]
+	}
+	parts, ready, sum := in(r, make([]int32, blocks)), in(r, make([]int32, 1)), in(r, make([]int32, 1))
+	must(t, r.kernel("add_up").Launch(r.stream, Shape{X: blocks}, Shape{X: 32}, 0, Address(in(r, x)), Int(len(x)), Address(parts), Address(ready),
+		Address(sum), Int(fences)))
+	if have := out[int32](r, sum, 1)[0]; have != want {
+		t.Errorf("the sum is %d, want %d", have, want)
+	}
+}
+
 // A graph of copies and kernels does its work anew with each launch.
 func TestGraph(t *testing.T) {
 	r := newRig(t)

@@ -9,10 +9,10 @@
 // # What it finds
 //
 // Memory begins as NaNs, on the device and in a block, and NaNs lie behind it. The target of an asynchronous copy is NaNs until
-// the copy is waited for. A stream does nothing until something waits for it. Threads run in forward, reverse or random order, and
+// the copy is waited for. A stream does nothing until something waits for it, or does it at once, if it is to be ahead of others. Threads run in forward, reverse or random order, and
 // only one of a block at a time, from one wait to the next. So a barrier or a wait that is missing gives wrong results in at least
 // one of the orders, and always the same ones. The address sanitizer has red zones around every allocation and every shared array,
-// the thread sanitizer sees what is ordered by nothing. Threads that wait for each other in different places end the launch with a
+// the thread sanitizer sees what is ordered by nothing: a missing fence between blocks, too. Threads that wait for each other in different places end the launch with a
 // message that names the kernel, the block, the thread and the line.
 //
 // It is stricter than the hardware: no thread may return before others of its block wait at a barrier, or of its warp for a warp

@@ -14,16 +14,18 @@ type Mode struct {
 	Name      string
 	Sanitizer Sanitizer
 	Order     string // of threads: forward, reverse or a number, the seed of a random order
+	Hasty     string // which streams do their work at once: even or odd ones, none if it is empty
 }
 
 // Plain is the mode that Library's result runs in by itself.
-func Plain() Mode { return Mode{"forward", Unwatched, "forward"} }
+func Plain() Mode { return Mode{"forward", Unwatched, "forward", ""} }
 
-// Modes are the others that are worth running: two more orders of threads, and both sanitizers.
+// Modes are the others that are worth running: two more orders of threads, with one half of the streams ahead and with the other, and both
+// sanitizers.
 func Modes() []Mode {
 	return []Mode{
-		{"reverse", Unwatched, "reverse"}, {"random", Unwatched, "1"},
-		{"address", Address, "forward"}, {"thread", Thread, "reverse"},
+		{"reverse", Unwatched, "reverse", "even"}, {"random", Unwatched, "1", "odd"},
+		{"address", Address, "forward", ""}, {"thread", Thread, "reverse", ""},
 	}
 }
 
@@ -34,14 +36,14 @@ const LibraryVariable = "SLUICE_CUDA_LIBRARY"
 // they wrote. The sanitizers want to be loaded before everything else, which a running program cannot do.
 func Rerun(t testing.TB, m Mode, library, tests string, environment ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	arguments := []string{os.Args[0], "-test.run=" + tests, "-test.short", "-test.v", "-test.count=1"}
 	if m.Sanitizer == Thread {
 		arguments = append(fixedAddresses(), arguments...)
 	}
 	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
-	command.Env = append(os.Environ(), LibraryVariable+"="+library, "SLUICE_EMULATED_ORDER="+m.Order)
+	command.Env = append(os.Environ(), LibraryVariable+"="+library, "SLUICE_EMULATED_ORDER="+m.Order, "SLUICE_EMULATED_HASTY="+m.Hasty)
 	switch m.Sanitizer {
 	case Address:
 		command.Env = append(command.Env, "LD_PRELOAD="+runtimeOf(t, "libasan.so"), "ASAN_OPTIONS=detect_leaks=0")

@@ -34,3 +34,19 @@ extern "C" __global__ void __launch_bounds__(64) wrong(float* x, int n, int how)
   if (i < n) x[i] = kept[63 - i];
 }
 KERNEL(wrong);
+
+// sum = that of n numbers: each block of 32 threads adds up its part, and the last one to be ready all parts. The fences let it see what the
+// others wrote before they counted.
+extern "C" __global__ void __launch_bounds__(32) add_up(const int* x, int n, int* parts, int* ready, int* sum, int fences) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, part = i < n ? x[i] : 0;
+  for (int d = 16; d; d /= 2) part += __shfl_xor_sync(~0u, part, d);
+  if (threadIdx.x) return;
+  parts[blockIdx.x] = part;
+  if (fences) __threadfence();
+  if (atomicAdd(ready, 1) != int(gridDim.x) - 1) return;
+  if (fences) __threadfence();
+  int all = 0;
+  for (int block = 0; block < int(gridDim.x); block++) all += parts[block];
+  *sum = all;
+}
+KERNEL(add_up);

@@ -57,6 +57,9 @@ void* shared_memory(const void* key, size_t size);
 // Waits until all threads of the block wait at the same place.
 void barrier(Place);
 
+// What the thread wrote before is seen by those that pass a fence later.
+void fence();
+
 // An operation of a warp gets what each lane brought, lanes[i], and is run once for all lanes of the mask.
 using Operation = void (*)(void** lanes, unsigned mask);
 void collective(unsigned mask, Operation, void* brought, Place);

@@ -4,6 +4,7 @@
 #pragma once
 #include <math.h>
 
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <type_traits>
@@ -83,6 +84,10 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, CALLER) {
 }
 inline int __any_sync(unsigned mask, int predicate, CALLER) { return __ballot_sync(mask, predicate, place) != 0; }
 
+inline void __threadfence() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler moves nothing across
+  emulated::fence();
+}
 inline int atomicAdd(int* p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 inline int atomicMax(int* p, int v) {
   int old = __atomic_load_n(p, __ATOMIC_RELAXED);

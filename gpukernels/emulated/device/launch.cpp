@@ -343,6 +343,10 @@ void barrier(Place place) {
   TSAN(__tsan_acquire(sync);)
 }
 
+void fence() {
+  TSAN(static char all; __tsan_acquire(&all); __tsan_release(&all);)
+}
+
 void collective(unsigned mask, Operation operation, void* brought, Place place) {
   Fiber& f = current();
   Warp& w = block_of(f).warps[f.number / 32];

@@ -19,7 +19,7 @@ size_t parse_size(const std::string& text) {
 
 Settings::Settings() {
   threads = std::max(1u, threads);
-  for (const char* name : {"memory", "devices", "peers", "capability", "version", "threads", "lazy", "order", "fault", "blas", "algorithms", "launched"}) {
+  for (const char* name : {"memory", "devices", "peers", "capability", "version", "threads", "lazy", "hasty", "order", "fault", "blas", "algorithms", "launched"}) {
     std::string variable = std::string("SLUICE_EMULATED_") + name;
     for (char& c : variable) c = toupper(c);
     if (const char* value = getenv(variable.c_str()); value && *value) set(name, value);
@@ -35,6 +35,7 @@ bool Settings::set(const std::string& name, const std::string& value) {
   else if (name == "version") version = number;
   else if (name == "threads") threads = std::max(1u, number);
   else if (name == "lazy") lazy = number;
+  else if (name == "hasty") hasty = value == "even" ? 0 : value == "odd" ? 1 : -1;
   else if (name == "order") order = value == "forward" ? kForward : value == "reverse" ? kReverse : kRandom, seed = number;
   else if (name == "fault") set_faults(value);
   else if (name == "blas") blas = number;

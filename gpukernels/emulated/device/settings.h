@@ -23,6 +23,7 @@ struct Settings {
   unsigned version = 12020;                                        // version=11040: what the driver says it supports
   unsigned threads = std::thread::hardware_concurrency();          // threads=1: how many blocks run at once
   bool lazy = true;                                                // lazy=0: do work when it is asked for, not when it is awaited
+  int hasty = -1;                                                  // hasty=even, hasty=odd: every second stream does its work at once
   enum Order { kForward, kReverse, kRandom } order = kForward;     // order=reverse, order=7 (a seed): which thread runs first
   unsigned seed = 0;
   std::vector<Fault> faults;                                       // fault=cuMemAlloc:2:2,cuStreamSynchronize:1:719! (! lasts)
