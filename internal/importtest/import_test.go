@@ -40,6 +40,7 @@ const table = `
 	internal/modelcheck:
 	internal/nbest: internal/job
 	internal/obs:
+	internal/plantedtest:
 	internal/readahead: internal/job
 	internal/recordio: internal/job
 	internal/score:

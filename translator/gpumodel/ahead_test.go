@@ -7,13 +7,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/internal/plantedtest"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -346,96 +346,72 @@ func (c *counter) Top(rows []int32, k int, banned [][]search.Token, out []search
 	c.Stepper.Top(rows, k, banned, out)
 }
 
-// A wait that is missing in the code that asks for the work, and what else could go wrong when steps run ahead. name stands in the text
-// that replaces from, so that one program has all bugs, of which the environment chooses one.
-var plantedBugs = []struct{ name, file, from, to string }{
-	{"choices are read before they are there", "ahead.go", "s.wait(r.turn.done.Synchronize)", "unless(NAME, r.turn.done.Synchronize)"},
-	{"lists are overwritten before they are read", "decoder.go", "s.wait(t.feed.read.Synchronize)", "unless(NAME, t.feed.read.Synchronize)"},
-	{"the decoder does not wait for the encoder", "decoder.go", "s.stream.Wait(s.encoded)", "unless(NAME, func() error { return s.stream.Wait(s.encoded) })"},
-	{"guesses are read before they are there", "ahead.go", "s.wait(t.told.Synchronize)", "unless(NAME, t.told.Synchronize)"},
-	{"attention is read before it is there", "alignments.go", "s.do(func() error { return s.wait(r.turn.looked.Synchronize) })", "s.do(func() error { return unless(NAME, r.turn.looked.Synchronize) })"},
-	{"a step ahead without attention is followed", "ahead.go", "s.aligned && !s.ahead.aligned", "s.aligned && !s.ahead.aligned && planted(NAME) == 0"},
-	{"choices are kept though their tokens are forbidden", "ahead.go", "len(list) > 0 {\n", "len(list) > 0 && planted(NAME) == 0 {\n"},
-	{"choices without tokens that were forbidden are kept", "ahead.go", "\t\ts.forgetChoices()\n", "\t\tif planted(NAME) == 0 {\n\t\t\ts.forgetChoices()\n\t\t}\n"},
-	{"the step ahead overwrites the state", "decoder.go", "from[i], to[i], positions[i] = b.from, b.to,", "from[i], to[i], positions[i] = b.from, b.to+planted(NAME)*(b.from-b.to),"},
-	{"a step ahead with another token is followed", "ahead.go", "b.token == token &&", "(b.token == token || planted(NAME) == 1) &&"},
-	{"two slots follow one row", "ahead.go", "&& !b.taken", "&& (!b.taken || planted(NAME) == 1)"},
-	{"the step ahead takes a turn that is needed", "ahead.go", "for slices.ContainsFunc", "for planted(NAME) == 0 && slices.ContainsFunc"},
-	{"hypotheses that move do not share the state", "stepper.go", "\t\t\ts.places.share(taken[i].state)\n", "\t\t\tif planted(NAME) == 0 {\n\t\t\t\ts.places.share(taken[i].state)\n\t\t\t}\n"},
-	{"the word of a step ahead is lost", "ahead.go", "\t\t\ts.words.give(b.word)\n", "\t\t\tif planted(NAME) == 0 {\n\t\t\t\ts.words.give(b.word)\n\t\t\t}\n"},
+// A wait that is missing in the code that asks for the work, and what else could go wrong when steps run ahead.
+var plantedBugs = []plantedtest.Bug{
+	{Name: "choices are read before they are there", File: "ahead.go",
+		From: "s.wait(r.turn.done.Synchronize)",
+		To:   "unless(NAME, r.turn.done.Synchronize)"},
+	{Name: "lists are overwritten before they are read", File: "decoder.go",
+		From: "s.wait(t.feed.read.Synchronize)",
+		To:   "unless(NAME, t.feed.read.Synchronize)"},
+	{Name: "the decoder does not wait for the encoder", File: "decoder.go",
+		From: "s.stream.Wait(s.encoded)",
+		To:   "unless(NAME, func() error { return s.stream.Wait(s.encoded) })"},
+	{Name: "guesses are read before they are there", File: "ahead.go",
+		From: "s.wait(t.told.Synchronize)",
+		To:   "unless(NAME, t.told.Synchronize)"},
+	{Name: "attention is read before it is there", File: "alignments.go",
+		From: "s.do(func() error { return s.wait(r.turn.looked.Synchronize) })",
+		To:   "s.do(func() error { return unless(NAME, r.turn.looked.Synchronize) })"},
+	{Name: "a step ahead without attention is followed", File: "ahead.go",
+		From: "s.aligned && !s.ahead.aligned",
+		To:   "s.aligned && !s.ahead.aligned && planted(NAME) == 0"},
+	{Name: "choices are kept though their tokens are forbidden", File: "ahead.go",
+		From: "len(list) > 0 {\n",
+		To:   "len(list) > 0 && planted(NAME) == 0 {\n"},
+	{Name: "choices without tokens that were forbidden are kept", File: "ahead.go",
+		From: "\t\ts.forgetChoices()\n",
+		To:   "\t\tif planted(NAME) == 0 {\n\t\t\ts.forgetChoices()\n\t\t}\n"},
+	{Name: "the step ahead overwrites the state", File: "decoder.go",
+		From: "from[i], to[i], positions[i] = b.from, b.to,",
+		To:   "from[i], to[i], positions[i] = b.from, b.to+planted(NAME)*(b.from-b.to),"},
+	{Name: "a step ahead with another token is followed", File: "ahead.go",
+		From: "b.token == token &&",
+		To:   "(b.token == token || planted(NAME) == 1) &&"},
+	{Name: "two slots follow one row", File: "ahead.go",
+		From: "&& !b.taken",
+		To:   "&& (!b.taken || planted(NAME) == 1)"},
+	{Name: "the step ahead takes a turn that is needed", File: "ahead.go",
+		From: "for slices.ContainsFunc",
+		To:   "for planted(NAME) == 0 && slices.ContainsFunc"},
+	{Name: "hypotheses that move do not share the state", File: "stepper.go",
+		From: "\t\t\ts.places.share(taken[i].state)\n",
+		To:   "\t\t\tif planted(NAME) == 0 {\n\t\t\t\ts.places.share(taken[i].state)\n\t\t\t}\n"},
+	{Name: "memory moves before it is written", File: "memory.go",
+		From: "\tfor _, s := range streams {\n\t\tif err := s.Synchronize(); err != nil {",
+		To:   "\tfor _, s := range streams {\n\t\tif err := unless(NAME, s.Synchronize); err != nil {"},
+	{Name: "the word of a step ahead is lost", File: "ahead.go",
+		From: "\t\t\ts.words.give(b.word)\n",
+		To:   "\t\t\tif planted(NAME) == 0 {\n\t\t\t\ts.words.give(b.word)\n\t\t\t}\n"},
 }
-
-const plantedHelp = `package gpumodel
-
-import "os"
-
-func planted(name string) int32 {
-	if os.Getenv("PLANTED") == name {
-		return 1
-	}
-	return 0
-}
-
-func unless(name string, wait func() error) error {
-	if planted(name) == 1 {
-		return nil
-	}
-	return wait()
-}
-`
 
 func TestPlantedBugs(t *testing.T) {
 	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("builds the package again")
 	}
-	program := plant(t)
+	program := plantedtest.Build(t, plantedBugs)
 	device := library(t, emulated.Unwatched)
-	for _, bug := range append(plantedBugs[:len(plantedBugs):len(plantedBugs)], struct{ name, file, from, to string }{}) {
-		t.Run(bug.name, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), program, "-test.run=^TestAhead$", "-test.timeout=2m")
-			command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "PLANTED="+bug.name)
+	for _, bug := range append(plantedBugs[:len(plantedBugs):len(plantedBugs)], plantedtest.Bug{}) {
+		t.Run(bug.Name, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Beam)$", "-test.failfast", "-test.timeout=2m")
+			command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, plantedtest.Variable+"="+bug.Name)
 			output, err := command.CombinedOutput()
 			switch {
-			case bug.name == "" && err != nil:
+			case bug.Name == "" && err != nil:
 				t.Errorf("without a bug: %v\n%s", err, output)
-			case bug.name != "" && (err == nil || !strings.Contains(string(output), ", want ") && !strings.Contains(string(output), "panic: runtime error")):
+			case bug.Name != "" && (err == nil || !strings.Contains(string(output), ", want ") && !strings.Contains(string(output), "panic: runtime error")):
 				t.Errorf("nobody noticed: %v\n%s", err, output)
 			}
 		})
 	}
-}
-
-// plant builds the tests of this package with all bugs in it.
-func plant(t *testing.T) string {
-	t.Helper()
-	folder := t.TempDir()
-	here, err := os.Getwd()
-	must(t, err)
-	texts := map[string]string{"planted.go": plantedHelp}
-	for _, bug := range plantedBugs {
-		if texts[bug.file] == "" {
-			text, err := os.ReadFile(bug.file)
-			must(t, err)
-			texts[bug.file] = string(text)
-		}
-		if n := strings.Count(texts[bug.file], bug.from); n != 1 {
-			t.Fatalf("%q stands %d times in %s, not once", bug.from, n, bug.file)
-		}
-		texts[bug.file] = strings.Replace(texts[bug.file], bug.from, strings.Replace(bug.to, "NAME", `"`+bug.name+`"`, 1), 1)
-	}
-	var overlay strings.Builder
-	separator := `{"Replace": {`
-	for file, text := range texts {
-		must(t, os.WriteFile(filepath.Join(folder, file), []byte(text), 0o666))
-		overlay.WriteString(separator + `"` + filepath.Join(here, file) + `": "` + filepath.Join(folder, file) + `"`)
-		separator = ", "
-	}
-	overlay.WriteString("}}")
-	must(t, os.WriteFile(filepath.Join(folder, "overlay.json"), []byte(overlay.String()), 0o666))
-	program := filepath.Join(folder, "planted.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", filepath.Join(folder, "overlay.json"), "-o", program, ".")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	return program
 }

@@ -1,0 +1,102 @@
+// Package plantedtest builds the tests of a package with mistakes in it, which the tests must notice: waits that are missing in the code that asks
+// a device for work, and the like.
+package plantedtest
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A Bug is a change to a file of the package that makes it wrong. From stands in the file once. In To, planted(NAME) is 1 if the bug is at
+// work, and else 0; unless(NAME, wait) calls wait if it is not.
+type Bug struct{ Name, File, From, To string }
+
+// Variable is that of the environment that names the bug that is at work.
+const Variable = "PLANTED"
+
+// help is compiled into the package.
+const help = `import "os"
+
+func planted(name string) int32 {
+	if os.Getenv("` + Variable + `") == name {
+		return 1
+	}
+	return 0
+}
+
+func unless(name string, wait func() error) error {
+	if planted(name) == 1 {
+		return nil
+	}
+	return wait()
+}
+`
+
+// Build builds the tests of the package in the current folder, with all bugs in it, of which the environment chooses one or none. It returns
+// the program.
+func Build(t testing.TB, bugs []Bug) string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, bug := range bugs {
+		if texts[bug.File] == "" {
+			texts[bug.File] = read(t, bug.File)
+		}
+		if n := strings.Count(texts[bug.File], bug.From); n != 1 {
+			t.Fatalf("%q stands %d times in %s, not once", bug.From, n, bug.File)
+		}
+		to := strings.ReplaceAll(bug.To, "NAME", `"`+bug.Name+`"`)
+		texts[bug.File] = strings.Replace(texts[bug.File], bug.From, to, 1)
+	}
+	texts["planted.go"] = packageClause.FindString(read(t, bugs[0].File)) + "\n" + help
+	program := filepath.Join(t.TempDir(), "planted.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay(t, texts), "-o", program, ".")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return program
+}
+
+var packageClause = regexp.MustCompile(`(?m)^package \w+\n`)
+
+// overlay writes the texts of files of this folder elsewhere, and returns the file that makes the go command read them there.
+func overlay(t testing.TB, texts map[string]string) string {
+	t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	replace := map[string]string{}
+	for file, text := range texts {
+		replace[filepath.Join(here, file)] = filepath.Join(folder, file)
+		write(t, filepath.Join(folder, file), []byte(text))
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(folder, "overlay.json")
+	write(t, at, list)
+	return at
+}
+
+func read(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t testing.TB, file string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
