@@ -16,15 +16,16 @@ const attentionTile = 64 // queries and keys
 // attentionShared returns the shared memory of a block: queries, and two tiles of keys and of values.
 func attentionShared(headDim int) int { return 5 * attentionTile * (headDim + 8) * 2 }
 
-// scale returns the factor of attention scores.
-func scale(headDim int) float32 { return 1 / float32(math.Sqrt(float64(headDim))) }
+// Scale is the factor of the scores of attention with heads of so many elements, those not counted with which they are filled up to one of
+// HeadDims.
+func Scale(headDim int) float32 { return 1 / float32(math.Sqrt(float64(headDim))) }
 
 // Attention runs the encoder's self-attention over sentences that lie one after another.
 //
 // qkv: fp16, for each token a row of queries, keys and values, heads × headDim each. starts: int32, sentences+1 of them; sentence i has
 // the tokens from starts[i] up to starts[i+1]. longest: tokens of the longest sentence, at least. result: fp16, for each token a row of
-// heads × headDim.
-func (k *Kernels) Attention(s *cuda.Stream, result, qkv, starts cuda.Pointer, sentences, longest, heads, headDim int) error {
+// heads × headDim. scale is the factor of scores.
+func (k *Kernels) Attention(s *cuda.Stream, result, qkv, starts cuda.Pointer, sentences, longest, heads, headDim int, scale float32) error {
 	if sentences == 0 || longest == 0 {
 		return nil
 	}
@@ -37,7 +38,7 @@ func (k *Kernels) Attention(s *cuda.Stream, result, qkv, starts cuda.Pointer, se
 		n := min(most, sentences-first)
 		if err := kernel.Launch(s, cuda.Shape{X: blocks(longest, attentionTile), Y: heads, Z: n}, cuda.Shape{X: 128}, attentionShared(headDim),
 			cuda.Address(qkv), cuda.Address(cuda.Offset[int32](starts, first)), cuda.Address(result), cuda.Int(heads),
-			cuda.Float(scale(headDim))); err != nil {
+			cuda.Float(scale)); err != nil {
 			return err
 		}
 	}
@@ -52,6 +53,7 @@ type Lookup struct {
 	Stride          int
 	Rows            int
 	Heads, HeadDim  int
+	Scale           float32 // of scores
 }
 
 // LookupWeights writes the weights that the first head of each row gives to the positions of its sentence: float32, most places for each
@@ -66,7 +68,7 @@ func (k *Kernels) LookupWeights(s *cuda.Stream, l Lookup, weights cuda.Pointer, 
 	}
 	return kernel.Launch(s, rowGrid(l.Rows), rowBlock, 0, cuda.Address(l.Queries), cuda.Address(l.Keys), cuda.Address(l.Starts),
 		cuda.Address(l.Lengths), cuda.Address(weights), cuda.Int(l.Rows), cuda.Int(l.Heads*l.HeadDim), cuda.Int(l.Stride), cuda.Int(most),
-		cuda.Float(scale(l.HeadDim)))
+		cuda.Float(l.Scale))
 }
 
 // Lookup puts it into the stream. A row whose sentence has no positions gets zeros.
@@ -83,5 +85,5 @@ func (k *Kernels) Lookup(s *cuda.Stream, l Lookup) error {
 	}
 	return kernel.Launch(s, cuda.Shape{X: blocks(l.Rows, warpRows), Y: l.Heads}, rowBlock, 0, cuda.Address(l.Queries), cuda.Address(l.Keys),
 		cuda.Address(l.Values), cuda.Address(l.Starts), cuda.Address(l.Lengths), cuda.Address(l.Result), cuda.Int(l.Rows), cuda.Int(l.Heads),
-		cuda.Int(l.Stride), cuda.Float(scale(l.HeadDim)))
+		cuda.Int(l.Stride), cuda.Float(l.Scale))
 }

@@ -74,7 +74,7 @@ func (c *attentionCase) run(r *rig) []number {
 	}
 	size := len(c.qkv) / 3
 	result := alloc[number](r, size)
-	must(r.t, r.kernels.Attention(r.stream, result, in(r, c.qkv), in(r, starts), len(c.lengths), longest, c.heads, c.dim))
+	must(r.t, r.kernels.Attention(r.stream, result, in(r, c.qkv), in(r, starts), len(c.lengths), longest, c.heads, c.dim, Scale(c.dim)))
 	return out[number](r, result, size)
 }
 
@@ -129,7 +129,7 @@ func (c *lookupCase) run(r *rig, layer int) []number {
 	result := alloc[number](r, len(c.queries))
 	must(r.t, r.kernels.Lookup(r.stream, Lookup{Queries: in(r, c.queries), Result: result,
 		Keys: cuda.Offset[number](memory, 2*layer*width), Values: cuda.Offset[number](memory, (2*layer+1)*width),
-		Starts: in(r, c.starts), Lengths: in(r, c.lengths), Stride: c.stride, Rows: len(c.starts), Heads: c.heads, HeadDim: c.dim}))
+		Starts: in(r, c.starts), Lengths: in(r, c.lengths), Stride: c.stride, Rows: len(c.starts), Heads: c.heads, HeadDim: c.dim, Scale: Scale(c.dim)}))
 	return out[number](r, result, len(c.queries))
 }
 
@@ -178,7 +178,7 @@ func TestLookupWeights(t *testing.T) {
 		queries, keys := r.halves(3*heads*dim, 3), r.halves(80*heads*dim, 3)
 		weights := in(r, make([]float32, 3*most))
 		must(t, r.kernels.LookupWeights(r.stream, Lookup{Queries: in(r, queries), Keys: in(r, keys), Starts: in(r, starts),
-			Lengths: in(r, lengths), Stride: heads * dim, Rows: 3, Heads: heads, HeadDim: dim}, weights, most))
+			Lengths: in(r, lengths), Stride: heads * dim, Rows: 3, Heads: heads, HeadDim: dim, Scale: Scale(dim)}, weights, most))
 		have := out[float32](r, weights, 3*most)
 		for row, length := range lengths {
 			// The weight of a position is what attention gives if the values are 1 there and 0 elsewhere.
@@ -199,7 +199,7 @@ func TestLookupWeights(t *testing.T) {
 
 func TestAttentionRefuses(t *testing.T) {
 	r := newRig(t)
-	if err := r.kernels.Attention(r.stream, 0, 0, 0, 1, 1, 1, 48); err == nil {
+	if err := r.kernels.Attention(r.stream, 0, 0, 0, 1, 1, 1, 48, 1); err == nil {
 		t.Error("attention with heads of 48 elements was launched")
 	}
 	if err := r.kernels.Lookup(r.stream, Lookup{Rows: 1, Heads: 1, HeadDim: 48, Stride: 96}); err == nil {
@@ -208,6 +208,6 @@ func TestAttentionRefuses(t *testing.T) {
 	if err := r.kernels.Lookup(r.stream, Lookup{Rows: 1, Heads: 1, HeadDim: 32, Stride: 68}); err == nil {
 		t.Error("lookup with a stride of 68 elements was launched")
 	}
-	must(t, r.kernels.Attention(r.stream, 0, 0, 0, 0, 0, 1, 32))
+	must(t, r.kernels.Attention(r.stream, 0, 0, 0, 0, 0, 1, 32, 1))
 	must(t, r.kernels.Lookup(r.stream, Lookup{HeadDim: 32}))
 }

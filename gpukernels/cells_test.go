@@ -206,7 +206,7 @@ func TestNormColumns(t *testing.T) {
 			ofBias = 0
 		}
 		columns := Matrix{At: cuda.Offset[number](at, first), Rows: rows, Columns: n, Stride: stride}
-		must(t, r.kernels.NormColumns(r.stream, columns, in(r, scale), ofBias, epsilon))
+		must(t, r.kernels.NormColumns(r.stream, columns, RowNorm{Scale: in(r, scale), Bias: ofBias, Epsilon: epsilon}))
 		near(t, fmt.Sprintf("norm of %d", n), out[number](r, at, len(x)), want, 1e-3)
 	}
 }

@@ -64,13 +64,6 @@ func (k *Kernels) SRU(s *cuda.Stream, h Matrix, gates, x cuda.Pointer, c States)
 		cuda.Address(c.At), cuda.Address(h.At), cuda.Int(h.Rows), cuda.Int(h.Columns), cuda.Int(c.Stride))
 }
 
-// RMSNorm divides rows by their root mean square: with v = x + residual, result = v/sqrt(mean(v²) + epsilon)·scale. Otherwise as
-// LayerNorm.
-func (k *Kernels) RMSNorm(s *cuda.Stream, result Matrix, x, residual, scale cuda.Pointer, epsilon float32) error {
-	return k.overRows(s, "rms_norm", result, cuda.Address(x), cuda.Address(residual), cuda.Address(scale), cuda.Address(result.At),
-		cuda.Int(result.Rows), cuda.Int(result.Columns), cuda.Float(epsilon))
-}
-
 // Words are what a decoder with self-attention keeps of the target words, for one layer.
 type Words struct {
 	Cache    cuda.Pointer // fp16: in each row the keys and then the values of a word, where those of the layer begin
@@ -103,8 +96,8 @@ func (k *Kernels) FirstWords(s *cuda.Stream, result Matrix, x, positions cuda.Po
 }
 
 // Recall is attention to the words so far, the row's own included. queries: fp16, rows that are queryStride elements apart. result: fp16,
-// rows of heads × headDim.
-func (k *Kernels) Recall(s *cuda.Stream, w Words, result, queries cuda.Pointer, queryStride, rows, heads, headDim int) error {
+// rows of heads × headDim. scale is the factor of scores.
+func (k *Kernels) Recall(s *cuda.Stream, w Words, result, queries cuda.Pointer, queryStride, rows, heads, headDim int, scale float32) error {
 	if rows == 0 {
 		return nil
 	}
@@ -118,5 +111,5 @@ func (k *Kernels) Recall(s *cuda.Stream, w Words, result, queries cuda.Pointer, 
 	return kernel.Launch(s, cuda.Shape{X: blocks(rows, warpRows), Y: heads}, rowBlock, 0, cuda.Address(queries), cuda.Address(w.Cache),
 		cuda.Address(cuda.Offset[Half](w.Cache, heads*headDim)), cuda.Address(w.Numbers), cuda.Address(w.Slots), cuda.Address(w.Positions),
 		cuda.Address(result), cuda.Int(rows), cuda.Int(heads), cuda.Int(queryStride), cuda.Int(w.Stride), cuda.Int(w.Capacity),
-		cuda.Float(scale(headDim)))
+		cuda.Float(scale))
 }

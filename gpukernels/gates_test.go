@@ -108,7 +108,7 @@ func TestRMSNorm(t *testing.T) {
 		if i%2 != 0 {
 			from = 0
 		}
-		must(t, r.kernels.RMSNorm(r.stream, m, m.At, from, in(r, scale), epsilon))
+		must(t, r.kernels.RMSNorm(r.stream, m, m.At, from, RowNorm{Scale: in(r, scale), Epsilon: epsilon}))
 		near(t, fmt.Sprintf("norm of %d", n), out[number](r, m.At, rows*n), want, 1e-4)
 	}
 }
@@ -239,10 +239,10 @@ func TestRecall(t *testing.T) {
 			}
 		}
 		result := alloc[number](r, 3*width)
-		must(t, r.kernels.Recall(r.stream, w, result, in(r, queries), 3*width, 3, heads, dim))
+		must(t, r.kernels.Recall(r.stream, w, result, in(r, queries), 3*width, 3, heads, dim, Scale(dim)))
 		near(t, fmt.Sprintf("attention of %d to words", dim), out[number](r, result, 3*width), want, 1e-3)
 	}
-	if err := r.kernels.Recall(r.stream, Words{Stride: 64}, 0, 0, 96, 1, 1, 48); err == nil {
+	if err := r.kernels.Recall(r.stream, Words{Stride: 64}, 0, 0, 96, 1, 1, 48, 1); err == nil {
 		t.Error("attention with heads of 48 elements was launched")
 	}
 }

@@ -14,7 +14,7 @@ var programs embed.FS
 var sources = map[string]map[string]int{
 	"product":   {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared()},
 	"layernorm": {"layer_norm": 0, "rms_norm": 0},
-	"embed":     {"embed": 0},
+	"embed":     {"embed": 0, "copy_rows": 0},
 	"ssru":      {"ssru": 0},
 	"gates":     {"activate": 0, "add": 0, "highway": 0, "gated_sum": 0, "average": 0, "sru": 0},
 	"cells":     {"begin_cells": 0, "multiply_cells": 0, "advance_cells": 0, "mean_rows": 0, "add_starts": 0, "attend_additively": 0},

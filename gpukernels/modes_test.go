@@ -17,7 +17,7 @@ import (
 
 // kernelTests are the tests that run kernels for both types of stored numbers, and bytesTests those of products in 8 bits.
 const (
-	kernelTests = "Product|ProductEpilogues|LayerNorm|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|" +
+	kernelTests = "Product|ProductEpilogues|LayerNorm|NormOfParts|CopyRows|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|" +
 		"AddStarts|AdditiveAttention|Infinities|Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|" +
 		"DrawTokens|BeginRows|Scores|" +
 		"Training(Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam)"

@@ -43,7 +43,7 @@ func TestLayerNorm(t *testing.T) {
 		if !withBias {
 			b = 0
 		}
-		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: rows, Columns: n}, at, from, in(r, scale), b, epsilon))
+		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: rows, Columns: n}, at, from, RowNorm{Scale: in(r, scale), Bias: b, Epsilon: epsilon}))
 		near(t, fmt.Sprintf("layer norm of %d", n), out[number](r, at, rows*n), want, 1e-4)
 	}
 }
@@ -58,6 +58,103 @@ func referenceNorm(v []float64, scale []float32, epsilon float64) {
 	}
 	for j := range v {
 		v[j] = (v[j] - mean) / math.Sqrt(variance+epsilon) * float64(scale[j])
+	}
+}
+
+// Of parts of rows, what they are filled up with counts nothing: the norm is that of the elements without, and zeros stay zeros.
+func TestNormOfParts(t *testing.T) {
+	r := newRig(t)
+	const rows, epsilon = 5, 1e-6
+	for _, c := range []struct{ parts, part, own int }{{1, 8, 3}, {1, 264, 257}, {3, 16, 10}, {2, 256, 256}, {4, 264, 260}} {
+		n := c.parts * c.part
+		x, residual := r.halves(rows*n, 3), r.halves(rows*n, 3)
+		scale, bias := r.floats(n, 2), r.floats(n, 2)
+		counts := func(column int) bool { return column%c.part < c.own }
+		for i := range x {
+			if !counts(i % n) {
+				x[i], residual[i] = 0, 0
+			}
+		}
+		wanted, wantedRMS := make([]float64, rows*n), make([]float64, rows*n)
+		for j := range n {
+			if !counts(j) {
+				scale[j], bias[j] = 0, 0
+			}
+		}
+		for row := range rows {
+			var v []float64
+			var ofScale []float32
+			for j := range n {
+				if counts(j) {
+					v, ofScale = append(v, float64(x[row*n+j].Float32())+float64(residual[row*n+j].Float32())), append(ofScale, scale[j])
+				}
+			}
+			squares := 0.0
+			for _, e := range v {
+				squares += e * e / float64(len(v))
+			}
+			rest, plain := slices.Clone(v), v
+			referenceNorm(rest, ofScale, epsilon)
+			for j := range n {
+				if counts(j) {
+					wanted[row*n+j], rest = rest[0]+float64(bias[j]), rest[1:]
+					wantedRMS[row*n+j], plain = plain[0]/math.Sqrt(squares+epsilon)*float64(scale[j]), plain[1:]
+				}
+			}
+		}
+		norm := RowNorm{Scale: in(r, scale), Bias: in(r, bias), Epsilon: epsilon, Part: c.part, Own: c.own}
+		m := r.matrix(x, rows)
+		must(t, r.kernels.LayerNorm(r.stream, m, m.At, in(r, residual), norm))
+		near(t, fmt.Sprintf("norm of %+v", c), out[number](r, m.At, rows*n), wanted, 1e-4)
+		if c.parts == 1 {
+			norm.Bias = 0
+			m = r.matrix(x, rows)
+			must(t, r.kernels.RMSNorm(r.stream, m, m.At, in(r, residual), norm))
+			near(t, fmt.Sprintf("rms norm of %+v", c), out[number](r, m.At, rows*n), wantedRMS, 1e-4)
+		}
+	}
+	m := r.matrix(r.halves(48, 1), 1)
+	for _, n := range []RowNorm{{Part: 32}, {Part: 12}, {Part: 24, Own: 25}} {
+		if err := r.kernels.LayerNorm(r.stream, m, m.At, 0, n); err == nil {
+			t.Errorf("a norm of parts of %d, of which %d count, was launched over 48 elements", n.Part, n.Own)
+		}
+	}
+	if err := r.kernels.RMSNorm(r.stream, m, m.At, 0, RowNorm{Part: 24}); err == nil {
+		t.Error("an RMS norm of two parts was launched")
+	}
+}
+
+// Rows are copied from where a list says, or in their order, between matrices with gaps that nobody touches.
+func TestCopyRows(t *testing.T) {
+	r := newRig(t)
+	const rows = 5
+	for _, n := range widths {
+		from, to := n+16, n+8
+		x := r.halves(6*from, 1)
+		for _, places := range [][]int32{{5, -1, 0, 5, 3}, nil} {
+			want, list := r.halves(rows*to, 1), cuda.Pointer(0)
+			result := in(r, want)
+			for i := range rows {
+				place := i
+				if places != nil {
+					place, list = int(places[i]), in(r, places)
+				}
+				for j := range n {
+					want[i*to+j] = 0
+					if place >= 0 {
+						want[i*to+j] = x[place*from+j]
+					}
+				}
+			}
+			must(t, r.kernels.CopyRows(r.stream, Matrix{At: result, Rows: rows, Columns: n, Stride: to},
+				Matrix{At: in(r, x), Rows: 6, Columns: n, Stride: from}, list))
+			if have := out[number](r, result, len(want)); !slices.Equal(have, want) {
+				t.Errorf("rows of %d elements from %v are others", n, places)
+			}
+		}
+	}
+	if err := r.kernels.CopyRows(r.stream, Matrix{Rows: 1, Columns: 8}, Matrix{Rows: 1, Columns: 16}, 0); err == nil {
+		t.Error("rows of 16 elements were copied to rows of 8")
 	}
 }
 
@@ -133,7 +230,7 @@ func TestRowsAreTheirOwn(t *testing.T) {
 	x, scale := r.halves(rows*n, 3), in(r, r.floats(n, 2))
 	norm := func(x []number) []number {
 		at := in(r, x)
-		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: len(x) / n, Columns: n}, at, 0, scale, 0, 1e-6))
+		must(t, r.kernels.LayerNorm(r.stream, Matrix{At: at, Rows: len(x) / n, Columns: n}, at, 0, RowNorm{Scale: scale, Epsilon: 1e-6}))
 		return out[number](r, at, len(x))
 	}
 	all := norm(x)
@@ -148,7 +245,7 @@ func TestRowsRefuse(t *testing.T) {
 	r := newRig(t)
 	for _, m := range []Matrix{{1, 1, 12, 0}, {1, 1, 16, 24}} {
 		for name, err := range map[string]error{
-			"embed": r.kernels.Embed(r.stream, m, 0, 0, 0, 0, 1), "norm": r.kernels.LayerNorm(r.stream, m, 0, 0, 0, 0, 1),
+			"embed": r.kernels.Embed(r.stream, m, 0, 0, 0, 0, 1), "norm": r.kernels.LayerNorm(r.stream, m, 0, 0, RowNorm{}),
 			"ssru": r.kernels.SSRU(r.stream, m, 0, States{}),
 		} {
 			if err == nil {
@@ -158,6 +255,6 @@ func TestRowsRefuse(t *testing.T) {
 	}
 	none := Matrix{Columns: 8}
 	must(t, r.kernels.Embed(r.stream, none, 0, 0, 0, 0, 1))
-	must(t, r.kernels.LayerNorm(r.stream, none, 0, 0, 0, 0, 1))
+	must(t, r.kernels.LayerNorm(r.stream, none, 0, 0, RowNorm{}))
 	must(t, r.kernels.SSRU(r.stream, none, 0, States{}))
 }

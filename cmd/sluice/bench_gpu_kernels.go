@@ -238,7 +238,8 @@ func (s student) encoderKernels(tokens int) []timedKernel {
 		ready: func(r *kernelRig) func() error {
 			result, qkv, starts := r.halves(tokens*s.Dim), r.halves(3*tokens*s.Dim), r.numbers(sentences+1, 0, modelLength)
 			return func() error {
-				return r.kernels.Attention(r.stream, result, qkv, starts, sentences, modelLength, s.Heads, s.Dim/s.Heads)
+				return r.kernels.Attention(r.stream, result, qkv, starts, sentences, modelLength, s.Heads, s.Dim/s.Heads,
+					gpukernels.Scale(s.Dim/s.Heads))
 			}
 		}}}
 }
@@ -251,7 +252,7 @@ func (s student) stepKernels(rows int) []timedKernel {
 			keys := r.halves(2 * rows * modelLength * s.Dim)
 			l := gpukernels.Lookup{Queries: r.halves(rows * s.Dim), Result: r.halves(rows * s.Dim), Keys: keys,
 				Values: cuda.Offset[gpukernels.Half](keys, s.Dim), Starts: r.numbers(rows, 0, modelLength), Lengths: r.numbers(rows, modelLength, 0),
-				Stride: 2 * s.Dim, Rows: rows, Heads: s.Heads, HeadDim: s.Dim / s.Heads}
+				Stride: 2 * s.Dim, Rows: rows, Heads: s.Heads, HeadDim: s.Dim / s.Heads, Scale: gpukernels.Scale(s.Dim / s.Heads)}
 			return func() error { return r.kernels.Lookup(r.stream, l) }
 		}}
 	return []timedKernel{lookup, s.autoregressiveKernel(rows)}
@@ -270,7 +271,7 @@ func (s student) autoregressiveKernel(rows int) timedKernel {
 					Slots: r.numbers(rows, 0, 1), Positions: r.numbers(rows, words-1, 0)}
 				result, queries := r.halves(rows*s.Dim), r.halves(3*rows*s.Dim)
 				return func() error {
-					return r.kernels.Recall(r.stream, w, result, queries, 3*s.Dim, rows, s.Heads, s.Dim/s.Heads)
+					return r.kernels.Recall(r.stream, w, result, queries, 3*s.Dim, rows, s.Heads, s.Dim/s.Heads, gpukernels.Scale(s.Dim/s.Heads))
 				}
 			}}
 	case ofAverages:

@@ -90,7 +90,7 @@ func (s *Stepper) averageAttention(a *activations, l *average, lists stepLists, 
 // Where a norm comes before the sublayer, marian-decoder, other than in training, applies it to the queries alone. Only at the first
 // position, where nothing is kept yet, the value comes from the normalised input, though what is kept for later steps does not.
 func (s *Stepper) selfAttention(a *activations, l *selfAttention, lists stepLists, layer int) error {
-	dim, k := s.w.dim, s.w.device.kernels
+	dim, k := s.w.attention(), s.w.device.kernels
 	words := gpukernels.Words{Cache: cuda.Offset[gpukernels.Half](s.words.cache.at, 2*dim*layer), Stride: s.w.wordWidth(),
 		Numbers: s.states.at, Capacity: s.words.capacity, Slots: lists.to, Positions: lists.positions}
 	queries, queryStride := a.wide, 3*dim
@@ -115,7 +115,7 @@ func (s *Stepper) selfAttention(a *activations, l *selfAttention, lists stepList
 	if err := k.KeepWords(a.stream, words, keysValues, stride, a.rows, 2*dim, lists.words); err != nil {
 		return err
 	}
-	if err := k.Recall(a.stream, words, a.attended, queries, queryStride, a.rows, s.w.heads, dim/s.w.heads); err != nil {
+	if err := k.Recall(a.stream, words, a.attended, queries, queryStride, a.rows, s.w.heads, s.w.head.filled, gpukernels.Scale(s.w.head.own)); err != nil {
 		return err
 	}
 	if l.kv != nil && s.starting {

@@ -17,10 +17,12 @@ type product struct {
 type columnsNorm struct {
 	first, width int
 	scale, bias  cuda.Pointer
+	of           unit // that the columns consist of
 }
 
-// product uploads products of the same input, side by side. bias is added to the first columns: by the norms, where there are any.
-func (u *uploader) product(bias []float32, from ...*model.Product) *product {
+// product uploads products of the same input, side by side, which read rows of a layout and give units. bias is added to the first columns:
+// by the norms, where there are any.
+func (u *uploader) product(in layout, of unit, bias []float32, from ...*model.Product) *product {
 	to := &product{epsilon: from[0].Epsilon}
 	var matrices []model.Affine
 	width, normed := 0, false
@@ -30,20 +32,20 @@ func (u *uploader) product(bias []float32, from ...*model.Product) *product {
 	}
 	bias = append(bias[:len(bias):len(bias)], make([]float32, width-len(bias))...)
 	if normed {
-		to.linear = u.linear(matrices...)
+		to.linear = u.laidOut(in, of, nil, matrices...)
 	} else {
-		to.linear = u.linearWith(bias, matrices...)
+		to.linear = u.laidOut(in, of, bias, matrices...)
 	}
 	first := 0
 	for _, p := range from {
-		to.norms = append(to.norms, u.norms(p, bias[first:], first)...)
+		to.norms = append(to.norms, u.norms(p, of, bias[first:], first)...)
 		first += p.Width()
 	}
 	return to
 }
 
-// norms uploads the norms of a product whose columns begin at first, with what is added to their biases.
-func (u *uploader) norms(p *model.Product, more []float32, first int) []columnsNorm {
+// norms uploads the norms of a product whose columns, those of the model, begin at first, with what is added to their biases.
+func (u *uploader) norms(p *model.Product, of unit, more []float32, first int) []columnsNorm {
 	var to []columnsNorm
 	for i := range p.Norms {
 		width := p.Width()
@@ -56,7 +58,8 @@ func (u *uploader) norms(p *model.Product, more []float32, first int) []columnsN
 				bias[j] += b
 			}
 		}
-		to = append(to, columnsNorm{first, width, u.vector(p.Norms[i].Scale, width), upload(u, bias)})
+		columns := of.of(width)
+		to = append(to, columnsNorm{of.of(first).width(), columns.width(), u.vector(p.Norms[i].Scale, columns), upload(u, fill(bias, columns)), of})
 		first, more = first+width, more[width:]
 	}
 	return to
@@ -73,10 +76,13 @@ type cell struct {
 	width        int      // elements of a state: what the cell gave last, and its memory
 }
 
-func (u *uploader) cell(from *model.Cell) *cell {
-	c := &cell{kind: from.Kind, dim: from.Dim, width: from.Dim}
+// cell uploads a cell whose input, if it has one of its own, has a layout.
+func (u *uploader) cell(from *model.Cell, in layout) *cell {
+	gate := whole(from.Dim)
+	state := layout{gate}
+	c := &cell{kind: from.Kind, dim: gate.filled, width: gate.filled}
 	if from.Kind.Memory() {
-		c.width = 2 * from.Dim
+		c.width = 2 * gate.filled
 	}
 	var bias, ofInput, ofState []float32
 	for _, t := range from.Bias {
@@ -89,15 +95,15 @@ func (u *uploader) cell(from *model.Cell) *cell {
 	case from.Final || !from.Kind.Gated():
 		ofState = bias
 	default:
-		c.bias = upload(u, bias)
+		c.bias = upload(u, fill(bias, gate.of(len(bias))))
 	}
 	if from.Factors != nil {
-		c.input, c.factor = u.product(ofInput, from.Input, &from.Factors[0]), u.product(nil, &from.Factors[1])
+		c.input, c.factor = u.product(in, gate, ofInput, from.Input, &from.Factors[0]), u.product(state, gate, nil, &from.Factors[1])
 	} else if from.Input != nil {
-		c.input = u.product(ofInput, from.Input)
+		c.input = u.product(in, gate, ofInput, from.Input)
 	}
 	if from.State != nil {
-		c.state = u.product(ofState, from.State)
+		c.state = u.product(state, gate, ofState, from.State)
 	}
 	return c
 }
@@ -110,7 +116,8 @@ func (s *Stepper) multiply(a *activations, to, x gpukernels.Matrix, p *product) 
 	for _, n := range p.norms {
 		columns := to
 		columns.At, columns.Columns, columns.Stride = cuda.Offset[gpukernels.Half](to.At, n.first), n.width, max(to.Stride, to.Columns)
-		if err := s.w.device.kernels.NormColumns(a.stream, columns, n.scale, n.bias, p.epsilon); err != nil {
+		if err := s.w.device.kernels.NormColumns(a.stream, columns, gpukernels.RowNorm{Scale: n.scale, Bias: n.bias, Epsilon: p.epsilon,
+			Part: n.of.filled, Own: n.of.own}); err != nil {
 			return err
 		}
 	}

@@ -10,50 +10,30 @@ import (
 
 // check refuses what the kernels do not compute.
 func check(m *model.Model) error {
-	switch {
-	case m.Recurrence != nil:
+	if m.Recurrence != nil {
 		return checkRecurrent(m)
-	case m.Dim%m.Heads != 0 || !slices.Contains(gpukernels.HeadDims, m.Dim/m.Heads):
-		return unsupported("%d heads for dimension %d: a head must have one of %v elements", m.Heads, m.Dim, gpukernels.HeadDims)
-	case m.Dim%8 != 0:
-		return unsupported("dimension %d, which is no multiple of 8", m.Dim)
 	}
-	for _, l := range m.Encoder {
-		if err := checkWidths(l.FFN.Layers); err != nil {
-			return err
-		}
-	}
-	for _, l := range m.Decoder {
-		if err := checkWidths(l.FFN.Layers); err != nil {
-			return err
-		}
-		if l.Average != nil {
-			if err := checkWidths(l.Average.Hidden); err != nil {
-				return err
-			}
-		}
+	if _, ok := headOf(m); !ok {
+		return unsupported("heads of %d elements: more than %d have no kernel", m.Dim/m.Heads, slices.Max(gpukernels.HeadDims))
 	}
 	return nil
+}
+
+// headOf is how the heads of a model are filled up; false if they are too large.
+func headOf(m *model.Model) (head unit, ok bool) {
+	own := m.Dim / m.Heads
+	for _, filled := range gpukernels.HeadDims {
+		if own <= filled {
+			return unit{own, filled}, true
+		}
+	}
+	return unit{}, false
 }
 
 // checkRecurrent is check for recurrent models.
 func checkRecurrent(m *model.Model) error {
-	r := m.Recurrence
-	switch {
-	case r.Devlin != nil || r.Hard != nil:
+	if r := m.Recurrence; r.Devlin != nil || r.Hard != nil {
 		return unsupported("type: %s", m.Type)
-	case m.Dim%8 != 0 || r.Dim%8 != 0:
-		return unsupported("embeddings of %d and states of %d elements: both must be multiples of 8", m.Dim, r.Dim)
-	}
-	return nil
-}
-
-// checkWidths looks at the matrices of a sublayer: rows are read eight elements at a time.
-func checkWidths(layers []model.Affine) error {
-	for _, l := range layers {
-		if l.Out%8 != 0 {
-			return unsupported("sublayers of width %d, which is no multiple of 8", l.Out)
-		}
 	}
 	return nil
 }

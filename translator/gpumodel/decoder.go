@@ -252,8 +252,9 @@ func (s *Stepper) lookUp(a *activations, l *contextAttention, lists stepLists, s
 		return err
 	}
 	keys := cuda.Offset[gpukernels.Half](s.memory.memory.at, l.first)
-	lookup := gpukernels.Lookup{Queries: a.wide, Result: a.attended, Keys: keys, Values: cuda.Offset[gpukernels.Half](keys, s.w.dim),
-		Starts: lists.starts(source), Lengths: lists.lengths(source), Stride: s.w.contextWidth(), Rows: a.rows, Heads: s.w.heads, HeadDim: s.w.dim / s.w.heads}
+	lookup := gpukernels.Lookup{Queries: a.wide, Result: a.attended, Keys: keys, Values: cuda.Offset[gpukernels.Half](keys, s.w.attention()),
+		Starts: lists.starts(source), Lengths: lists.lengths(source), Stride: s.w.contextWidth(), Rows: a.rows, Heads: s.w.heads,
+		HeadDim: s.w.head.filled, Scale: gpukernels.Scale(s.w.head.own)}
 	if align {
 		if err := s.w.device.kernels.LookupWeights(s.stream, lookup, s.alignments(), s.furthest); err != nil {
 			return err

@@ -118,7 +118,8 @@ func (s *Stepper) encoderLayer(a *activations, l *encoderLayer, starts cuda.Poin
 	if err := s.product(a, a.wide, input, &l.qkv, false); err != nil {
 		return err
 	}
-	if err := s.w.device.kernels.Attention(a.stream, a.attended, a.wide, starts, sentences, longest, s.w.heads, s.w.dim/s.w.heads); err != nil {
+	if err := s.w.device.kernels.Attention(a.stream, a.attended, a.wide, starts, sentences, longest, s.w.heads, s.w.head.filled,
+		gpukernels.Scale(s.w.head.own)); err != nil {
 		return err
 	}
 	if err := s.after(a, l.post, a.attended, l.o); err != nil {

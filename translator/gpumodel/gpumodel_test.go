@@ -219,6 +219,17 @@ var descriptions = map[string]string{
 	"s2s of two sources":       "type: multi-s2s\ndim-vocabs: [70, 70, 70]\ndim-rnn: 48\nenc-cell: lstm\ndec-cell: gru",
 	"s2s of shared sources":    "type: shared-multi-s2s\ndim-vocabs: [70, 70, 70]\ndim-rnn: 48\nenc-cell: gru\ndec-cell: lstm\nlayer-normalization: true",
 	"recurrent language model": "type: lm\ndim-vocabs: [70]\ndim-rnn: 48\ndec-cell: gru",
+	"narrow heads":             "transformer-heads: 8",
+	"odd heads":                "dim-emb: 60\ntransformer-heads: 3\ntransformer-dim-ffn: 90\ntransformer-decoder-autoreg: self-attention\ntransformer-postprocess-emb: nd",
+	"odd heads, pre-norm":      "dim-emb: 36\ntransformer-heads: 2\ntransformer-decoder-autoreg: self-attention\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-no-projection: true",
+	"odd rows":                 "dim-emb: 46\ntransformer-heads: 2\ntransformer-dim-ffn: 51\ntransformer-preprocess: r\ntransformer-postprocess: har\ntied-embeddings-all: false",
+	"odd average attention":    "dim-emb: 52\ntransformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 77",
+	"odd sru":                  "dim-emb: 44\ndec-cell: sru\ntransformer-rnn-projection: true",
+	"odd lstm with norms":      "dim-emb: 44\ndec-cell: lstm\nlayer-normalization: true",
+	"odd s2s":                  "type: s2s\ndim-emb: 50\ndim-rnn: 43\nenc-cell: gru\ndec-cell: gru\nlayer-normalization: true\nenc-depth: 2\ndec-depth: 2\nskip: true",
+	"odd deep cells":           "type: s2s\ndim-emb: 52\ndim-rnn: 26\nenc-cell: lstm\ndec-cell: gru\nskip: true\nenc-type: bi-unidirectional\nenc-depth: 3\nenc-cell-depth: 2\ndec-cell-base-depth: 4\ndec-cell-high-depth: 2",
+	"odd nematus":              "type: nematus\ndim-emb: 50\ndim-rnn: 44\nenc-cell: gru-nematus\ndec-cell: gru-nematus\nlayer-normalization: true\ndec-cell-base-depth: 3",
+	"odd s2s of two sources":   "type: multi-s2s\ndim-vocabs: [70, 70, 70]\ndim-emb: 50\ndim-rnn: 42\nenc-cell: lstm\ndec-cell: mgru\nlayer-normalization: true",
 	"deep average attention":   "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 64\ntransformer-aan-depth: 3\ntransformer-aan-activation: relu\ntransformer-preprocess: n",
 }
 
@@ -352,7 +363,7 @@ func TestBeam(t *testing.T) {
 }
 
 // autoregressions names a description of each way to look at the words so far.
-var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention", "lstm", "s2s"}
+var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention", "lstm", "s2s", "odd heads, pre-norm"}
 
 // Translations get longer than there is room for at first, and hypotheses share and leave the rows of their words.
 func TestLongTranslations(t *testing.T) {
@@ -725,8 +736,7 @@ func TestFailures(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	d := openDevice(t)
 	for _, changes := range []string{
-		"transformer-heads: 8", "transformer-dim-ffn: 100", "type: s2s\ndim-rnn: 100\ndec-cell: gru", "type: hard-att\nspecial-vocab: [2]\ndim-rnn: 48\ndec-cell: gru",
-		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 100",
+		"dim-emb: 144\ntransformer-heads: 1", "type: hard-att\nspecial-vocab: [2]\ndim-rnn: 48\ndec-cell: gru",
 	} {
 		m, err := model.New(describe(changes))
 		must(t, err)

@@ -40,29 +40,36 @@ type additive struct {
 // network uploads a recurrent model, all but the target embeddings and the output layer.
 func (u *uploader) network(m *model.Model) {
 	from, r, w := m.Recurrent, m.Recurrence, u.w
-	n := &network{dim: r.Dim, high: u.cellLayers(from.High)}
+	state := whole(r.Dim)
+	n := &network{dim: state.filled, high: u.cellLayers(from.High, layout{state})}
 	w.network, w.autoreg = n, model.RecurrentCell
 	if m.HasEncoder() {
 		first := &from.RecurrentEncoder
-		w.encoders = append(w.encoders, encoder{table: u.embedding(m.SourceEmbedding), reader: u.reader(first, u.stacks(first))})
+		w.encoders = append(w.encoders, encoder{table: u.embedding(m.SourceEmbedding), reader: u.reader(first, u.stacks(m, first), state)})
 		for i := range from.Further {
 			other, stacks := &from.Further[i], w.encoders[0].reader.stacks
 			if !sharedStacks(other, first) {
-				stacks = u.stacks(other)
+				stacks = u.stacks(m, other)
 			}
-			w.encoders = append(w.encoders, encoder{table: u.embedding(other.Embedding), reader: u.reader(other, stacks)})
+			w.encoders = append(w.encoders, encoder{table: u.embedding(other.Embedding), reader: u.reader(other, stacks, state)})
 		}
 	}
 	for i := range w.encoders {
 		n.found += w.encoders[i].reader.attention.dim
 	}
+	embedding := whole(m.Dim)
+	inputs := []layout{{embedding}, {state}, state.of(n.found / state.filled * state.own)} // of the hidden layer
 	for i := range from.Base {
-		n.base = append(n.base, u.cell(&from.Base[i]))
+		in := inputs[2]
+		if i == 0 {
+			in = inputs[0]
+		}
+		n.base = append(n.base, u.cell(&from.Base[i], in))
 	}
 	for i := range from.Hidden {
-		n.hidden = append(n.hidden, u.product(nil, &from.Hidden[i]))
+		n.hidden = append(n.hidden, u.product(inputs[i], embedding, nil, &from.Hidden[i]))
 	}
-	w.layerState, w.row, w.widest = n.base[0].width, max(m.Dim, 2*r.Dim, n.found), max(w.widest, r.Dim)
+	w.layerState, w.row, w.widest = n.base[0].width, max(w.dim, 2*n.dim, n.found), max(w.widest, n.dim)
 }
 
 // sharedStacks says whether two encoders have layers with the same parameters.
@@ -70,24 +77,28 @@ func sharedStacks(x, y *model.RecurrentEncoder) bool {
 	return x.Forward[0].Cells[0].Input.Matrices[0].W == y.Forward[0].Cells[0].Input.Matrices[0].W
 }
 
-func (u *uploader) stacks(from *model.RecurrentEncoder) stacks {
-	return stacks{u.cellLayers(from.Forward), u.cellLayers(from.Backward), u.cellLayers(from.Upper)}
+func (u *uploader) stacks(m *model.Model, from *model.RecurrentEncoder) stacks {
+	embedding, both := rowOf(m.Dim), whole(m.Recurrence.Dim).of(2*m.Recurrence.Dim)
+	return stacks{u.cellLayers(from.Forward, embedding), u.cellLayers(from.Backward, embedding), u.cellLayers(from.Upper, both)}
 }
 
-func (u *uploader) reader(from *model.RecurrentEncoder, stacks stacks) *reader {
+func (u *uploader) reader(from *model.RecurrentEncoder, stacks stacks, state unit) *reader {
 	a := from.Attention
-	return &reader{stacks: stacks, start: u.product(nil, from.Start), attention: additive{
-		dim: a.Dim, context: u.product(nil, &a.Context), state: u.product(nil, &a.State), score: u.vector(a.Score, a.Dim)}}
+	results := state.of(a.Dim)
+	return &reader{stacks: stacks, start: u.product(results, state, nil, from.Start), attention: additive{
+		dim: results.width(), context: u.product(results, state, nil, &a.Context), state: u.product(layout{state}, state, nil, &a.State),
+		score: u.vector(a.Score, results)}}
 }
 
-func (u *uploader) cellLayers(from []model.RecurrentLayer) []cellLayer {
+// cellLayers uploads layers of which the first reads rows of a layout, and each of the others what the one before it gives.
+func (u *uploader) cellLayers(from []model.RecurrentLayer, in layout) []cellLayer {
 	var to []cellLayer
 	for i := range from {
 		layer := cellLayer{backward: from[i].Backward, skip: from[i].Skip}
 		for j := range from[i].Cells {
-			layer.cells = append(layer.cells, u.cell(&from[i].Cells[j]))
+			layer.cells = append(layer.cells, u.cell(&from[i].Cells[j], in))
 		}
-		to = append(to, layer)
+		to, in = append(to, layer), rowOf(from[i].Cells[0].Dim)
 	}
 	return to
 }

@@ -22,9 +22,9 @@ func (u *uploader) process(from model.Process) process {
 		uploaded := processStep{operation: step.Operation, rms: step.Norm.RMS}
 		switch step.Operation {
 		case model.Normalize:
-			uploaded.scale = u.vector(step.Norm.Scale, u.w.dim)
+			uploaded.scale = u.vector(step.Norm.Scale, rowOf(u.w.ownDim))
 			if step.Norm.Bias != nil {
-				uploaded.bias = u.vector(step.Norm.Bias, u.w.dim)
+				uploaded.bias = u.vector(step.Norm.Bias, rowOf(u.w.ownDim))
 			}
 		case model.Highway:
 			gate := u.linear(step.Gate)
@@ -51,10 +51,12 @@ func (p process) onlyAdds() bool { return len(p) == 1 && p[0].operation == model
 // normalise sets rows to the norm of x + residual; residual may be 0.
 func (s *Stepper) normalise(a *activations, n *processStep, to, x, residual cuda.Pointer) error {
 	k, result := s.w.device.kernels, a.matrix(to, s.w.dim)
+	norm := gpukernels.RowNorm{Scale: n.scale, Bias: n.bias, Epsilon: model.LayerNormEpsilon, Own: s.w.ownDim}
 	if n.rms {
-		return k.RMSNorm(a.stream, result, x, residual, n.scale, model.RMSNormEpsilon)
+		norm.Epsilon = model.RMSNormEpsilon
+		return k.RMSNorm(a.stream, result, x, residual, norm)
 	}
-	return k.LayerNorm(a.stream, result, x, residual, n.scale, n.bias, model.LayerNormEpsilon)
+	return k.LayerNorm(a.stream, result, x, residual, norm)
 }
 
 // before runs a process that only normalises, and returns where the result is: in buffer, or x itself if there is nothing to do.

@@ -258,7 +258,7 @@ func (s *Stepper) reserveSignal(positions int) error {
 	}
 	n, dim := max(positions, 2*s.signalPositions, 512), s.w.dim
 	vectors := make([]float32, n*dim)
-	half := dim / 2
+	half := s.w.ownDim / 2
 	increment := float32(math.Log(10000)) / (float32(half) - 1)
 	for i := range half {
 		frequency := float32(math.Exp(float64(float32(i) * -increment)))
@@ -289,5 +289,5 @@ func (w *Weights) embeddingFactor() float32 {
 	if !w.positions {
 		return 1
 	}
-	return float32(math.Sqrt(float64(w.dim)))
+	return float32(math.Sqrt(float64(w.ownDim)))
 }

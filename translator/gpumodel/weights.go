@@ -30,13 +30,15 @@ type Options struct {
 
 // Weights is a model on a device. It is read-only and shared by all workers.
 type Weights struct {
-	device     *Device
-	allocated  []cuda.Pointer
-	dim, heads int
-	row        int // elements of the widest rows but those of merged products and hidden layers
-	vocabulary int
-	widest     int // of the rows of merged products and of hidden layers
-	suppressed []search.Token
+	device      *Device
+	allocated   []cuda.Pointer
+	dim, ownDim int // elements of a row, and how many of them are the model's: see layout.go
+	heads       int
+	head        unit // of attention
+	row         int  // elements of the widest rows but those of merged products and hidden layers
+	vocabulary  int
+	widest      int // of the rows of merged products and of hidden layers
+	suppressed  []search.Token
 
 	positions   bool
 	encoders    []encoder // one for each source
@@ -136,9 +138,14 @@ func (d *Device) Load(m *model.Model, options Options) (*Weights, error) {
 	if err := check(m); err != nil {
 		return nil, err
 	}
-	w := &Weights{device: d, dim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, row: m.Dim, widest: 2 * m.Dim,
-		positions: !m.NoPositions, autoreg: m.Autoregression, layerState: m.Dim,
+	dim := whole(m.Dim).filled
+	w := &Weights{device: d, dim: dim, ownDim: m.Dim, heads: m.Heads, vocabulary: m.TargetVocabulary, row: dim, widest: 2 * dim,
+		positions: !m.NoPositions, autoreg: m.Autoregression, layerState: dim,
 		alignment: m.AlignmentLayer, suppressed: slices.Clone(options.Suppress)}
+	if m.Recurrence == nil {
+		w.head, _ = headOf(m) // that there is one, check has seen
+		w.row, w.widest = max(w.row, w.attention()), max(w.widest, 2*w.attention())
+	}
 	for _, token := range options.Suppress {
 		if token < 0 || int(token) >= w.vocabulary {
 			return nil, fmt.Errorf("token %d cannot be suppressed: the model has %d target pieces", token, w.vocabulary)
@@ -186,12 +193,12 @@ func (w *Weights) load(m *model.Model, options Options) error {
 	w.table = w.target
 	switch {
 	case w.device.inBytes():
-		values, scales := u.quantise(m.Output.W, w.vocabulary, w.dim, m.Output.Columns)
-		w.bytes = u.bytes(w.vocabulary, w.dim, values, scales)
+		values, scales := u.quantise(m.Output.W, w.vocabulary, m.Dim, m.Output.Columns)
+		w.bytes = u.bytes(w.vocabulary, w.dim, fillMatrix(values, unit{1, 1}.of(w.vocabulary), rowOf(m.Dim)), scales)
 	case m.Output.W != m.TargetEmbedding || m.Output.Columns:
 		w.table = u.table(m.Output.W, m.Output.Columns)
 	}
-	w.bias = u.vector(m.Output.Bias, m.TargetVocabulary)
+	w.bias = u.vector(m.Output.Bias, unit{1, 1}.of(m.TargetVocabulary))
 	if u.err != nil {
 		return u.err
 	}
@@ -244,7 +251,7 @@ func (u *uploader) encoderLayers(m *model.Model, from []model.EncoderLayer) []en
 	for i := range from {
 		l := &from[i]
 		to = append(to, encoderLayer{pre: u.process(l.Self.Pre), post: u.process(l.Self.Post),
-			qkv: u.linear(l.Self.Q, l.Self.K, l.Self.V), o: u.optional(l.Self.O), ffn: u.feedForward(&l.FFN, m.EncoderStack)})
+			qkv: u.heads(l.Self.Q, l.Self.K, l.Self.V), o: u.joined(l.Self.O), ffn: u.feedForward(&l.FFN, m.EncoderStack)})
 	}
 	return to
 }
@@ -262,19 +269,22 @@ func (u *uploader) decoder(m *model.Model) {
 				if source > 0 {
 					from = &l.Further[source-1]
 				}
-				d.contexts = append(d.contexts, contextAttention{pre: u.process(from.Pre), post: u.process(from.Post), q: u.linear(from.Q),
-					o: u.optional(from.O), first: first})
+				d.contexts = append(d.contexts, contextAttention{pre: u.process(from.Pre), post: u.process(from.Post), q: u.heads(from.Q),
+					o: u.joined(from.O), first: first})
 				contexts[source] = append(contexts[source], from.K, from.V)
 			}
-			first += 2 * m.Dim
+			first += 2 * w.attention()
 			packed[l] = d
 		}
 		w.decoder = append(w.decoder, packed[l])
 	}
 	for source := range w.encoders {
-		w.encoders[source].contextKV = u.linear(contexts[source]...)
+		w.encoders[source].contextKV = u.heads(contexts[source]...)
 	}
 }
+
+// attention is the elements that all heads have on the device.
+func (w *Weights) attention() int { return w.heads * w.head.filled }
 
 // contextWidth is the elements that are kept of a source token: keys and values of all decoder layers, or of the attention of a recurrent
 // model, as many for each source.
@@ -303,7 +313,7 @@ func (u *uploader) autoregression(d *decoderLayer, l *model.DecoderLayer, m *mod
 		r := l.Recurrent
 		d.recurrent = &recurrent{pre: u.process(r.Pre), post: u.process(r.Post), sru: r.Reset != nil, o: u.optional(r.O)}
 		if r.Cell != nil {
-			d.recurrent.cell = u.cell(r.Cell)
+			d.recurrent.cell = u.cell(r.Cell, rowOf(m.Dim))
 			u.w.layerState = d.recurrent.cell.width
 			return
 		}
@@ -316,11 +326,11 @@ func (u *uploader) autoregression(d *decoderLayer, l *model.DecoderLayer, m *mod
 }
 
 func (u *uploader) selfAttention(l *model.Attention) *selfAttention {
-	a := &selfAttention{pre: u.process(l.Pre), post: u.process(l.Post), o: u.optional(l.O)}
+	a := &selfAttention{pre: u.process(l.Pre), post: u.process(l.Post), o: u.joined(l.O)}
 	if len(a.pre) == 0 {
-		a.qkv = u.linear(l.Q, l.K, l.V)
+		a.qkv = u.heads(l.Q, l.K, l.V)
 	} else {
-		a.q, a.kv, a.v = u.optional(&l.Q), u.pointer(u.linear(l.K, l.V)), u.optional(&l.V)
+		a.q, a.kv, a.v = u.pointer(u.heads(l.Q)), u.pointer(u.heads(l.K, l.V)), u.pointer(u.heads(l.V))
 	}
 	return a
 }
@@ -345,19 +355,50 @@ func (u *uploader) optional(l *model.Affine) *linear {
 
 func (u *uploader) pointer(l linear) *linear { return &l }
 
-// linear puts matrices side by side, transposed: the kernels want a row for each column of the result.
-func (u *uploader) linear(pieces ...model.Affine) linear { return u.linearWith(nil, pieces...) }
+// heads are matrices that give queries, keys or values of all heads.
+func (u *uploader) heads(pieces ...model.Affine) linear {
+	return u.laidOut(rowOf(u.w.ownDim), u.w.head, nil, pieces...)
+}
 
-// linearWith is linear with something added to the biases, if it is not nil.
-func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
-	l := linear{in: pieces[0].In}
+// joined is the matrix that is multiplied with what all heads found. If there is none, but heads are filled up, it puts them together again.
+func (u *uploader) joined(o *model.Affine) *linear {
+	heads, dim := u.w.head.of(u.w.ownDim), rowOf(u.w.ownDim)
+	switch {
+	case o != nil:
+		return u.pointer(u.laidOut(heads, dim[0], nil, *o))
+	case heads.width() == dim.width():
+		return nil
+	}
+	identity := make([]float32, u.w.ownDim*u.w.ownDim)
+	for i := range u.w.ownDim {
+		identity[i*(u.w.ownDim+1)] = 1
+	}
+	l := linear{in: heads.width(), out: dim.width(), weights: u.halves("attention without a projection", fillMatrix(identity, dim, heads))}
+	bias := make([]float32, l.out)
+	l.storedBias, l.bias = u.roundBias(bias), upload(u, bias)
+	return &l // of 16 bits, whatever other products have: it changes no number
+}
+
+// linear puts matrices side by side, which all read one row and give one each.
+func (u *uploader) linear(pieces ...model.Affine) linear {
+	return u.laidOut(rowOf(pieces[0].In), whole(pieces[0].Out), nil, pieces...)
+}
+
+// laidOut puts matrices side by side, transposed: the kernels want a row for each column of the result. They read rows of a layout, and what they
+// give consists of units. more is added to the biases, if it is not nil.
+func (u *uploader) laidOut(in layout, of unit, more []float32, pieces ...model.Affine) linear {
+	n := 0
+	for _, piece := range pieces {
+		n += piece.Out
+	}
+	out := of.of(n)
+	l := linear{in: in.width(), out: out.width()}
 	var weights, scales, bias []float32
 	var quantised []int8
 	for _, piece := range pieces {
-		l.out += piece.Out
 		if u.w.device.inBytes() {
-			q, of := u.quantise(piece.W, piece.Out, piece.In, true)
-			quantised, scales = append(quantised, q...), append(scales, of...)
+			q, scale := u.quantise(piece.W, piece.Out, piece.In, true)
+			quantised, scales = append(quantised, q...), append(scales, scale...)
 		} else {
 			weights = append(weights, transpose(u.floats(piece.W), piece.In, piece.Out)...)
 		}
@@ -367,14 +408,18 @@ func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 			bias = append(bias, u.floats(piece.B)...)
 		}
 	}
+	if u.err != nil {
+		return l
+	}
 	for i := range more {
 		bias[i] += more[i]
 	}
+	bias = fill(bias, out)
 	if u.w.device.inBytes() {
-		l.bytes = u.bytes(l.out, l.in, quantised, scales)
+		l.bytes = u.bytes(l.out, l.in, fillMatrix(quantised, out, in), fill(scales, out))
 	} else {
 		l.storedBias = u.roundBias(bias)
-		l.weights = u.halves(pieces[0].W.Name, weights)
+		l.weights = u.halves(pieces[0].W.Name, fillMatrix(weights, out, in))
 	}
 	l.bias = upload(u, bias)
 	u.w.widest = max(u.w.widest, l.out)
@@ -385,17 +430,17 @@ func (u *uploader) linearWith(more []float32, pieces ...model.Affine) linear {
 func (u *uploader) table(t *marian.Tensor, columns bool) cuda.Pointer {
 	values := u.floats(t)
 	if columns {
-		values = transpose(values, u.w.dim, u.w.vocabulary)
+		values = transpose(values, u.w.ownDim, u.w.vocabulary)
 	}
-	return u.halves(t.Name, values)
+	return u.halves(t.Name, fillMatrix(values, unit{1, 1}.of(len(values)/u.w.ownDim), rowOf(u.w.ownDim)))
 }
 
-// vector uploads a vector of n elements, zeros if there is none.
-func (u *uploader) vector(t *marian.Tensor, n int) cuda.Pointer {
+// vector uploads a vector, zeros if there is none.
+func (u *uploader) vector(t *marian.Tensor, l layout) cuda.Pointer {
 	if t == nil {
-		return upload(u, make([]float32, n))
+		return upload(u, make([]float32, l.width()))
 	}
-	return upload(u, u.floats(t))
+	return upload(u, fill(u.floats(t), l))
 }
 
 func (u *uploader) floats(t *marian.Tensor) []float32 {

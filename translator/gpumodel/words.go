@@ -15,7 +15,7 @@ type words struct {
 }
 
 // wordWidth is the elements of a row: keys and values of all layers.
-func (w *Weights) wordWidth() int { return 2 * w.dim * len(w.decoder) }
+func (w *Weights) wordWidth() int { return 2 * w.attention() * len(w.decoder) }
 
 // stateWidth is the elements, of 4 bytes, that Stepper.states has for each state.
 func (s *Stepper) stateWidth() int {
