@@ -150,7 +150,8 @@ func openGPU(e *ensemble, driver *cuda.Driver, number int) (*gpu, error) {
 		return nil, err
 	}
 	for i, m := range e.models {
-		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress, Tuning: tuning, Saturation: e.int8.saturation})
+		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress, Tuning: tuning, Saturation: e.int8.saturation,
+			ForScoring: e.scoring})
 		if err != nil {
 			g.close()
 			return nil, fmt.Errorf("%s: %w", e.files[i].Path, err)

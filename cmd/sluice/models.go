@@ -32,6 +32,7 @@ type ensemble struct {
 	models    []*model.Model
 	weights   []*cpumodel.Weights
 	suppress  []search.Token
+	scoring   bool // given translations: see cpumodel.Options
 	int8      quantisation
 	tuner     *tuner // nil: products are as rules say
 	precision cpumodel.Precision

@@ -52,7 +52,7 @@ func (m *scoringModel) newScorer(config rescore.Config) (*rescore.Scorer, error)
 }
 
 func (m *scoringModel) placeOnGPUs(loaded *model.Model, f *scorerFlags, precision string, config rescore.Config, logger *slog.Logger) error {
-	e := &ensemble{files: []*marian.File{m.file}, models: []*model.Model{loaded}}
+	e := &ensemble{files: []*marian.File{m.file}, models: []*model.Model{loaded}, scoring: true}
 	if err := e.chooseGPUs(f.onDevices(precision), f.device, logger); err != nil {
 		return err
 	}

@@ -52,6 +52,7 @@ type row struct {
 	context search.Context
 	turn    *turn
 	place   int // in the turn
+	reads   int // token of the source that hard attention is at
 	banned  []search.Token
 }
 
@@ -203,7 +204,7 @@ func (s *Stepper) foresees() bool {
 			draws += p.Rows
 		}
 	}
-	return !s.waits && rows == len(s.rows) && len(s.foresight.Ranks) == rows && len(s.foresight.Chances) == draws && next <= len(s.slots)
+	return !s.waits && s.w.hard() == nil && rows == len(s.rows) && len(s.foresight.Ranks) == rows && len(s.foresight.Chances) == draws && next <= len(s.slots)
 }
 
 // chooseAhead puts the choices of all rows of the last Step into s.chosen, and runs the next one ahead. Of these rows the lists say which

@@ -48,7 +48,7 @@ func (s *Stepper) alignments() cuda.Pointer {
 
 // keepAttention asks for the weights of the step that was just asked for, if the last Step was asked to align.
 func (s *Stepper) keepAttention(t *turn) error {
-	if t.aligned = s.aligned; !t.aligned {
+	if t.aligned = s.aligned && !s.w.onlyHard(); !t.aligned {
 		return nil
 	}
 	t.furthest = s.furthest
@@ -65,6 +65,9 @@ func (s *Stepper) Attention(number int32) []float32 {
 	memory := s.contexts[r.context].memory
 	if !s.aligned || len(memory) == 0 || memory[0].count == 0 {
 		return nil
+	}
+	if s.w.onlyHard() {
+		return s.hardWeights(r)
 	}
 	s.do(func() error { return s.wait(r.turn.looked.Synchronize) })
 	if s.err != nil {

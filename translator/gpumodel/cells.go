@@ -171,7 +171,7 @@ func (s *Stepper) cellSublayer(a *activations, l *recurrent, lists stepLists, la
 		return err
 	}
 	c := l.cell
-	r, err := s.beginCells(a, lists, layer, c, a.attended)
+	r, err := s.beginCells(a, lists, layer, c, a.attended, 0)
 	if err != nil {
 		return err
 	}
@@ -181,13 +181,14 @@ func (s *Stepper) cellSublayer(a *activations, l *recurrent, lists stepLists, la
 	return s.after(a, l.post, a.attended, l.o)
 }
 
-// beginCells lets the rows of a step begin with their states in a layer. What cells of this kind give goes to h.
-func (s *Stepper) beginCells(a *activations, lists stepLists, layer int, c *cell, h cuda.Pointer) (cellRows, error) {
+// beginCells lets the rows of a step begin with their states in a layer, or, at position 0, with what starts has for their sentences, zeros if
+// that is 0. What cells of this kind give goes to h.
+func (s *Stepper) beginCells(a *activations, lists stepLists, layer int, c *cell, h, starts cuda.Pointer) (cellRows, error) {
 	kept := s.layerStates(lists, layer)
 	r := cellRows{a: a, h: a.matrix(h, c.dim), u: a.other,
 		states: gpukernels.CellStates{At: kept.At, Stride: kept.Stride, To: kept.To}}
 	return r, s.w.device.kernels.BeginCells(a.stream, gpukernels.BeginCells{States: r.states, Width: c.width, From: kept.From,
-		Positions: kept.Positions, Starts: s.decoderStarts.at, Numbers: lists.contexts, H: r.h})
+		Positions: kept.Positions, Starts: starts, Numbers: lists.contexts, H: r.h})
 }
 
 // advanceWith runs a cell with the input that it has of its own.

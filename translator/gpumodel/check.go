@@ -11,10 +11,11 @@ import (
 // check refuses what the kernels do not compute.
 func check(m *model.Model) error {
 	if m.Recurrence != nil {
-		return checkRecurrent(m)
+		return nil
 	}
 	if _, ok := headOf(m); !ok {
-		return unsupported("heads of %d elements: more than %d have no kernel", m.Dim/m.Heads, slices.Max(gpukernels.HeadDims))
+		return unsupported("attention heads of %d elements (dim-emb: %d, transformer-heads: %d), and there is no kernel for more than %d", m.Dim/m.Heads,
+			m.Dim, m.Heads, slices.Max(gpukernels.HeadDims))
 	}
 	return nil
 }
@@ -28,14 +29,6 @@ func headOf(m *model.Model) (head unit, ok bool) {
 		}
 	}
 	return unit{}, false
-}
-
-// checkRecurrent is check for recurrent models.
-func checkRecurrent(m *model.Model) error {
-	if r := m.Recurrence; r.Devlin != nil || r.Hard != nil {
-		return unsupported("type: %s", m.Type)
-	}
-	return nil
 }
 
 func unsupported(format string, arguments ...any) error {

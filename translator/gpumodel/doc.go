@@ -1,9 +1,9 @@
 // Package gpumodel runs Marian's students on one GPU: it is the search.Stepper on top of gpukernels.
 //
 // It runs transformers with any number of sources, none (language models) included, whose decoders have self-attention, average attention
-// or any recurrent cell, tied or not; and recurrent models (s2s, amun, nematus, lm), with as many sources. Load refuses others with an error
-// that wraps ErrUnsupported: hard attention, models of type devlin, and attention heads of more than 128 elements. Rows and heads of sizes
-// that the kernels do not take are filled up with zeros (layout.go).
+// or any recurrent cell, tied or not; and recurrent models (s2s, amun, nematus, lm, devlin, and those with hard attention), with as many sources.
+// Load refuses attention heads of more than 128 elements, and numbers that the device cannot store, with an error that wraps ErrUnsupported. Rows
+// and heads of sizes that the kernels do not take are filled up with zeros (layout.go).
 //
 // A recurrent encoder goes through the sentences of a call step by step, the longest first, so that those that go on are always the first rows
 // (networkencoder.go). Its last layers write into the memory in which attention finds what they gave, and the keys that are computed of it.

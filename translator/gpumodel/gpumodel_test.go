@@ -230,6 +230,12 @@ var descriptions = map[string]string{
 	"odd deep cells":           "type: s2s\ndim-emb: 52\ndim-rnn: 26\nenc-cell: lstm\ndec-cell: gru\nskip: true\nenc-type: bi-unidirectional\nenc-depth: 3\nenc-cell-depth: 2\ndec-cell-base-depth: 4\ndec-cell-high-depth: 2",
 	"odd nematus":              "type: nematus\ndim-emb: 50\ndim-rnn: 44\nenc-cell: gru-nematus\ndec-cell: gru-nematus\nlayer-normalization: true\ndec-cell-base-depth: 3",
 	"odd s2s of two sources":   "type: multi-s2s\ndim-vocabs: [70, 70, 70]\ndim-emb: 50\ndim-rnn: 42\nenc-cell: lstm\ndec-cell: mgru\nlayer-normalization: true",
+	"devlin":                   "type: devlin\ndim-rnn: 48\nenc-cell: gru\ndec-cell: gru\ndec-fc-depth: 3",
+	"deep devlin":              "type: devlin\ndim-emb: 50\ndim-rnn: 43\nenc-cell: lstm\ndec-cell: gru\ndec-fc-depth: 5\ndim-fc: 141\ndec-top: gru\nenc-type: bi-unidirectional\nenc-depth: 2",
+	"flat devlin":              "type: devlin\ndim-emb: 96\ndim-rnn: 40\nenc-cell: gru\ndec-cell: gru\ndec-fc-depth: 0\ndec-top: gru\ntied-embeddings-all: false",
+	"hard attention":           "type: hard-att\nspecial-vocab: [2, 33]\ndim-rnn: 48\nenc-cell: gru\ndec-cell: gru\ndec-depth: 2",
+	"hard and soft attention":  "type: hard-soft-att\nspecial-vocab: [2, 33]\ndim-emb: 50\ndim-rnn: 43\nenc-cell: lstm\ndec-cell: lstm\ndec-depth: 2\nlayer-normalization: true\nskip: true",
+	"hard, of two sources":     "type: multi-hard-att\nspecial-vocab: [2, 33]\ndim-vocabs: [70, 70, 70]\ndim-rnn: 48\nenc-cell: gru\ndec-cell: gru",
 	"deep average attention":   "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 64\ntransformer-aan-depth: 3\ntransformer-aan-activation: relu\ntransformer-preprocess: n",
 }
 
@@ -363,7 +369,7 @@ func TestBeam(t *testing.T) {
 }
 
 // autoregressions names a description of each way to look at the words so far.
-var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention", "lstm", "s2s", "odd heads, pre-norm"}
+var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention", "lstm", "s2s", "odd heads, pre-norm", "deep devlin"}
 
 // Translations get longer than there is room for at first, and hypotheses share and leave the rows of their words.
 func TestLongTranslations(t *testing.T) {
@@ -736,7 +742,7 @@ func TestFailures(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	d := openDevice(t)
 	for _, changes := range []string{
-		"dim-emb: 144\ntransformer-heads: 1", "type: hard-att\nspecial-vocab: [2]\ndim-rnn: 48\ndec-cell: gru",
+		"dim-emb: 144\ntransformer-heads: 1",
 	} {
 		m, err := model.New(describe(changes))
 		must(t, err)

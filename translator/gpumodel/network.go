@@ -9,6 +9,8 @@ import (
 type network struct {
 	dim    int // of states
 	found  int // elements that the attentions to all sources find together, side by side
+	devlin *devlin
+	hard   *hard // nil without hard attention
 	base   []*cell
 	high   []cellLayer
 	hidden []*product
@@ -18,7 +20,8 @@ type network struct {
 type reader struct {
 	stacks
 	start     *product
-	attention additive
+	width     int       // elements that it gives for a token
+	attention *additive // nil if there is hard attention alone
 }
 
 // stacks are the layers of an encoder.
@@ -32,7 +35,7 @@ type cellLayer struct {
 
 // An additive is a model.AdditiveAttention on the device.
 type additive struct {
-	dim            int // of keys and of values
+	dim            int // of keys and of values, the width of the reader
 	context, state *product
 	score          cuda.Pointer
 }
@@ -55,10 +58,22 @@ func (u *uploader) network(m *model.Model) {
 		}
 	}
 	for i := range w.encoders {
-		n.found += w.encoders[i].reader.attention.dim
+		if r := w.encoders[i].reader; r.attention != nil {
+			n.found += r.width
+		}
+	}
+	w.row = max(w.dim, 2*n.dim, n.found)
+	if from.Devlin != nil {
+		n.devlin = u.devlin(m, state, n.found)
+		return
 	}
 	embedding := whole(m.Dim)
-	inputs := []layout{{embedding}, {state}, state.of(n.found / state.filled * state.own)} // of the hidden layer
+	inputs := []layout{{embedding}, {state}, filledBy(n.found, state)} // of the hidden layer
+	if r.Hard != nil {
+		n.hard = &hard{steps: r.Hard.Steps, lenient: u.options.ForScoring}
+		inputs[0] = append(inputs[0], filledBy(w.encoders[0].reader.width, state)...)
+		w.row = max(w.row, inputs[0].width())
+	}
 	for i := range from.Base {
 		in := inputs[2]
 		if i == 0 {
@@ -69,8 +84,11 @@ func (u *uploader) network(m *model.Model) {
 	for i := range from.Hidden {
 		n.hidden = append(n.hidden, u.product(inputs[i], embedding, nil, &from.Hidden[i]))
 	}
-	w.layerState, w.row, w.widest = n.base[0].width, max(w.dim, 2*n.dim, n.found), max(w.widest, n.dim)
+	w.layerState, w.widest = n.base[0].width, max(w.widest, n.dim)
 }
+
+// filledBy is the layout of so many elements on the device that consist of units.
+func filledBy(elements int, of unit) layout { return of.of(elements / of.filled * of.own) }
 
 // sharedStacks says whether two encoders have layers with the same parameters.
 func sharedStacks(x, y *model.RecurrentEncoder) bool {
@@ -83,11 +101,13 @@ func (u *uploader) stacks(m *model.Model, from *model.RecurrentEncoder) stacks {
 }
 
 func (u *uploader) reader(from *model.RecurrentEncoder, stacks stacks, state unit) *reader {
-	a := from.Attention
-	results := state.of(a.Dim)
-	return &reader{stacks: stacks, start: u.product(results, state, nil, from.Start), attention: additive{
-		dim: results.width(), context: u.product(results, state, nil, &a.Context), state: u.product(layout{state}, state, nil, &a.State),
-		score: u.vector(a.Score, results)}}
+	results := state.of(from.Start.Matrices[0].In)
+	r := &reader{stacks: stacks, start: u.product(results, state, nil, from.Start), width: results.width()}
+	if a := from.Attention; a != nil {
+		r.attention = &additive{dim: results.width(), context: u.product(results, state, nil, &a.Context),
+			state: u.product(layout{state}, state, nil, &a.State), score: u.vector(a.Score, results)}
+	}
+	return r
 }
 
 // cellLayers uploads layers of which the first reads rows of a layout, and each of the others what the one before it gives.

@@ -7,12 +7,15 @@ import (
 
 // decode runs the decoder of a recurrent model, from the embeddings to what the output layer multiplies.
 func (s *Stepper) decode(a *activations, lists stepLists) error {
-	n, embedded := s.w.network, a.matrix(a.normed, s.w.dim)
-	k := s.w.device.kernels
-	if err := k.Embed(a.stream, embedded, lists.tokens, lists.positions, s.w.target, s.signal.at, s.w.embeddingFactor()); err != nil {
+	n := s.w.network
+	embedded, err := s.firstInput(a, lists)
+	if err != nil {
 		return err
 	}
-	r, err := s.beginCells(a, lists, 0, n.base[0], a.attended)
+	if n.devlin != nil {
+		return s.decodeDevlin(a, lists, embedded)
+	}
+	r, err := s.beginCells(a, lists, 0, n.base[0], a.attended, s.decoderStarts.at)
 	if err != nil {
 		return err
 	}
@@ -44,11 +47,26 @@ func (s *Stepper) decode(a *activations, lists stepLists) error {
 	return s.deepOutput(a, embedded, result, found)
 }
 
+// firstInput is what the first cell reads: the embeddings of the words before, and with hard attention beside them what the encoder gave for
+// the tokens of the source that it is at.
+func (s *Stepper) firstInput(a *activations, lists stepLists) (gpukernels.Matrix, error) {
+	n, embedded := s.w.network, a.matrix(a.normed, s.w.dim)
+	if n.hard != nil {
+		embedded.At = a.y
+	}
+	k := s.w.device.kernels
+	err := k.Embed(a.stream, embedded, lists.tokens, lists.positions, s.w.target, s.signal.at, s.w.embeddingFactor())
+	if n.hard == nil || err != nil {
+		return embedded, err
+	}
+	return s.besideSource(a, lists, embedded)
+}
+
 // attend looks at all sources with what the first cell gave. What it finds in them stands side by side.
 func (s *Stepper) attend(a *activations, lists stepLists, state, found gpukernels.Matrix) error {
 	first := 0
 	for source := range s.w.encoders {
-		l := &s.w.encoders[source].reader.attention
+		l := s.w.encoders[source].reader.attention
 		attention := gpukernels.AdditiveAttention{Queries: a.matrix(a.y, l.dim), Memory: s.memory.memory.at, Stride: s.w.contextWidth(),
 			Score: l.score, Starts: lists.starts(source), Lengths: lists.lengths(source), Weights: s.weights.at, Most: s.furthest,
 			Result: gpukernels.Matrix{At: cuda.Offset[gpukernels.Half](found.At, first), Rows: a.rows, Columns: l.dim, Stride: found.Columns}}
@@ -72,7 +90,7 @@ func (s *Stepper) highLayer(a *activations, l *cellLayer, lists stepLists, layer
 	if input.At == to {
 		to = a.y
 	}
-	r, err := s.beginCells(a, lists, layer, l.cells[0], to)
+	r, err := s.beginCells(a, lists, layer, l.cells[0], to, s.decoderStarts.at)
 	if err != nil {
 		return r.h, err
 	}

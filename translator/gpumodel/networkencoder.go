@@ -39,6 +39,9 @@ func (r *reading) arrange(starts []int32) {
 	}
 }
 
+// firstOfValues is where what a recurrent encoder gave for a token begins in the token's row of the memory: behind the key, if there is one.
+func (w *Weights) firstOfValues() int { return w.contextWidth() - w.encoders[0].reader.width }
+
 // read runs a recurrent encoder over a source of the sentences, whose tokens and starts are listed. What it gives for a token, and before
 // that the key that attention compares, are the token's row in the memory.
 func (s *Stepper) read(number int, contexts []search.Context, longest int) error {
@@ -62,18 +65,20 @@ func (s *Stepper) read(number int, contexts []search.Context, longest int) error
 	if err != nil {
 		return err
 	}
-	values := gpukernels.Matrix{Rows: tokens, Columns: e.reader.attention.dim, Stride: s.w.contextWidth()}
+	values := gpukernels.Matrix{Rows: tokens, Columns: e.reader.width, Stride: s.w.contextWidth()}
 	if tokens > 0 {
 		keys := values
 		if keys.At, err = s.takeMemory(a, number, contexts); err != nil {
 			return err
 		}
-		values.At = cuda.Offset[gpukernels.Half](keys.At, keys.Columns)
+		values.At = cuda.Offset[gpukernels.Half](keys.At, s.w.firstOfValues())
 		if err := s.readTokens(e, values, places); err != nil {
 			return err
 		}
-		if err := s.multiply(a, keys, values, e.reader.attention.context); err != nil {
-			return err
+		if attention := e.reader.attention; attention != nil {
+			if err := s.multiply(a, keys, values, attention.context); err != nil {
+				return err
+			}
 		}
 	}
 	if err := s.keepStarts(number, values, places[2], places[3], len(contexts)); err != nil {

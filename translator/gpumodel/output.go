@@ -26,6 +26,7 @@ func (s *Stepper) best(rows []int32, k int, banned [][]search.Token, normalised 
 	if len(rows) == 0 || k == 0 {
 		return
 	}
+	banned = s.withEarly(rows, banned)
 	answer := func(i int) gpukernels.Choice { return s.chosen[i] }
 	if s.foresees() {
 		s.chosen = slices.Grow(s.chosen[:0], len(s.rows)*k)[:len(s.rows)*k]
@@ -187,15 +188,23 @@ func (s *Stepper) LogProbs(number int32) []float32 {
 		return y
 	}
 	for _, token := range s.w.suppressed {
-		place, ok := int(token), true
-		if len(candidates) > 0 {
-			place, ok = slices.BinarySearch(candidates, token)
-		}
-		if ok {
-			y[place] = float32(math.Inf(-1))
-		}
+		forbid(y, candidates, token)
+	}
+	if token := s.early(&s.rows[number]); token != search.NoToken {
+		forbid(y, candidates, token)
 	}
 	return y
+}
+
+// forbid lets a token have no probability, if it is one of the candidates, which are all if there are none.
+func forbid(y []float32, candidates []search.Token, token search.Token) {
+	place, ok := int(token), true
+	if len(candidates) > 0 {
+		place, ok = slices.BinarySearch(candidates, token)
+	}
+	if ok {
+		y[place] = float32(math.Inf(-1))
+	}
 }
 
 // scoredTogether is how many rows are asked for their scores at a time: as many as a tile of that product has, for as many take no

@@ -177,7 +177,13 @@ func (u *productUses) network(w *Weights) {
 		for _, stack := range [][]cellLayer{r.forward, r.backward, r.upper} {
 			u.cellLayers(stack)
 		}
-		u.products(r.start, r.attention.context, r.attention.state)
+		u.products(r.start)
+		if r.attention != nil {
+			u.products(r.attention.context, r.attention.state)
+		}
+	}
+	if d := w.network.devlin; d != nil {
+		u.devlin(d)
 	}
 	for _, c := range w.network.base {
 		u.cell(c)
@@ -186,6 +192,17 @@ func (u *productUses) network(w *Weights) {
 	for i, p := range w.network.hidden {
 		*u = append(*u, productUse{of: &p.linear, residual: p.adds(i)})
 	}
+}
+
+// devlin adds what Devlin's decoder has.
+func (u *productUses) devlin(d *devlin) {
+	u.cell(d.bottom)
+	*u = append(*u, productUse{of: &d.context.linear, residual: true})
+	for i := range d.layers {
+		*u = append(*u, productUse{of: &d.layers[i], rectified: !addsBefore(i), residual: addsBefore(i)})
+	}
+	u.plain(d.top)
+	u.cell(d.topCell)
 }
 
 func (u *productUses) cellLayers(layers []cellLayer) {

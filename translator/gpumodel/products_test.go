@@ -82,7 +82,7 @@ func newTuned(t testing.TB, d *Device, m *model.Model, slots int, tuning *Tuning
 
 // tunedKinds are models that multiply in all places where products stand.
 var tunedKinds = []string{"pre-norm self-attention", "highways", "deep average attention", "average attention", "two sources", "no projection", "mlstm with norms",
-	"deep s2s", "deep cells", "s2s of two sources", "odd heads, pre-norm", "odd s2s"}
+	"deep s2s", "deep cells", "s2s of two sources", "odd heads, pre-norm", "odd s2s", "deep devlin", "devlin", "hard and soft attention", "hard attention"}
 
 func TestLibraryProducts(t *testing.T) {
 	d := openWithBLAS(t, "sliced,workspace")

@@ -163,6 +163,11 @@ func randomModel(t testing.TB, description []byte) *model.Model {
 	return m
 }
 
+// putFloat changes an element of a tensor.
+func putFloat(t *marian.Tensor, i int, value float32) {
+	binary.LittleEndian.PutUint32(t.Data[4*i:], math.Float32bits(value))
+}
+
 // randomSources returns sentences of given lengths, all but each third with a second source, for models that read two.
 func randomSources(lengths ...int) []search.Source {
 	random := rand.New(rand.NewPCG(5, 6))

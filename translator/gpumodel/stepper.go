@@ -100,6 +100,7 @@ const noContext search.Context = -1
 type slot struct {
 	context  search.Context
 	position int     // of the next token
+	reads    int     // token of the source that hard attention is at
 	state    int32   // place of its state, which is never overwritten while anybody has it
 	words    []int32 // rows of the words so far, with self-attention
 }

@@ -24,6 +24,9 @@ type Options struct {
 	// Tuning is how products of 16 bits are computed; nil leaves them to own kernels.
 	Tuning *Tuning
 
+	// ForScoring is for scoring given translations: hard attention then forbids nothing. See model.HardAttention.
+	ForScoring bool
+
 	// Saturation is where weights are cut off that are quantised at load for products in 8 bits: see cpumodel.Options.
 	Saturation float64
 }
@@ -287,13 +290,16 @@ func (u *uploader) decoder(m *model.Model) {
 func (w *Weights) attention() int { return w.heads * w.head.filled }
 
 // contextWidth is the elements that are kept of a source token: keys and values of all decoder layers, or of the attention of a recurrent
-// model, as many for each source.
+// model, as many for each source; with hard attention alone what the encoder gave.
 func (w *Weights) contextWidth() int {
 	switch {
 	case len(w.encoders) == 0:
 		return 0
 	case w.network != nil:
-		return 2 * w.encoders[0].reader.attention.dim
+		if w.onlyHard() {
+			return w.encoders[0].reader.width
+		}
+		return 2 * w.encoders[0].reader.width
 	}
 	return w.encoders[0].contextKV.out
 }

@@ -28,6 +28,9 @@ func (s *Stepper) stateWidth() int {
 // decoderLayers is how many layers have a state.
 func (w *Weights) decoderLayers() int {
 	if w.network != nil {
+		if d := w.network.devlin; d != nil && d.topCell != nil {
+			return 2
+		}
 		return 1 + len(w.network.high)
 	}
 	return len(w.decoder)
