@@ -24,6 +24,7 @@ var sources = map[string]map[string]int{
 	"output": {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared(),
 		"guess_beams": 0, "begin_rows": 0},
 	"draw": {"draw_tokens": 0},
+	"pick": {"pick_log_probabilities": 0},
 }
 
 // ofHeads names the kernels that there are for each size of attention heads.

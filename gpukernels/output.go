@@ -161,6 +161,18 @@ type Draw struct {
 	Place, Kept, State, Guess  int32
 }
 
+// PickLogProbabilities sets result[i] to the log-probability of tokens[i] in the row r for which starts[r] <= i < starts[r+1], of rows of n scores,
+// which are those of all tokens. A row with a score that is not finite has NaN.
+//
+// scores, result: float32. starts: int32, rows+1 of them. tokens: int32.
+func (k *Kernels) PickLogProbabilities(s *cuda.Stream, scores, starts, tokens, result cuda.Pointer, rows, n int) error {
+	if rows == 0 {
+		return nil
+	}
+	return k.byName["pick_log_probabilities"].Launch(s, cuda.Shape{X: rows}, rowBlock, 0, cuda.Address(scores), cuda.Address(starts),
+		cuda.Address(tokens), cuda.Address(result), cuda.Int(n))
+}
+
 // DrawTokens guesses the samples that rows draw, of which draws has so many (Draw). The odds of one that is no token are 0; if there are
 // no others, the token is -1.
 func (k *Kernels) DrawTokens(s *cuda.Stream, choices, draws, guesses cuda.Pointer, count int, weight float32) error {

@@ -336,6 +336,41 @@ func (c *beamsCase) want() []Guess {
 	return guesses
 }
 
+// Some rows are asked for some tokens each, one for none and one with a score that is not finite.
+func TestPickLogProbabilities(t *testing.T) {
+	r := newRig(t)
+	for _, n := range []int{1, 70, 128, 1000} {
+		const rows = 5
+		scores := make([]float32, rows*n)
+		for i := range scores {
+			scores[i] = 40 * (r.random.Float32() - 0.5)
+		}
+		starts, tokens := []int32{0}, []int32(nil)
+		var want []float64
+		for row, count := range []int{3, 0, 1, 200, 2} {
+			of := scores[row*n : (row+1)*n]
+			largest, sum := float64(slices.Max(of)), 0.0
+			for _, s := range of {
+				sum += math.Exp(float64(s) - largest)
+			}
+			for range count {
+				token := r.random.Int32N(int32(n))
+				tokens, want = append(tokens, token), append(want, float64(of[token])-largest-math.Log(sum))
+			}
+			starts = append(starts, int32(len(tokens)))
+		}
+		scores[2*n+n/2] = float32(math.Inf(1))
+		want[3] = math.NaN()
+		result := in(r, make([]float32, len(tokens)))
+		must(t, r.kernels.PickLogProbabilities(r.stream, in(r, scores), in(r, starts), in(r, tokens), result, rows, n))
+		for i, have := range out[float32](r, result, len(tokens)) {
+			if want[i] != want[i] && have == have || want[i] == want[i] && !(math.Abs(float64(have)-want[i]) <= 1e-4) {
+				t.Fatalf("of %d scores, token %d has the log-probability %v, want %v", n, tokens[i], have, want[i])
+			}
+		}
+	}
+}
+
 // Beams are guessed as the search takes them, ties and all.
 func TestGuessBeams(t *testing.T) {
 	r := newRig(t)

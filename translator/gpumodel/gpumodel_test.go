@@ -309,6 +309,53 @@ func TestScoresInAnyOrder(t *testing.T) {
 	}
 }
 
+// Single tokens have the log-probabilities that they have among all, bit for bit the same in whatever rows others are asked for, with products of
+// 16 bits and of 8.
+func TestLogProbsOfTokens(t *testing.T) {
+	for _, d := range devices(t) {
+		const rows = 2*scoredTogether + 5
+		s := newStepper(t, d, randomModel(t, small("")), rows)
+		sources, contexts := randomSources(slices.Repeat([]int{4, 9, 2}, rows)[:rows]...), make([]search.Context, rows)
+		s.Encode(sources, contexts)
+		slots, given := make([]search.Slot, rows), slices.Repeat([]search.Token{search.NoToken}, rows)
+		for i, handle := range contexts {
+			slots[i] = search.Slot(i)
+			s.Begin(slots[i], handle)
+		}
+		random := rand.New(rand.NewPCG(7, 7))
+		for range 2 {
+			s.Step(slots, given, false)
+			starts, tokens := []int32{0}, []search.Token(nil)
+			for range rows {
+				for range random.IntN(4) {
+					tokens = append(tokens, random.Int32N(smallVocabulary))
+				}
+				starts = append(starts, int32(len(tokens)))
+			}
+			have := make([]float32, len(tokens))
+			s.LogProbsOf(starts, tokens, have)
+			for row := range rows {
+				first, end := starts[row], starts[row+1]
+				all := s.LogProbs(int32(row))
+				for i := first; i < end; i++ {
+					if want := all[tokens[i]]; !(math.Abs(float64(have[i]-want)) <= 1e-5*math.Abs(float64(want))) {
+						t.Fatalf("row %d, token %d: %v, and %v among all", row, tokens[i], have[i], want)
+					}
+				}
+				alone, only := make([]float32, end-first), append(make([]int32, row+1), slices.Repeat([]int32{end - first}, rows-row)...)
+				s.LogProbsOf(only, tokens[first:end], alone)
+				if !slices.Equal(alone, have[first:end]) {
+					t.Fatalf("row %d alone has %v, and %v among others", row, alone, have[first:end])
+				}
+			}
+			for i := range given {
+				given[i] = 1 + random.Int32N(smallVocabulary-1)
+			}
+		}
+		must(t, s.Err())
+	}
+}
+
 // All scores, the best k, bans and suppressed tokens, with candidates and without.
 func TestScores(t *testing.T) {
 	d := openDevice(t)

@@ -93,6 +93,9 @@ func TestHardAttentionOfGivenWords(t *testing.T) {
 				for _, s := range []search.Stepper{gpu, cpu} {
 					s.Step([]search.Slot{0, 1}, tokens, true)
 				}
+				picked := make([]float32, 4)
+				gpu.LogProbsOf([]int32{0, 3, 4}, []search.Token{2, 69, 0, 33}, picked)
+				c.nearAll("log-probability", picked, []float32{cpu.LogProbs(0)[2], cpu.LogProbs(0)[69], cpu.LogProbs(0)[0], cpu.LogProbs(1)[3]})
 				for row := range int32(2) {
 					have := gpu.LogProbs(row)
 					c.nearAll("log-probability", have, cpu.LogProbs(row))

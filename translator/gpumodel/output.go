@@ -196,15 +196,19 @@ func (s *Stepper) LogProbs(number int32) []float32 {
 	return y
 }
 
-// forbid lets a token have no probability, if it is one of the candidates, which are all if there are none.
+// forbid lets a token have no probability, if it is one of the candidates.
 func forbid(y []float32, candidates []search.Token, token search.Token) {
-	place, ok := int(token), true
-	if len(candidates) > 0 {
-		place, ok = slices.BinarySearch(candidates, token)
-	}
-	if ok {
+	if place, ok := placeOf(token, candidates); ok {
 		y[place] = float32(math.Inf(-1))
 	}
+}
+
+// placeOf is the place of a token among the candidates, which are all if there are none.
+func placeOf(token search.Token, candidates []search.Token) (place int, ok bool) {
+	if len(candidates) == 0 {
+		return int(token), true
+	}
+	return slices.BinarySearch(candidates, token)
 }
 
 // scoredTogether is how many rows are asked for their scores at a time: as many as a tile of that product has, for as many take no
@@ -222,15 +226,21 @@ type scoredBlock struct {
 func (s *Stepper) rowScores(number int) []float32 {
 	b, n := &s.scored, s.w.vocabulary
 	if number < b.first || number >= b.end {
-		b.first, b.end = number, number+1
-		for b.end < min(number+scoredTogether, len(s.rows)) && s.rows[b.end].behind(&s.rows[b.end-1]) {
-			b.end++
-		}
-		rows := b.end - number
+		rows := s.together(number)
+		b.first, b.end = number, number+rows
 		b.scores = slices.Grow(b.scores[:0], rows*n)[:rows*n]
 		s.do(func() error { return s.scoreRows(b.scores, number, rows) })
 	}
 	return b.scores[(number-b.first)*n:][:n]
+}
+
+// together is how many rows from the first on are scored at a time.
+func (s *Stepper) together(first int) int {
+	rows := 1
+	for rows < scoredTogether && first+rows < len(s.rows) && s.rows[first+rows].behind(&s.rows[first+rows-1]) {
+		rows++
+	}
+	return rows
 }
 
 // scoreRows writes the scores of rows that lie behind one another over the vocabulary.

@@ -74,6 +74,7 @@ type Stepper struct {
 	waited                           time.Duration // of the processor, for the device
 
 	choices, scratch, scores buffer
+	picked                   buffer // float32: scores of single tokens
 	chosen                   []gpukernels.Choice
 	scored                   scoredBlock
 	logProbs                 []float32
@@ -156,7 +157,7 @@ func (s *Stepper) Close() error {
 		}
 		for _, b := range []*buffer{&s.memory.memory, &s.decoderStarts, &s.readerStates, &s.weights, &s.candidates, &s.states,
 			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.guessFeed.device, &s.encoding.memory,
-			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.choices, &s.scratch, &s.scores,
+			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.choices, &s.scratch, &s.scores, &s.picked,
 			&s.workspaces[0], &s.workspaces[1]} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}

@@ -128,6 +128,20 @@ func (f *fakeStepper) LogProbs(row int32) []float32 {
 	return out
 }
 
+// A pickingStepper gives the scores of single tokens, and of no others.
+type pickingStepper struct{ *fakeStepper }
+
+func (f pickingStepper) LogProbs(int32) []float32 { panic("not asked for") }
+
+func (f pickingStepper) LogProbsOf(starts []int32, tokens []search.Token, out []float32) {
+	for row := range f.rows {
+		all := f.fakeStepper.LogProbs(int32(row))
+		for i := starts[row]; i < starts[row+1]; i++ {
+			out[i] = all[tokens[i]]
+		}
+	}
+}
+
 func (f *fakeStepper) Best([]int32, [][]search.Token, []search.Scored)     { panic("not asked for") }
 func (f *fakeStepper) Top([]int32, int, [][]search.Token, []search.Scored) { panic("not asked for") }
 func (f *fakeStepper) Attention(int32) []float32                           { panic("not asked for") }

@@ -81,6 +81,13 @@ func TestScoresAreThoseOfEachTranslationAlone(t *testing.T) {
 		case 2:
 			config.Sources = append(config.Sources, letters(vocabulary))
 		}
+		if round%5 == 0 { // a device that picks scores
+			made := config.NewStepper
+			config.NewStepper = func(slots int) (search.Stepper, error) {
+				s, err := made(slots)
+				return pickingStepper{s.(*fakeStepper)}, err
+			}
+		}
 		scorer, err := New(config)
 		if err != nil {
 			t.Fatal(err)

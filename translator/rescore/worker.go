@@ -23,6 +23,16 @@ type worker struct {
 	slots    []search.Slot
 	tokens   []search.Token
 	dst, src []search.Slot
+
+	starts   []int32        // for each row, where its tokens begin in what follows, and where those of the last end
+	wanted   []search.Token // whose scores are asked for
+	logProbs []float32      // of these
+}
+
+// A picker is a Stepper that brings the log-probabilities of single tokens from its device, instead of those of the whole vocabulary. LogProbsOf
+// stores those of tokens[starts[row]:starts[row+1]] for all rows of the last Step.
+type picker interface {
+	LogProbsOf(starts []int32, tokens []search.Token, out []float32)
 }
 
 // prepare makes the queue, and all slots free.
@@ -115,11 +125,11 @@ func (w *worker) step() {
 		return
 	}
 	w.stepper.Step(w.slots, w.tokens, false)
-	row := int32(0)
+	w.score()
+	rest := w.logProbs
 	for _, t := range w.active {
 		for _, b := range t.branches {
-			t.record(b, w.stepper.LogProbs(row))
-			row++
+			rest = t.record(b, rest)
 		}
 	}
 	w.dst, w.src = w.dst[:0], w.src[:0]
@@ -130,6 +140,30 @@ func (w *worker) step() {
 		w.stepper.Reorder(w.dst, w.src)
 	}
 	w.retire()
+}
+
+// score asks for the scores of the tokens that follow in each row.
+func (w *worker) score() {
+	w.starts, w.wanted = append(w.starts[:0], 0), w.wanted[:0]
+	for _, t := range w.active {
+		for _, b := range t.branches {
+			for token := range t.runs(b, t.depth) {
+				w.wanted = append(w.wanted, token)
+			}
+			w.starts = append(w.starts, int32(len(w.wanted)))
+		}
+	}
+	w.logProbs = append(w.logProbs[:0], make([]float32, len(w.wanted))...)
+	if p, ok := w.stepper.(picker); ok {
+		p.LogProbsOf(w.starts, w.wanted, w.logProbs)
+		return
+	}
+	for row := range w.slots {
+		all := w.stepper.LogProbs(int32(row))
+		for i := w.starts[row]; i < w.starts[row+1]; i++ {
+			w.logProbs[i] = all[w.wanted[i]]
+		}
+	}
 }
 
 // retire frees what the trees held that are done.
