@@ -217,13 +217,9 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 	if choice.wanted() {
 		err := p.models.chooseGPUs(m, choice, logger)
 		if err == nil {
-			err = p.useGPUs(m.streams, b, logger)
-		}
-		if err == nil {
+			p.useGPUs(m.streams, b, logger)
 			return nil
 		}
-		closeGPUs(p.models.gpus)
-		p.models.gpus, p.config.Devices = nil, nil
 		if choice.demanded {
 			return demandedError(err)
 		}
@@ -284,11 +280,11 @@ func demandedError(err error) error {
 }
 
 // loadOf is the load of a GPU with the streams and slots that were asked for; what is 0 is chosen.
-func (p *engineParts) loadOf(g *gpu, streams, slots int, logger *slog.Logger) (gpuLoad, error) {
+func (p *engineParts) loadOf(g *gpu, streams, slots int, logger *slog.Logger) gpuLoad {
 	if streams == 0 {
 		return p.chooseLoad(g, slots, logger)
 	}
-	return g.usualLoad(streams, slots), nil
+	return g.usualLoad(streams, slots)
 }
 
 // sortedPerSlot is how many sentences are sorted together for each slot: enough for mini-batches of like lengths.
@@ -296,20 +292,16 @@ const sortedPerSlot = 4
 
 // useGPUs lets the engine work on GPUs. What overflows in float16 is translated on the processor, in float32, and so is everything
 // once no GPU is left.
-func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) error {
+func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) {
+	p.config.Models = nil
 	slots := 0
 	for _, g := range p.models.gpus {
-		load, err := p.loadOf(g, streams, b.slots, logger)
-		if err != nil {
-			return fmt.Errorf("%s: %w", g.name(), err)
-		}
-		d := g.worker(load, b)
+		d := g.worker(p.loadOf(g, streams, b.slots, logger), b)
 		p.config.Devices = append(p.config.Devices, d)
 		slots += d.Slots * d.Workers
 		logger.Info("translating on "+d.Name, "device", g.device.Properties(), "streams", d.Workers, "slots", d.Slots,
 			"products", g.weights[0].Multiplied())
 	}
-	p.config.Models = nil
 	if b.maxiBatch == 0 {
 		p.config.Batching.MaxiBatch = max(p.config.Batching.MaxiBatch, sortedPerSlot*slots)
 	}
@@ -323,5 +315,4 @@ func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) e
 			logger.Error(f.Device+" has failed: a worker ends, and others translate its sentences", "reason", f.Err)
 		}
 	}
-	return nil
 }

@@ -264,54 +264,50 @@ func (g *gpu) usualLoad(streams, slots int) gpuLoad {
 
 // chooseLoad returns the load of a GPU for which no number of streams was asked for; slots is the number that was, or 0. It is measured
 // where there is a place to remember it.
-func (p *engineParts) chooseLoad(g *gpu, slots int, logger *slog.Logger) (gpuLoad, error) {
+func (p *engineParts) chooseLoad(g *gpu, slots int, logger *slog.Logger) gpuLoad {
 	tuner, m := p.models.tuner, p.models.models[0]
 	if tuner == nil || m.SourceVocabulary < 2 || len(m.FurtherVocabularies) > 0 {
-		return g.usualLoad(0, slots), nil
-	}
-	key, err := p.loadKey(slots)
-	if err != nil {
-		return gpuLoad{}, err
+		return g.usualLoad(0, slots)
 	}
 	trial := &loadTrial{gpu: g, options: p.config.Search, weights: p.config.Weights, end: p.config.Text.Target.EOS(), vocabulary: m.SourceVocabulary,
 		limit: loadTime, logger: logger}
 	trial.options.MaxLengthFactor = 1
-	return trial.remembered(tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()}), key, slots)
+	return trial.remembered(tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()}), p.loadKey(slots), slots)
 }
 
 // remembered returns the load that a file has for a key, and measures it if the file does not say. That happens with the new file open:
-// where there can be none, nothing is measured.
-func (t *loadTrial) remembered(file *loadFile, key string, slots int) (gpuLoad, error) {
+// where there can be none, nothing is measured. A device that fails meanwhile has the usual load: the engine, which finds that out again,
+// knows what to do.
+func (t *loadTrial) remembered(file *loadFile, key string, slots int) gpuLoad {
 	loads := file.read()
 	if known := loads[key]; known.possible(slots) && t.gpu.fits(known) {
-		return known, nil
+		return known
 	}
 	best := t.gpu.usualLoad(0, slots)
-	var failed error
 	err := writeTuning(file.path, func() any {
 		begin := time.Now()
 		var measured bool
-		if best, measured, failed = t.find(best, slots > 0); measured {
+		var err error
+		if best, measured, err = t.find(best, slots > 0); measured {
 			loads[key] = best
-			t.logger.Debug("tried how "+t.gpu.name()+" is kept busy", "took", time.Since(begin).Round(time.Millisecond), "file", file.path)
 		}
+		t.logger.Debug("tried how "+t.gpu.name()+" is kept busy", "took", time.Since(begin).Round(time.Millisecond), "measured", measured, "error", err,
+			"file", file.path)
 		return knownLoads{loadVersion, file.kind, loads} // of two that measure at a time, the last one stays
 	})
 	if err != nil {
 		t.logger.Debug("how a GPU is kept busy is not remembered", "error", err)
 	}
-	return best, failed
+	return best
 }
 
 // loadKey names what a load depends on, beside the GPU: the models' shapes, the arithmetic, how is searched, and the slots that were asked for.
-func (p *engineParts) loadKey(slots int) (string, error) {
+func (p *engineParts) loadKey(slots int) string {
 	sum := sha256.New()
 	for _, m := range p.models.models {
-		if err := json.NewEncoder(sum).Encode(m.Architecture); err != nil {
-			return "", err
-		}
+		_ = json.NewEncoder(sum).Encode(m.Architecture) // plain fields, which can always be written
 	}
 	o := p.config.Search
 	return fmt.Sprintf("models %x, %v, beam %d, scores %v, samples %v, slots %d", sum.Sum(nil)[:6], p.models.onGPU, o.Beam, o.Scores || o.WordScores,
-		o.Sampling, slots), nil
+		o.Sampling, slots)
 }

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // A search finds the load that does most, by a clock of its own.
@@ -49,6 +53,31 @@ func TestLoadSearch(t *testing.T) {
 		have, err := s.find(gpuLoad{2, 512}, c.given, 300*time.Millisecond)
 		if name == "a device that fails" != errors.Is(err, failure) || have != c.want || trials != c.trials {
 			t.Errorf("%s: %+v after %d trials, %v, want %+v after %d", name, have, trials, err, c.want, c.trials)
+		}
+	}
+}
+
+// Models of one shape that are searched alike have one load, others have others.
+func TestLoadKey(t *testing.T) {
+	key := func(description string, beam, slots int) string {
+		m, err := model.New([]byte(description))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&engineParts{models: &ensemble{models: []*model.Model{m}}, config: translator.Config{Search: search.Options{Beam: beam}}}).loadKey(slots)
+	}
+	keys := map[string]bool{}
+	for _, a := range architectures() {
+		for _, beam := range []int{1, 4} {
+			for _, slots := range []int{0, 64} {
+				k := key(a.description(), beam, slots)
+				if keys[k] {
+					t.Errorf("%s, beam %d, %d slots: %s is another's, too", a.size().Name, beam, slots, k)
+				}
+				if keys[k] = true; key(a.description(), beam, slots) != k {
+					t.Errorf("%s has two keys", a.size().Name)
+				}
+			}
 		}
 	}
 }
