@@ -101,15 +101,20 @@ func (w *Int8Matrix) at(i, j int) int {
 // bytes apart. aScales: one per row. bias: w.N, or nil.
 func MulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
 	need(len(y), span(rows, yStride, w.N), "result of an int8 product")
+	w.needOperands(a, aScales, rows, bias)
+	if rows == 0 || w.N == 0 {
+		return
+	}
+	mulInt8(y, yStride, a, aScales, rows, w, bias, act)
+}
+
+// needOperands panics if an operand of a product with rows of activations is too short.
+func (w *Int8Matrix) needOperands(a []uint8, aScales []float32, rows int, bias []float32) {
 	need(len(a), rows*Int8Stride(w.K), "activations of an int8 product")
 	need(len(aScales), rows, "scales of an int8 product")
 	if bias != nil {
 		need(len(bias), w.N, "bias of an int8 product")
 	}
-	if rows == 0 || w.N == 0 {
-		return
-	}
-	mulInt8(y, yStride, a, aScales, rows, w, bias, act)
 }
 
 // MulInt8Quantised computes what QuantizeRowsFixed makes of the results of MulInt8, the activations of a product that follows, and stores
@@ -121,11 +126,7 @@ func MulInt8Quantised(dst []uint8, multiplier float32, y []float32, a []uint8, a
 	stride := Int8Stride(w.N)
 	need(len(dst), rows*stride, "quantised result of an int8 product")
 	need(len(y), rows*w.N, "result of an int8 product")
-	need(len(a), rows*Int8Stride(w.K), "activations of an int8 product")
-	need(len(aScales), rows, "scales of an int8 product")
-	if bias != nil {
-		need(len(bias), w.N, "bias of an int8 product")
-	}
+	w.needOperands(a, aScales, rows, bias)
 	if rows == 0 || w.N == 0 {
 		return
 	}
