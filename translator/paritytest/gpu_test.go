@@ -4,6 +4,7 @@ package paritytest
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -89,7 +90,6 @@ var elsewhere = []struct {
 	why  string
 	that func(r *recording) bool
 }{
-	{"scores that marian-scorer gave to translations", func(r *recording) bool { return r.target != "" }},
 	{"outputs of the processor's 8-bit products with a model's alphas", (*recording).quantised},
 	{"outputs of the demonstration model, which has tests of its own", func(r *recording) bool { return strings.HasPrefix(r.output, student) }},
 }
@@ -118,9 +118,17 @@ func TestRecordingsOnGPU(t *testing.T) {
 				}
 			}
 			s := r.open(t)
-			models := r.openOnGPU(t, device, []search.Token{s.text.Target.Unk()})
+			suppressed := []search.Token{s.text.Target.Unk()}
+			if r.target != "" {
+				suppressed = nil
+			}
+			models := r.openOnGPU(t, device, suppressed)
 			defer models.close()
 			s.gpu = models
+			if r.target != "" {
+				r.scoresOnGPU(t, s, i)
+				return
+			}
 			same += r.sameOnGPU(t, s, i)
 			all += linesOnGPU
 			families[path.Base(path.Dir(r.output))] = true
@@ -174,6 +182,20 @@ func (r *recording) sameOnGPU(t *testing.T, s *setup, number int) (same int) {
 		t.Logf("line %d is\n%s\nwant\n%s", line+1, have[0], want[line][0])
 	}
 	return same
+}
+
+// scoresOnGPU compares the scores of given translations of lines from a number on with those that marian-scorer gave them.
+func (r *recording) scoresOnGPU(t *testing.T, s *setup, number int) {
+	t.Helper()
+	want, targets := sharedLines(t, r.output), sharedLines(t, r.target)
+	_, numbers := shortLines(r.source(t), number)
+	for i, score := range s.score(t, r, numbers) {
+		line := numbers[i]
+		pieces := len(s.text.Target.Encode(targets[line], nil)) + 1
+		if expected := lastNumber(t, want[line]); math.Abs(score-expected) > 0.005*float64(pieces) {
+			t.Errorf("line %d scores %v, but %v in Marian", line+1, score, expected)
+		}
+	}
 }
 
 // shortLines returns the first lines of few words from a number on, and their numbers.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-mt/sluice/translator"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -18,11 +19,15 @@ func TestForcedTranslationsScoreAsMarianScoresThem(t *testing.T) {
 		}
 		t.Run(strings.TrimPrefix(r.output, "models/"), func(t *testing.T) {
 			t.Parallel()
-			want := sharedLines(t, r.output)
-			for i, score := range r.open(t).score(t, &r) {
-				if strings.TrimSpace(r.source(t)[i]) == "" {
-					continue // the model is not asked
+			want, sources := sharedLines(t, r.output), r.source(t)
+			var asked []int
+			for i, line := range sources {
+				if strings.TrimSpace(line) != "" {
+					asked = append(asked, i)
 				}
+			}
+			for j, score := range r.open(t).score(t, &r, asked) {
+				i := asked[j]
 				if expected := lastNumber(t, want[i]); !near(score, expected) {
 					t.Errorf("line %d scores %v, but %v in Marian", i+1, score, expected)
 				}
@@ -31,17 +36,21 @@ func TestForcedTranslationsScoreAsMarianScoresThem(t *testing.T) {
 	}
 }
 
-// score returns the log-probabilities of a recording's given translations.
-func (s *setup) score(t *testing.T, r *recording) []float64 {
+// score returns the log-probabilities of a recording's given translations of some lines.
+func (s *setup) score(t *testing.T, r *recording, lines []int) []float64 {
 	t.Helper()
-	decoder, err := search.NewDecoder(s.device.NewSteppers(1), nil, s.text.Target.EOS())
+	models := translator.Models(&s.device)
+	if s.gpu != nil {
+		models = s.gpu
+	}
+	decoder, err := search.NewDecoder(models.NewSteppers(1), nil, s.text.Target.EOS())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var scores []float64
-	targets := sharedLines(t, r.target)
-	for i, line := range r.source(t) {
-		texts := strings.Split(line, "\t")
+	sources, targets := r.source(t), sharedLines(t, r.target)
+	for _, i := range lines {
+		texts := strings.Split(sources[i], "\t")
 		source, target := s.text.Source.Encode(texts[0], nil), s.text.Target.Encode(targets[i], nil)
 		if s.text.RightLeft {
 			slices.Reverse(source)
