@@ -109,7 +109,7 @@ func (g *scoringGPUs) onGPUs() rescore.Config {
 	return c
 }
 
-// reopen makes a Scorer on the GPUs that are left, or the processor's if none is. The one that there was must be closed.
+// reopen makes a Scorer on the GPUs that are left, or takes the processor's if none is. The one that there was must be closed.
 func (m *scoringModel) reopen() (err error) {
 	m.scorer = nil
 	for len(m.gpus.gpus) > 0 {
@@ -119,6 +119,9 @@ func (m *scoringModel) reopen() (err error) {
 			return err
 		}
 		m.gpus.giveWay(failed)
+	}
+	if m.scorer, m.gpus.precise = m.gpus.precise, nil; m.scorer != nil {
+		return nil
 	}
 	m.scorer, err = m.onProcessor()
 	return err
