@@ -58,10 +58,19 @@ func (w *gpuWorker) translate(sources []search.Source) {
 	}
 }
 
-// refill begins with as many of the sources as there are slots for, if a quarter of them is free, and returns how many these are.
+// slotsOf is how many slots a search takes for a source: those of a beam, or of samples.
+func slotsOf(source search.Source, options search.Options) int {
+	return max((&search.Sentence{Source: source, Options: options}).Slots(), 1)
+}
+
+// refill begins with as many of the sources, which are of one length, as there are slots for, if a quarter of them is free, and returns how
+// many these are.
 func (w *gpuWorker) refill(sources []search.Source) int {
+	if len(sources) == 0 {
+		return 0
+	}
 	d := w.decoder
-	count := min(d.Free()/max(w.options.Beam, 1), len(sources))
+	count := min(d.Free()/slotsOf(sources[0], w.options), len(sources))
 	if count == 0 || d.Active() > 0 && 4*d.Free() < d.Slots() {
 		return 0
 	}
