@@ -177,7 +177,7 @@ func (w *gpuWorker) busyStep(sources []search.Source) int64 {
 }
 
 // find returns the best load that it finds, and whether it measured any: a device on which one sentence takes half of the time, an emulated
-// one perhaps, has the usual load.
+// one perhaps, has the usual load, and so has one without memory for any.
 func (t *loadTrial) find(usual gpuLoad, slotsGiven bool) (best gpuLoad, measured bool, err error) {
 	begin := time.Now()
 	if err := t.translateOne(); err != nil {
@@ -187,16 +187,22 @@ func (t *loadTrial) find(usual gpuLoad, slotsGiven bool) (best gpuLoad, measured
 	if 2*took > t.limit {
 		return usual, false, nil
 	}
-	s := loadSearch{time.Now, func(l gpuLoad) (float64, error) { return t.rate(l, t.limit/loadTrials/2) }, t.gpu.fits}
+	try := func(l gpuLoad) (rate float64, err error) {
+		rate, err = t.rate(l, t.limit/loadTrials/2)
+		measured = measured || rate > 0
+		return rate, err
+	}
+	s := loadSearch{time.Now, try, t.gpu.fits}
 	best, err = s.find(usual, slotsGiven, t.limit-took)
-	return best, err == nil, err
+	return best, measured && err == nil, err
 }
 
 // translateOne translates one sentence.
 func (t *loadTrial) translateOne() error {
-	workers, err := t.open(gpuLoad{1, max(t.options.Beam, 1)})
+	source := randomSources(rand.New(rand.NewPCG(2018, 4)), 1, t.vocabulary)
+	workers, err := t.open(gpuLoad{1, slotsOf(source[0], t.options)})
 	for _, w := range workers {
-		w.translate(randomSources(rand.New(rand.NewPCG(2018, 4)), 1, t.vocabulary))
+		w.translate(source)
 		err = errors.Join(err, w.failure(), w.close())
 	}
 	return err
@@ -210,6 +216,15 @@ func (g *gpu) fits(l gpuLoad) bool {
 		}
 	}
 	return true
+}
+
+// room is for how many slots of each of the usual workers the GPU has memory, as a power of two: twice as many as any trial has, at most.
+func (g *gpu) room() int {
+	slots := 1
+	for slots < 2*mostLoadSlots && g.fits(gpuLoad{usualStreams, 2 * slots}) {
+		slots *= 2
+	}
+	return slots
 }
 
 // A loadFile is the file that remembers loads of a kind of GPU, with one driver.
@@ -272,7 +287,7 @@ func (p *engineParts) chooseLoad(g *gpu, slots int, logger *slog.Logger) gpuLoad
 	trial := &loadTrial{gpu: g, options: p.config.Search, weights: p.config.Weights, end: p.config.Text.Target.EOS(), vocabulary: m.SourceVocabulary,
 		limit: loadTime, logger: logger}
 	trial.options.MaxLengthFactor = 1
-	return trial.remembered(tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()}), p.loadKey(slots), slots)
+	return trial.remembered(tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()}), p.loadKey(g.room(), slots), slots)
 }
 
 // remembered returns the load that a file has for a key, and measures it if the file does not say. That happens with the new file open:
@@ -301,13 +316,14 @@ func (t *loadTrial) remembered(file *loadFile, key string, slots int) gpuLoad {
 	return best
 }
 
-// loadKey names what a load depends on, beside the GPU: the models' shapes, the arithmetic, how is searched, and the slots that were asked for.
-func (p *engineParts) loadKey(slots int) string {
+// loadKey names what a load depends on, beside the GPU: the models' shapes, the arithmetic, how is searched, the slots that were asked for, and
+// those that there is room for, or what is found beside another process that has the memory would be taken when that has gone.
+func (p *engineParts) loadKey(room, slots int) string {
 	sum := sha256.New()
 	for _, m := range p.models.models {
 		_ = json.NewEncoder(sum).Encode(m.Architecture) // plain fields, which can always be written
 	}
 	o := p.config.Search
-	return fmt.Sprintf("models %x, %v, beam %d, scores %v, samples %v, slots %d", sum.Sum(nil)[:6], p.models.onGPU, o.Beam, o.Scores || o.WordScores,
-		o.Sampling, slots)
+	return fmt.Sprintf("models %x, %v, beam %d, scores %v, samples %v, slots %d, room for %d", sum.Sum(nil)[:6], p.models.onGPU, o.Beam, o.Scores || o.WordScores,
+		o.Sampling, slots, room)
 }

@@ -57,24 +57,24 @@ func TestLoadSearch(t *testing.T) {
 	}
 }
 
-// Models of one shape that are searched alike have one load, others have others.
+// Models of one shape that are searched alike have one load, others have others, and so have models that find less memory.
 func TestLoadKey(t *testing.T) {
-	key := func(description string, beam, slots int) string {
+	key := func(description string, beam, slots, room int) string {
 		m, err := model.New([]byte(description))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&engineParts{models: &ensemble{models: []*model.Model{m}}, config: translator.Config{Search: search.Options{Beam: beam}}}).loadKey(slots)
+		return (&engineParts{models: &ensemble{models: []*model.Model{m}}, config: translator.Config{Search: search.Options{Beam: beam}}}).loadKey(room, slots)
 	}
 	keys := map[string]bool{}
 	for _, a := range architectures() {
 		for _, beam := range []int{1, 4} {
-			for _, slots := range []int{0, 64} {
-				k := key(a.description(), beam, slots)
+			for _, of := range []struct{ slots, room int }{{0, 1024}, {0, 16}, {64, 1024}} {
+				k := key(a.description(), beam, of.slots, of.room)
 				if keys[k] {
-					t.Errorf("%s, beam %d, %d slots: %s is another's, too", a.size().Name, beam, slots, k)
+					t.Errorf("%s, beam %d, slots %+v: %s is another's, too", a.size().Name, beam, of, k)
 				}
-				if keys[k] = true; key(a.description(), beam, slots) != k {
+				if keys[k] = true; key(a.description(), beam, of.slots, of.room) != k {
 					t.Errorf("%s has two keys", a.size().Name)
 				}
 			}

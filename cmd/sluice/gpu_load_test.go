@@ -56,6 +56,40 @@ func TestLoadRate(t *testing.T) {
 	}
 }
 
+// There is room for less where there is less memory.
+func TestRoomForLoads(t *testing.T) {
+	g := toyTrial(t).gpu
+	context, err := g.driver.Context(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { context.Close() })
+	bound := func(work func() error) {
+		t.Helper()
+		release, err := context.Bind()
+		if err == nil {
+			err = work()
+			release()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := g.room()
+	var taken cuda.Pointer
+	bound(func() error {
+		free, _, err := context.Memory()
+		if err == nil {
+			taken, err = cuda.Alloc[byte](context, int(free/16*15))
+		}
+		return err
+	})
+	if less := g.room(); less >= before || !g.fits(gpuLoad{usualStreams, less}) || g.fits(gpuLoad{usualStreams, 2 * less}) {
+		t.Errorf("room for %d slots, and for %d with a sixteenth of the memory", before, less)
+	}
+	bound(func() error { return context.Free(taken) })
+}
+
 // What was measured is in the file, and is taken from there. Nothing is measured with a device that takes long for a sentence, or without a
 // place for the file.
 func TestLoadIsRemembered(t *testing.T) {
@@ -70,6 +104,9 @@ func TestLoadIsRemembered(t *testing.T) {
 		t.Errorf("a failure: %+v, remembered are %v", l, file.read())
 	}
 	trial.weights = nil
+	if l := trial.remembered(file, "toy", 1); l != (gpuLoad{usualStreams, 1}) || len(file.read()) > 0 {
+		t.Errorf("no load that does anything: %+v, remembered are %v", l, file.read())
+	}
 	found := trial.remembered(file, "toy", 6)
 	if known := file.read()["toy"]; known != found || found.Slots != 6 {
 		t.Fatalf("found %+v, remembered are %v", found, file.read())
