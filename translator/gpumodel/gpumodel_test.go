@@ -224,6 +224,7 @@ var descriptions = map[string]string{
 	"odd heads, pre-norm":      "dim-emb: 36\ntransformer-heads: 2\ntransformer-decoder-autoreg: self-attention\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-no-projection: true",
 	"odd rows":                 "dim-emb: 46\ntransformer-heads: 2\ntransformer-dim-ffn: 51\ntransformer-preprocess: r\ntransformer-postprocess: har\ntied-embeddings-all: false",
 	"odd average attention":    "dim-emb: 52\ntransformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 77",
+	"odd sigmoids":             "dim-emb: 4\ntransformer-heads: 2\ntransformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 4\ntransformer-aan-activation: sigmoid\ntransformer-aan-nogate: true",
 	"odd sru":                  "dim-emb: 44\ndec-cell: sru\ntransformer-rnn-projection: true",
 	"odd lstm with norms":      "dim-emb: 44\ndec-cell: lstm\nlayer-normalization: true",
 	"odd s2s":                  "type: s2s\ndim-emb: 50\ndim-rnn: 43\nenc-cell: gru\ndec-cell: gru\nlayer-normalization: true\nenc-depth: 2\ndec-depth: 2\nskip: true",

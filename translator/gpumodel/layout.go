@@ -2,8 +2,8 @@ package gpumodel
 
 // Kernels read rows eight elements at a time, and those of attention know heads of a few sizes. Rows of other sizes are filled up with
 // zeros when a model is loaded, in the matrices and vectors that belong to them: then what fills a row up stays zero through products,
-// activations, cells and sums, and adds nothing to any. Norms are told how many elements count, and attention by which factor its scores
-// are scaled.
+// activations, cells and sums, and adds nothing to any; a sigmoid, which makes a half of it, is followed by a product, which reads nothing
+// there and gives zeros. Norms are told how many elements count, and attention by which factor its scores are scaled.
 
 // A unit is elements that belong together, and how many they are with what fills them up.
 type unit struct{ own, filled int }

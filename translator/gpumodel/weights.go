@@ -310,11 +310,7 @@ func (u *uploader) autoregression(d *decoderLayer, l *model.DecoderLayer, m *mod
 	case l.Self != nil:
 		d.self = u.selfAttention(l.Self)
 	case l.Average != nil:
-		d.average = &average{pre: u.process(l.Average.Pre), post: u.process(l.Average.Post), activation: m.AverageNetwork.Activation,
-			out: u.optional(l.Average.Out), gateX: u.optional(l.Average.GateX), gateY: u.optional(l.Average.GateY)}
-		for _, hidden := range l.Average.Hidden {
-			d.average.hidden = append(d.average.hidden, u.linear(hidden))
-		}
+		d.average = u.average(l.Average, m.AverageNetwork.Activation)
 	default:
 		r := l.Recurrent
 		d.recurrent = &recurrent{pre: u.process(r.Pre), post: u.process(r.Post), sru: r.Reset != nil, o: u.optional(r.O)}
@@ -329,6 +325,18 @@ func (u *uploader) autoregression(d *decoderLayer, l *model.DecoderLayer, m *mod
 		}
 		d.recurrent.gates = u.linear(gates...)
 	}
+}
+
+func (u *uploader) average(from *model.Average, activation model.Activation) *average {
+	a := &average{pre: u.process(from.Pre), post: u.process(from.Post), activation: activation, out: u.optional(from.Out),
+		gateX: u.optional(from.GateX), gateY: u.optional(from.GateY)}
+	for _, hidden := range from.Hidden {
+		a.hidden = append(a.hidden, u.linear(hidden))
+	}
+	if rows := rowOf(u.w.ownDim); a.out == nil && activation == model.Sigmoid && rows.width() > rows.own() {
+		a.out = u.unchanged(rows) // what fills them up became a half
+	}
+	return a
 }
 
 func (u *uploader) selfAttention(l *model.Attention) *selfAttention {
@@ -375,11 +383,17 @@ func (u *uploader) joined(o *model.Affine) *linear {
 	case heads.width() == dim.width():
 		return nil
 	}
-	identity := make([]float32, u.w.ownDim*u.w.ownDim)
+	return u.unchanged(heads)
+}
+
+// unchanged is a product with the identity: it makes rows of another layout, of as many elements, rows of the model's layout, filled up with
+// zeros.
+func (u *uploader) unchanged(from layout) *linear {
+	identity, dim := make([]float32, u.w.ownDim*u.w.ownDim), rowOf(u.w.ownDim)
 	for i := range u.w.ownDim {
 		identity[i*(u.w.ownDim+1)] = 1
 	}
-	l := linear{in: heads.width(), out: dim.width(), weights: u.halves("attention without a projection", fillMatrix(identity, dim, heads))}
+	l := linear{in: from.width(), out: dim.width(), weights: u.halves("the identity", fillMatrix(identity, dim, from))}
 	bias := make([]float32, l.out)
 	l.storedBias, l.bias = u.roundBias(bias), upload(u, bias)
 	return &l // of 16 bits, whatever other products have: it changes no number
