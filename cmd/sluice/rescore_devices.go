@@ -59,7 +59,7 @@ func (m *scoringModel) placeOnGPUs(loaded *model.Model, f *scorerFlags, precisio
 	m.gpus = &scoringGPUs{gpus: e.gpus, streams: f.streams, slots: f.slots, tokens: f.miniBatchWords, config: config, logger: logger,
 		loaded: loaded, path: m.path}
 	m.gpus.choose()
-	if err := m.reopen(); err != nil {
+	if err := m.openOnGPUs(); err != nil {
 		m.gpus.close()
 		m.gpus = nil
 		return err
@@ -109,17 +109,35 @@ func (g *scoringGPUs) onGPUs() rescore.Config {
 	return c
 }
 
-// reopen makes a Scorer on the GPUs that are left, or takes the processor's if none is. The one that there was must be closed.
-func (m *scoringModel) reopen() (err error) {
-	m.scorer = nil
-	for len(m.gpus.gpus) > 0 {
+// openOnGPUs makes a Scorer on the GPUs that are left. Those that fail meanwhile are given up; if none is left then, the error is that of
+// the last.
+func (m *scoringModel) openOnGPUs() error {
+	for {
+		var err error
 		var failed *rescore.DeviceError
-		m.scorer, err = m.newScorer(m.gpus.onGPUs())
-		if !errors.As(err, &failed) {
+		if m.scorer, err = m.newScorer(m.gpus.onGPUs()); !errors.As(err, &failed) {
 			return err
 		}
-		m.gpus.giveWay(failed)
+		if m.gpus.giveWay(failed); len(m.gpus.gpus) == 0 {
+			return fmt.Errorf("score with %s: %w", m.path, failed.Err)
+		}
 	}
+}
+
+// goOn makes a Scorer that does without what has failed: with less, on other GPUs, or on the processor. The one that there was must be closed.
+func (m *scoringModel) goOn(failed *rescore.DeviceError) error {
+	m.scorer = nil
+	if m.gpus.giveWay(failed); len(m.gpus.gpus) > 0 {
+		if err := m.openOnGPUs(); len(m.gpus.gpus) > 0 {
+			return err
+		}
+	}
+	return m.goOnTheProcessor()
+}
+
+// goOnTheProcessor takes the processor's Scorer, or makes it.
+func (m *scoringModel) goOnTheProcessor() (err error) {
+	m.gpus.logger.Error("no GPU is left: the CPU goes on, in float32", "model", m.path)
 	if m.scorer, m.gpus.precise = m.gpus.precise, nil; m.scorer != nil {
 		return nil
 	}
@@ -134,22 +152,21 @@ func (m *scoringModel) onProcessor() (*rescore.Scorer, error) {
 	return on.scorer, err
 }
 
+// leastScoringTokens is the number of source pieces encoded together from which on nothing is won by halving it: one sentence has more.
+const leastScoringTokens = 32
+
 // giveWay does with less what a GPU had no memory for, or without a GPU that failed otherwise.
 func (g *scoringGPUs) giveWay(failed *rescore.DeviceError) {
 	number := failed.Worker / g.streams
 	on := g.gpus[number]
-	if errors.Is(failed.Err, cuda.ErrOutOfMemory) && g.slots > 1 {
-		g.slots, g.tokens = g.slots/2, max(g.tokens/2, 1)
+	if errors.Is(failed.Err, cuda.ErrOutOfMemory) && (g.slots > 1 || g.tokens > leastScoringTokens) {
+		g.slots, g.tokens = max(g.slots/2, 1), max(g.tokens/2, 1)
 		g.logger.Warn(on.name()+" has no memory left: scoring goes on with less", "model", g.path, "slots", g.slots, "reason", failed.Err)
 		return
 	}
+	g.logger.Error(on.name()+" has failed", "model", g.path, "reason", failed.Err)
 	on.close()
 	g.gpus = append(g.gpus[:number:number], g.gpus[number+1:]...)
-	if len(g.gpus) > 0 {
-		g.logger.Error(on.name()+" has failed: other GPUs go on", "model", g.path, "reason", failed.Err)
-		return
-	}
-	g.logger.Error(on.name()+" has failed: the CPU goes on, in float32", "model", g.path, "reason", failed.Err)
 }
 
 // score scores lists. What a GPU could not finish is scored again, with less or elsewhere.
@@ -164,8 +181,7 @@ func (m *scoringModel) score(ctx context.Context, lists []rescore.List) ([][]res
 			return scores, err
 		}
 		m.scorer.Close() // what is lost cannot be closed
-		m.gpus.giveWay(failed)
-		if err := m.reopen(); err != nil {
+		if err := m.goOn(failed); err != nil {
 			return nil, err
 		}
 	}
