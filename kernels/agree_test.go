@@ -225,6 +225,28 @@ func TestDotRowsAgree(t *testing.T) {
 	})
 }
 
+// A choice that takes several calls of assembly gives what choices of a few of its rows give.
+func TestDotRowsInt8InSeveralCalls(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(3)
+		const n, k, few = 50, 4096, 7
+		table, bias := PackInt8Rows(n, k, int8s(r, n*k), normals(r, n)), normals(r, n)
+		a, ids := uint8s(r, Int8Stride(k)), make([]int32, 601)
+		for i := range ids {
+			ids[i] = int32(r.IntN(n))
+		}
+		all, some := make([]float32, len(ids)), make([]float32, few)
+		DotRowsInt8(all, a, 0.3, choose(table, ids, bias))
+		for i := 0; i < len(ids); i += few {
+			end := min(i+few, len(ids))
+			DotRowsInt8(some, a, 0.3, choose(table, ids[i:end], bias))
+			if !slices.Equal(all[i:end], some[:end-i]) {
+				t.Fatalf("rows %d to %d: %v, by themselves %v", i, end, all[i:end], some[:end-i])
+			}
+		}
+	})
+}
+
 func choose(table *Int8Rows, ids []int32, bias []float32) *Int8Choice {
 	var c Int8Choice
 	table.Choose(&c, ids, bias)
