@@ -106,6 +106,7 @@ func TestMulInt8Agrees(t *testing.T) {
 			check(uint64(i), 13, 20, lengths[i])
 		}
 		check(1, 300, 1536, 64)
+		check(1, 13, 2600, 200) // a call for each pair of panels
 	})
 }
 
