@@ -51,11 +51,29 @@ func BenchmarkMulInt8(b *testing.B) {
 			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
 				r := source(1)
 				w := PackInt8(k, n, trained(r, k*n, 32), normals(r, n))
+				Tuning{}.Tune(20*time.Millisecond, w)
 				a, aScales, bias, y := uint8s(r, rows*k), normals(r, rows), normals(r, n), make([]float32, rows*n)
 				reportMACs(b, rows*k*n, func() { MulInt8(y, n, a, aScales, rows, w, bias, Rectified) })
+				if rows == 1 {
+					reportRead(b, *w.weights())
+				}
 			})
 		}
 	}
+}
+
+// reportRead reports how many GB a core reads in a second where the weights of a product are: what bounds the product with a single row.
+func reportRead(b *testing.B, weights []int8) {
+	fastest := time.Duration(math.MaxInt64)
+	times := 1 + 1<<20/len(weights)
+	for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
+		begin := time.Now()
+		for range times {
+			read(weights)
+		}
+		fastest = min(fastest, time.Since(begin))
+	}
+	b.ReportMetric(float64(times*len(weights))/fastest.Seconds()/1e9, "GB/s-read")
 }
 
 func BenchmarkMulFloat32(b *testing.B) {

@@ -36,7 +36,8 @@ type Int8Matrix struct {
 	corrections []int32    // -128·(sum of the column), one per padded column: undoes the zero point of the activations
 	scales      []float32  // one per padded column
 
-	doubleFrom int // see doublePays
+	doubleFrom int  // see doublePays
+	unfetched  bool // products of one or two rows leave it to the processor to fetch weights: see Tuning
 }
 
 // Int8Stride returns the bytes from one quantised row of k activations to the next. What lies between k and the stride

@@ -133,11 +133,15 @@ func (c *mulInt8Call) call(height, blocks, row, column, parts, width int, mask u
 		return
 	}
 	switch c.level {
+	case cpu.AVX512VNNI:
+		if height <= fewRows && c.w.unfetched {
+			mulInt8AVX512Unfetched(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+			return
+		}
+		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	case cpu.AVX2, cpu.AVX512: // rows that are too long to be taken apart
 		mulInt8AVX2(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	case cpu.AVXVNNI:
 		mulInt8AVXVNNI(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
-	default:
-		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
 	}
 }

@@ -3132,6 +3132,246 @@ steps1:
 	VZEROUPPER
 	RET
 
+// func mulInt8AVX512Unfetched(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·mulInt8AVX512Unfetched(SB), NOSPLIT, $0-120
+	MOVQ  height+0(FP), AX
+	CMPQ  AX, $0x00000001
+	JEQ   rows1
+	MOVQ  aStride+16(FP), AX
+	MOVL  mask+116(FP), CX
+	KMOVW CX, K1
+	SHRL  $0x10, CX
+	KMOVW CX, K2
+
+panel2:
+	MOVQ a+8(FP), CX
+	MOVQ y+88(FP), BX
+	MOVQ aScales+24(FP), SI
+	MOVQ blocks+32(FP), DI
+
+block2:
+	MOVQ      corrections+56(FP), DX
+	VMOVDQU32 (DX), Z0
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z8, Z8, Z8
+	VPXORD    Z12, Z12, Z12
+	VMOVDQU32 64(DX), Z1
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z9, Z9, Z9
+	VPXORD    Z13, Z13, Z13
+	VMOVDQU32 (DX), Z2
+	VPXORD    Z6, Z6, Z6
+	VPXORD    Z10, Z10, Z10
+	VPXORD    Z14, Z14, Z14
+	VMOVDQU32 64(DX), Z3
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z11, Z11, Z11
+	VPXORD    Z15, Z15, Z15
+	MOVQ      w+40(FP), DX
+	MOVQ      steps+48(FP), R8
+
+steps2:
+	VMOVDQU32    (DX), Z24
+	VMOVDQU32    64(DX), Z25
+	VPBROADCASTD (CX), Z26
+	VPDPBUSD     Z24, Z26, Z0
+	VPDPBUSD     Z25, Z26, Z1
+	VPBROADCASTD (CX)(AX*1), Z27
+	VPDPBUSD     Z24, Z27, Z2
+	VPDPBUSD     Z25, Z27, Z3
+	VMOVDQU32    128(DX), Z24
+	VMOVDQU32    192(DX), Z25
+	VPBROADCASTD 4(CX), Z26
+	VPDPBUSD     Z24, Z26, Z4
+	VPDPBUSD     Z25, Z26, Z5
+	VPBROADCASTD 4(CX)(AX*1), Z27
+	VPDPBUSD     Z24, Z27, Z6
+	VPDPBUSD     Z25, Z27, Z7
+	VMOVDQU32    256(DX), Z24
+	VMOVDQU32    320(DX), Z25
+	VPBROADCASTD 8(CX), Z26
+	VPDPBUSD     Z24, Z26, Z8
+	VPDPBUSD     Z25, Z26, Z9
+	VPBROADCASTD 8(CX)(AX*1), Z27
+	VPDPBUSD     Z24, Z27, Z10
+	VPDPBUSD     Z25, Z27, Z11
+	VMOVDQU32    384(DX), Z24
+	VMOVDQU32    448(DX), Z25
+	VPBROADCASTD 12(CX), Z26
+	VPDPBUSD     Z24, Z26, Z12
+	VPDPBUSD     Z25, Z26, Z13
+	VPBROADCASTD 12(CX)(AX*1), Z27
+	VPDPBUSD     Z24, Z27, Z14
+	VPDPBUSD     Z25, Z27, Z15
+	ADDQ         $0x00000200, DX
+	ADDQ         $0x10, CX
+	SUBQ         $0x04, R8
+	JNZ          steps2
+	VPADDD       Z4, Z0, Z0
+	VPADDD       Z5, Z1, Z1
+	VPADDD       Z6, Z2, Z2
+	VPADDD       Z7, Z3, Z3
+	VPADDD       Z8, Z0, Z0
+	VPADDD       Z9, Z1, Z1
+	VPADDD       Z10, Z2, Z2
+	VPADDD       Z11, Z3, Z3
+	VPADDD       Z12, Z0, Z0
+	VPADDD       Z13, Z1, Z1
+	VPADDD       Z14, Z2, Z2
+	VPADDD       Z15, Z3, Z3
+	MOVQ         scales+64(FP), R8
+	MOVQ         bias+72(FP), R9
+	MOVQ         yStride+96(FP), R10
+	VBROADCASTSS floor+112(FP), Z28
+	VMOVUPS      (R8), Z24
+	VMOVUPS.Z    (R9), K1, Z26
+	VMOVUPS      64(R8), Z25
+	VMOVUPS.Z    64(R9), K2, Z27
+	VBROADCASTSS (SI), Z29
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z29, Z30
+	VMULPS       Z30, Z0, Z0
+	VADDPS       Z26, Z0, Z0
+	VMAXPS       Z0, Z28, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z29, Z30
+	VMULPS       Z30, Z1, Z1
+	VADDPS       Z27, Z1, Z1
+	VMAXPS       Z1, Z28, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         R10, BX
+	VBROADCASTSS 4(SI), Z29
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z24, Z29, Z30
+	VMULPS       Z30, Z2, Z2
+	VADDPS       Z26, Z2, Z2
+	VMAXPS       Z2, Z28, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z25, Z29, Z30
+	VMULPS       Z30, Z3, Z3
+	VADDPS       Z27, Z3, Z3
+	VMAXPS       Z3, Z28, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         R10, BX
+	ADDQ         $0x00000008, SI
+	MOVQ         steps+48(FP), R8
+	IMUL3Q       $0x00000004, R8, R8
+	SUBQ         R8, CX
+	ADDQ         AX, CX
+	ADDQ         AX, CX
+	DECQ         DI
+	JNZ          block2
+	MOVQ         DX, w+40(FP)
+	ADDQ         $0x00000080, scales+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
+	MOVQ         biasStep+80(FP), CX
+	ADDQ         CX, bias+72(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel2
+	VZEROUPPER
+	RET
+
+rows1:
+	MOVQ  aStride+16(FP), AX
+	MOVL  mask+116(FP), CX
+	KMOVW CX, K1
+	SHRL  $0x10, CX
+	KMOVW CX, K2
+
+panel1:
+	MOVQ a+8(FP), CX
+	MOVQ y+88(FP), BX
+	MOVQ aScales+24(FP), SI
+	MOVQ blocks+32(FP), DI
+
+block1:
+	MOVQ      corrections+56(FP), DX
+	VMOVDQU32 (DX), Z0
+	VPXORD    Z2, Z2, Z2
+	VPXORD    Z4, Z4, Z4
+	VPXORD    Z6, Z6, Z6
+	VMOVDQU32 64(DX), Z1
+	VPXORD    Z3, Z3, Z3
+	VPXORD    Z5, Z5, Z5
+	VPXORD    Z7, Z7, Z7
+	MOVQ      w+40(FP), DX
+	MOVQ      steps+48(FP), R8
+
+steps1:
+	VMOVDQU32    (DX), Z24
+	VMOVDQU32    64(DX), Z25
+	VPBROADCASTD (CX), Z26
+	VPDPBUSD     Z24, Z26, Z0
+	VPDPBUSD     Z25, Z26, Z1
+	VMOVDQU32    128(DX), Z24
+	VMOVDQU32    192(DX), Z25
+	VPBROADCASTD 4(CX), Z26
+	VPDPBUSD     Z24, Z26, Z2
+	VPDPBUSD     Z25, Z26, Z3
+	VMOVDQU32    256(DX), Z24
+	VMOVDQU32    320(DX), Z25
+	VPBROADCASTD 8(CX), Z26
+	VPDPBUSD     Z24, Z26, Z4
+	VPDPBUSD     Z25, Z26, Z5
+	VMOVDQU32    384(DX), Z24
+	VMOVDQU32    448(DX), Z25
+	VPBROADCASTD 12(CX), Z26
+	VPDPBUSD     Z24, Z26, Z6
+	VPDPBUSD     Z25, Z26, Z7
+	ADDQ         $0x00000200, DX
+	ADDQ         $0x10, CX
+	SUBQ         $0x04, R8
+	JNZ          steps1
+	VPADDD       Z2, Z0, Z0
+	VPADDD       Z3, Z1, Z1
+	VPADDD       Z4, Z0, Z0
+	VPADDD       Z5, Z1, Z1
+	VPADDD       Z6, Z0, Z0
+	VPADDD       Z7, Z1, Z1
+	MOVQ         scales+64(FP), R8
+	MOVQ         bias+72(FP), R9
+	MOVQ         yStride+96(FP), R10
+	VBROADCASTSS floor+112(FP), Z28
+	VMOVUPS      (R8), Z24
+	VMOVUPS.Z    (R9), K1, Z26
+	VMOVUPS      64(R8), Z25
+	VMOVUPS.Z    64(R9), K2, Z27
+	VBROADCASTSS (SI), Z29
+	VCVTDQ2PS    Z0, Z0
+	VMULPS       Z24, Z29, Z30
+	VMULPS       Z30, Z0, Z0
+	VADDPS       Z26, Z0, Z0
+	VMAXPS       Z0, Z28, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z25, Z29, Z30
+	VMULPS       Z30, Z1, Z1
+	VADDPS       Z27, Z1, Z1
+	VMAXPS       Z1, Z28, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         R10, BX
+	ADDQ         $0x00000004, SI
+	MOVQ         steps+48(FP), R8
+	IMUL3Q       $0x00000004, R8, R8
+	SUBQ         R8, CX
+	ADDQ         AX, CX
+	DECQ         DI
+	JNZ          block1
+	MOVQ         DX, w+40(FP)
+	ADDQ         $0x00000080, scales+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	ADDQ         $0x00000080, corrections+56(FP)
+	MOVQ         biasStep+80(FP), CX
+	ADDQ         CX, bias+72(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel1
+	VZEROUPPER
+	RET
+
 // func mulInt8AVX512Double(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
 // Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·mulInt8AVX512Double(SB), NOSPLIT, $0-116

@@ -11,6 +11,13 @@ package kernels
 //go:noescape
 func mulInt8AVX512(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
+// mulInt8AVX512Unfetched computes blocks of height (1 to 2) rows of mulInt8Generic for panels of 32 columns.
+// steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.
+// mask has a bit for each column of a panel that exists. floor is what results are at least.
+//
+//go:noescape
+func mulInt8AVX512Unfetched(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
+
 // mulInt8AVX512Double computes blocks of height (1 to 6) rows of mulInt8Generic for pairs of panels of 32 columns, which all exist.
 // steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep, from a pair to the next, are in bytes.
 // floor is what results are at least.

@@ -23,3 +23,13 @@ func float32BurstAVX512(turns int)
 //
 //go:noescape
 func float32BurstAVX2(turns int)
+
+// readAVX512 loads lines of 64 bytes, a multiple of 8 of them.
+//
+//go:noescape
+func readAVX512(p *int8, lines int)
+
+// readAVX2 loads lines of 64 bytes, a multiple of 8 of them.
+//
+//go:noescape
+func readAVX2(p *int8, lines int)

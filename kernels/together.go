@@ -17,6 +17,8 @@ type Matrix interface {
 	shape() string
 	hasDouble() bool
 	from() *int
+	// leaves is whether few rows are multiplied with weights that the processor fetches by itself; nil if that is not for a Tuning to say.
+	leaves() *bool
 	multiply(in tuningInput, rows int)
 }
 

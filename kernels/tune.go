@@ -8,12 +8,20 @@ import (
 )
 
 // A Tuning says, for the shapes of matrices that were measured on a processor, from how many rows of activations on products run in
-// their variant that does two panels at a time: 0 where a rule decides that was right wherever it was measured.
+// their variant that does two panels at a time: 0 where a rule decides that was right wherever it was measured. For matrices of which one or two
+// rows can be multiplied in two ways it says that, too: 0 with weights that are fetched ahead, 1 with weights that the processor fetches by
+// itself, which is better at it or worse.
 // It decides how long products take, never what they are. It can be kept as JSON; no number in it can do harm.
 type Tuning map[string]int
 
 // never is the rows from which on a product does two panels at a time if it never does.
 const never = math.MaxInt32
+
+// fewRows is of how many rows at most weights may be left to the processor.
+const fewRows = 2
+
+// fewOf is the key of a Tuning for how few rows are multiplied with matrices of a shape.
+func fewOf(m Matrix) string { return m.shape() + ", few rows" }
 
 // tunedRows are the numbers of rows at which variants are compared; each speaks for the rows from the number beside it on.
 var tunedRows = [...]struct{ rows, from int }{{13, 13}, {24, 19}, {48, 37}, {96, 73}}
@@ -41,13 +49,22 @@ func (t Tuning) unknown(matrices []Matrix) []Matrix {
 	count := make(map[string]int)
 	for _, m := range matrices {
 		shape := m.shape()
-		if _, known := t[shape]; known || !m.hasDouble() || count[shape] == tunedMatrices {
+		if t.knows(m) || !m.hasDouble() || count[shape] == tunedMatrices {
 			continue
 		}
 		count[shape]++
 		unknown = append(unknown, m)
 	}
 	return unknown
+}
+
+func (t Tuning) knows(m Matrix) bool {
+	_, known := t[m.shape()]
+	if m.leaves() != nil {
+		_, few := t[fewOf(m)]
+		known = known && few
+	}
+	return known
 }
 
 // Tune has the matrices of a model run as t says. The shapes that it does not know yet are measured before, in about the time d or
@@ -58,11 +75,38 @@ func (t Tuning) Tune(d time.Duration, matrices ...Matrix) {
 	}
 	for _, m := range matrices {
 		*m.from() = t[m.shape()]
+		if leaves := m.leaves(); leaves != nil {
+			*leaves = t[fewOf(m)] == 1
+		}
 	}
 }
 
-// tunedTimes are the seconds that the measured matrices of a shape took together, in each round, one panel and two at a time.
-type tunedTimes [len(tunedRows)][2][]float64
+// A tunedTrial is a number of rows at which two variants are compared, 0 and 1.
+type tunedTrial struct {
+	rows int
+	set  func(m Matrix, variant int) bool // false if the matrix has no variants
+}
+
+// tunedTrials are those of tunedRows, and one of a single row.
+func tunedTrials() []tunedTrial {
+	var trials []tunedTrial
+	for _, at := range tunedRows {
+		trials = append(trials, tunedTrial{at.rows, func(m Matrix, variant int) bool {
+			*m.from() = [2]int{never, 1}[variant]
+			return true
+		}})
+	}
+	return append(trials, tunedTrial{1, func(m Matrix, variant int) bool {
+		leaves := m.leaves()
+		if leaves != nil {
+			*leaves = variant == 1
+		}
+		return leaves != nil
+	}})
+}
+
+// tunedTimes are the seconds that the measured matrices of a shape took together, in each trial, variant and round.
+type tunedTimes [len(tunedRows) + 1][2][]float64
 
 // measure compares the variants of some matrices. They run one after another, so that weights come from where they do in a model, and
 // the variants in turns, so that what disturbs one disturbs the other.
@@ -73,7 +117,12 @@ func (t Tuning) measure(d time.Duration, matrices []Matrix) {
 		took[m.shape()] = new(tunedTimes)
 	}
 	for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
-		for i, at := range tunedRows {
+		for i, trial := range tunedTrials() {
+			if trial.rows <= fewRows { // many rows have pushed out the weights that few find in the caches
+				for _, m := range matrices {
+					m.multiply(input, trial.rows)
+				}
+			}
 			for turn := range 2 {
 				variant := (round + turn) % 2
 				if round > 0 {
@@ -82,9 +131,11 @@ func (t Tuning) measure(d time.Duration, matrices []Matrix) {
 					}
 				}
 				for _, m := range matrices {
-					*m.from() = [2]int{never, 1}[variant]
+					if !trial.set(m, variant) {
+						continue
+					}
 					begin := time.Now()
-					m.multiply(input, at.rows)
+					m.multiply(input, trial.rows)
 					if round > 0 {
 						took[m.shape()][i][variant][round-1] += time.Since(begin).Seconds()
 					}
@@ -94,8 +145,22 @@ func (t Tuning) measure(d time.Duration, matrices []Matrix) {
 	}
 	for _, m := range matrices {
 		*m.from() = 0
-		t[m.shape()] = took[m.shape()].decide(m)
+		times := took[m.shape()]
+		t[m.shape()] = times.decide(m)
+		if leaves := m.leaves(); leaves != nil {
+			*leaves = false
+			t[fewOf(m)] = times.decideFew()
+		}
 	}
+}
+
+// decideFew returns 1 if a row is faster with weights that the processor fetches by itself.
+func (took *tunedTimes) decideFew() int {
+	times := took[len(tunedRows)]
+	if surelyFaster(times[1], times[0]) {
+		return 1
+	}
+	return 0
 }
 
 // decide returns from how many rows on two panels at a time are faster at all numbers.
@@ -192,6 +257,16 @@ func (w *Float32Matrix) from() *int { return &w.doubleFrom }
 func (w *Int8Matrix) hasDouble() bool    { return w.pairs == nil && hasDoubleIntegers() }
 func (w *Int16Matrix) hasDouble() bool   { return hasDoubleIntegers() }
 func (w *Float32Matrix) hasDouble() bool { return hasDoubleFloats() }
+
+func (w *Int16Matrix) leaves() *bool   { return nil }
+func (w *Float32Matrix) leaves() *bool { return nil }
+
+func (w *Int8Matrix) leaves() *bool {
+	if !w.hasDouble() {
+		return nil
+	}
+	return &w.unfetched
+}
 
 func (w *Int8Matrix) multiply(in tuningInput, rows int) {
 	MulInt8(in.y, w.N, in.bytes, in.scales, rows, w, nil, None)

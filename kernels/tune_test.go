@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ func TestTune(t *testing.T) {
 			if m.hasDouble() {
 				could = append(could, m.shape())
 			}
+			if m.leaves() != nil {
+				could = append(could, fewOf(m))
+			}
 		}
 		tuning := Tuning{}
 		if tuning.Knows(matrices...) != (len(could) == 0) {
@@ -35,8 +39,12 @@ func TestTune(t *testing.T) {
 			t.Errorf("knows %q, want %q", known, could)
 		}
 		for shape, from := range tuning {
-			if !slices.Contains([]int{0, 13, 19, 37, 73, never}, from) {
-				t.Errorf("%s: two panels at a time from %d rows on", shape, from)
+			possible := []int{0, 13, 19, 37, 73, never}
+			if strings.HasSuffix(shape, ", few rows") {
+				possible = []int{0, 1}
+			}
+			if !slices.Contains(possible, from) {
+				t.Errorf("%s: %d", shape, from)
 			}
 		}
 		kept, err := json.Marshal(tuning)
@@ -75,7 +83,7 @@ func TestTuningDecides(t *testing.T) {
 		{"faster at few rows already", large, [4]float64{.9, .9, .9, .9}, 13},
 	} {
 		var took, disturbed, few tunedTimes
-		for i := range took {
+		for i := range c.double {
 			// Rounds of different speed: what counts is the difference within each.
 			for round, slow := range []float64{1, 2, 1, 1, 3, 1, 1, 1} {
 				one, two := slow, slow*c.double[i]
@@ -100,6 +108,30 @@ func TestTuningDecides(t *testing.T) {
 	}
 }
 
+// Weights are left to the processor if that is faster, and not only now and then.
+func TestTuningDecidesForFewRows(t *testing.T) {
+	for _, c := range []struct {
+		times []float64 // of rounds, where weights that are fetched ahead take 1
+		want  int
+	}{
+		{[]float64{.8, .9, .8, .9, .8, .9}, 1},
+		{[]float64{.8, .9, .8, 1.2, .8, .9}, 1},
+		{[]float64{.8, 1.1, .8, 1.2, .8, .9}, 0},
+		{[]float64{.97, .98, .97, .98, .97, .98}, 0},
+		{[]float64{1.2, 1.2, 1.2, 1.2, 1.2, 1.2}, 0},
+		{[]float64{.8, .8, .8, .8}, 0},
+	} {
+		var took tunedTimes
+		for _, time := range c.times {
+			few := &took[len(tunedRows)]
+			few[0], few[1] = append(few[0], 1), append(few[1], time)
+		}
+		if got := took.decideFew(); got != c.want {
+			t.Errorf("times %v: %d, want %d", c.times, got, c.want)
+		}
+	}
+}
+
 // Whatever a tuning says, results have the same bits.
 func TestTuningChangesNoBits(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
@@ -113,6 +145,7 @@ func TestTuningChangesNoBits(t *testing.T) {
 			var want [3][]float32
 			for i, from := range []int{never, 1, 0, 7, -3} {
 				*eight.from(), *sixteen.from(), *float.from() = from, from, from
+				eight.unfetched = i%2 == 1
 				var got [3][]float32
 				for j := range got {
 					got[j] = make([]float32, rows*n)

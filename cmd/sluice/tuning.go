@@ -21,7 +21,7 @@ const (
 	// tuningTime is about how long a model is measured on a machine that has not seen its like.
 	tuningTime = 200 * time.Millisecond
 	// tuningVersion changes with the variants there are, of which old measurements say nothing, and with how they are compared.
-	tuningVersion = 2
+	tuningVersion = 3
 	// maxTuningBytes bounds the file that is read: a shape takes some 30 bytes.
 	maxTuningBytes = 1 << 20
 )
@@ -38,7 +38,7 @@ type tuner struct {
 type tuned struct {
 	Version   int            `json:"version"`
 	Processor string         `json:"processor"`
-	From      kernels.Tuning `json:"two_panels_from_rows"`
+	Products  kernels.Tuning `json:"products"`
 }
 
 // newTuner returns the tuner of this processor, nil if there is no place for what it finds.
@@ -72,10 +72,10 @@ func (t *tuner) tune(matrices []kernels.Matrix) {
 func (t *tuner) read() kernels.Tuning {
 	var known tuned
 	err := readTuning(t.path, &known)
-	if err != nil || known.Version != tuningVersion || known.Processor != t.processor || known.From == nil {
+	if err != nil || known.Version != tuningVersion || known.Processor != t.processor || known.Products == nil {
 		return kernels.Tuning{}
 	}
-	return known.From
+	return known.Products
 }
 
 // measure adds to a tuning what it lacks, and writes it. That happens with the new file open: where there can be none, nothing is measured.

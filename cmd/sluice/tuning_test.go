@@ -60,10 +60,10 @@ func TestTunerRemembers(t *testing.T) {
 func TestTunerIgnoresFilesOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kernels.json")
 	for _, content := range []string{
-		"", "{", "null", "[]", `{"version": 2, "processor": "one"}`,
-		`{"version": 0, "processor": "one", "two_panels_from_rows": {"int8 64x128": 13}}`,
-		`{"version": 2, "processor": "another", "two_panels_from_rows": {"int8 64x128": 13}}`,
-		`{"version": 2, "processor": "one", "two_panels_from_rows": {"int8 64x128": 1e99}}`,
+		"", "{", "null", "[]", `{"version": 3, "processor": "one"}`,
+		`{"version": 0, "processor": "one", "products": {"int8 64x128": 13}}`,
+		`{"version": 3, "processor": "another", "products": {"int8 64x128": 13}}`,
+		`{"version": 3, "processor": "one", "products": {"int8 64x128": 1e99}}`,
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,9 @@ import (
 func main() {
 	ConstraintExpr("!purego")
 	kernel("mulInt8AVX512").Generate512(true)
+	unfetched := kernel("mulInt8AVX512Unfetched")
+	unfetched.Unfetched = true
+	unfetched.Generate512(true)
 	kernel("mulInt8AVX512Double").GenerateDouble512()
 	bytes := kernel("mulInt8AVX512DoubleBytes")
 	bytes.Bytes = true

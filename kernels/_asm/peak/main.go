@@ -48,7 +48,25 @@ func main() {
 	RET()
 	float32Burst(asm.AVX512, 24)
 	float32Burst(asm.AVX2, 12)
+	read(asm.AVX512)
+	read(asm.AVX2)
 	Generate()
+}
+
+// read generates loads that nothing waits for, a line after the other.
+func read(isa asm.ISA) {
+	name := "read" + isa.String()
+	asm.Kernel(name, "func(p *int8, lines int)", name+" loads lines of 64 bytes, a multiple of 8 of them.")
+	p, lines := asm.Int("p"), asm.Int("lines")
+	Label("turn")
+	for line := range 8 {
+		isa.Load(Mem{Base: p, Disp: 64 * line})
+	}
+	ADDQ(U32(8*64), p)
+	SUBQ(Imm(8), lines)
+	JNZ(LabelRef("turn"))
+	VZEROUPPER()
+	RET()
 }
 
 // float32Burst generates independent fused multiply-adds of zeros. The last two registers are the operands.

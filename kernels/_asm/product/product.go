@@ -37,6 +37,8 @@ type Kernel struct {
 	// Float is set for float32: sums are results, which nothing scales, and are one chain each; there may be any number of steps.
 	// GenerateDouble512 alone knows it.
 	Float bool
+	// Unfetched is set for blocks of few rows whose weights the processor has to fetch by itself. Generate512 alone knows it.
+	Unfetched bool
 	// Bytes is set for results that are rounded to bytes straight away, as activations of the next product. GenerateDouble512 alone knows it.
 	Bytes bool
 	// MultiplyAdd is what the loops are for.

@@ -11,12 +11,17 @@ import (
 const (
 	vectors    = panel / 16
 	maxRows512 = 12 // most rows whose sums fit the registers, beside eight others
+	fewRows512 = 2  // most rows of a block that is Unfetched
 )
 
 // Generate512 generates the kernel for 512-bit registers. sets is as for Generate256.
 func (k Kernel) Generate512(sets bool) {
-	k.start(maxRows512)
-	dispatch(maxRows512, func(rows int) {
+	most := maxRows512
+	if k.Unfetched {
+		most = fewRows512
+	}
+	k.start(most)
+	dispatch(most, func(rows int) {
 		p := product512{block: newBlock(k, rows), sets: 1}
 		switch {
 		case !sets:
@@ -80,7 +85,9 @@ func (p product512) step(w reg.GPVirtual, step int) {
 	var at []Mem
 	for j := range vectors {
 		at = append(at, Mem{Base: w, Disp: step*stepBytes + 64*j})
-		PREFETCHT0(at[j].Offset(ahead))
+		if !p.Unfetched {
+			PREFETCHT0(at[j].Offset(ahead))
+		}
 	}
 	sum := func(r, j int) reg.VecPhysical { return p.sum(step%p.sets, r, j) }
 	if p.Step != nil {
