@@ -51,7 +51,7 @@ func BenchmarkMulInt8(b *testing.B) {
 			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
 				r := source(1)
 				w := PackInt8(k, n, trained(r, k*n, 32), normals(r, n))
-				Tuning{}.Tune(20*time.Millisecond, w)
+				Tuning{}.Tune(150*time.Millisecond, w)
 				a, aScales, bias, y := uint8s(r, rows*k), normals(r, rows), normals(r, n), make([]float32, rows*n)
 				reportMACs(b, rows*k*n, func() { MulInt8(y, n, a, aScales, rows, w, bias, Rectified) })
 				if rows == 1 {

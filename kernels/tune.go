@@ -97,6 +97,7 @@ func tunedTrials() []tunedTrial {
 		}})
 	}
 	return append(trials, tunedTrial{1, func(m Matrix, variant int) bool {
+		*m.from() = 0 // as few rows are multiplied: one panel at a time
 		leaves := m.leaves()
 		if leaves != nil {
 			*leaves = variant == 1
@@ -120,6 +121,7 @@ func (t Tuning) measure(d time.Duration, matrices []Matrix) {
 		for i, trial := range tunedTrials() {
 			if trial.rows <= fewRows { // many rows have pushed out the weights that few find in the caches
 				for _, m := range matrices {
+					trial.set(m, 0)
 					m.multiply(input, trial.rows)
 				}
 			}

@@ -108,6 +108,20 @@ func TestTuningDecides(t *testing.T) {
 	}
 }
 
+// A trial of few rows multiplies as few rows are multiplied when nothing is measured, whatever the trial before it has set.
+func TestTrialsOfFewRows(t *testing.T) {
+	m := PackInt8(64, 64, make([]int8, 64*64), make([]float32, 64))
+	for _, trial := range tunedTrials() {
+		for variant := range 2 {
+			*m.from() = 1
+			trial.set(m, variant)
+			if trial.rows <= fewRows && doublePays(trial.rows, m.bytes(), *m.from()) {
+				t.Errorf("variant %d of %d rows has two panels at a time", variant, trial.rows)
+			}
+		}
+	}
+}
+
 // Weights are left to the processor if that is faster, and not only now and then.
 func TestTuningDecidesForFewRows(t *testing.T) {
 	for _, c := range []struct {
