@@ -124,10 +124,6 @@ func (c *mulInt8Call) assembly(level cpu.Level, height, blocks, row, panel, pane
 	}
 }
 
-func mulInt8Quantised([]uint8, float32, []uint8, []float32, int, *Int8Matrix, []float32, Activation) (columns int) {
-	return 0
-}
-
 func dotRowsInt8(y []float32, a []uint8, aScale float32, c Int8Choice) {
 	level := cpu.Integer()
 	if level == cpu.Generic || c.table.K == 0 {

@@ -8,10 +8,6 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 	mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
 }
 
-func mulInt8Quantised([]uint8, float32, []uint8, []float32, int, *Int8Matrix, []float32, Activation) (columns int) {
-	return 0
-}
-
 func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Float32Matrix, bias []float32, act Activation) {
 	mulFloat32Generic(y, yStride, x, xStride, rows, w, bias, act)
 }

@@ -106,41 +106,44 @@ func tunedTrials() []tunedTrial {
 	}})
 }
 
+// run multiplies with all matrices that have variants, and returns the seconds that those of each shape took together.
+func (trial tunedTrial) run(matrices []Matrix, variant int, input tuningInput) map[string]float64 {
+	seconds := make(map[string]float64)
+	for _, m := range matrices {
+		if !trial.set(m, variant) {
+			continue
+		}
+		shape, begin := m.shape(), time.Now() // to put the shape into words takes as long as a small product
+		m.multiply(input, trial.rows)
+		seconds[shape] += time.Since(begin).Seconds()
+	}
+	return seconds
+}
+
 // tunedTimes are the seconds that the measured matrices of a shape took together, in each trial, variant and round.
 type tunedTimes [len(tunedRows) + 1][2][]float64
 
 // measure compares the variants of some matrices. They run one after another, so that weights come from where they do in a model, and
 // the variants in turns, so that what disturbs one disturbs the other.
 func (t Tuning) measure(d time.Duration, matrices []Matrix) {
-	input, start := newTuningInput(matrices), time.Now()
+	input, trials, start := newTuningInput(matrices), tunedTrials(), time.Now()
 	took := make(map[string]*tunedTimes)
 	for _, m := range matrices {
 		took[m.shape()] = new(tunedTimes)
 	}
 	for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
-		for i, trial := range tunedTrials() {
+		for i, trial := range trials {
 			if trial.rows <= fewRows { // many rows have pushed out the weights that few find in the caches
-				for _, m := range matrices {
-					trial.set(m, 0)
-					m.multiply(input, trial.rows)
-				}
+				trial.run(matrices, 0, input)
 			}
 			for turn := range 2 {
 				variant := (round + turn) % 2
-				if round > 0 {
-					for _, times := range took {
-						times[i][variant] = append(times[i][variant], 0)
-					}
+				seconds := trial.run(matrices, variant, input)
+				if round == 0 {
+					continue
 				}
-				for _, m := range matrices {
-					if !trial.set(m, variant) {
-						continue
-					}
-					begin := time.Now()
-					m.multiply(input, trial.rows)
-					if round > 0 {
-						took[m.shape()][i][variant][round-1] += time.Since(begin).Seconds()
-					}
+				for shape, times := range took {
+					times[i][variant] = append(times[i][variant], seconds[shape])
 				}
 			}
 		}

@@ -65,6 +65,11 @@ func (o *operand) setApart(x []float32, rows, k, stride int) {
 func (o *operand) setBytes(k int, multiplier float32) {
 	o.bytes, o.nextBytes = o.nextBytes, o.bytes
 	o.x, o.k, o.stride, o.quantised, o.multiplier, o.limit = nil, k, k, true, multiplier, 0
+	o.scaleAll(multiplier)
+}
+
+// scaleAll sets the scales of rows that are quantised with one multiplier.
+func (o *operand) scaleAll(multiplier float32) {
 	for i := range o.rows {
 		o.scales[i] = 1 / multiplier
 	}
@@ -107,11 +112,11 @@ func (o *operand) quantise(multiplier float32) {
 			kernels.QuantizeRows(o.bytes[first*bytes:], o.scales[first:], x, rows, o.k)
 		} else {
 			kernels.QuantizeRowsFixed(o.bytes[first*bytes:], x, rows, o.k, multiplier)
-			for i := range rows {
-				o.scales[first+i] = 1 / multiplier
-			}
 		}
 	})
+	if multiplier != 0 {
+		o.scaleAll(multiplier)
+	}
 	o.quantised, o.multiplier = true, multiplier
 }
 
