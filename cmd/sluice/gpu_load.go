@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,23 +71,23 @@ func (s *loadSearch) find(usual gpuLoad, slotsGiven bool, limit time.Duration) (
 	if slotsGiven || most == 0 {
 		return best, nil
 	}
-	for _, halving := range []bool{false, true} {
-		for moved := true; moved; {
-			next := gpuLoad{best.Streams, 2 * best.Slots}
-			if halving {
-				next.Slots = best.Slots / 2
+	move := func(next func(slots int) int) error { // as long as that is better
+		for {
+			slots := next(best.Slots)
+			if slots < 1 || slots > mostLoadSlots {
+				return nil
 			}
-			if moved = next.Slots > 0 && next.Slots <= mostLoadSlots; !moved {
-				break
-			}
-			var err error
-			if moved, err = better(next); err != nil {
-				return usual, err
+			if moved, err := better(gpuLoad{best.Streams, slots}); err != nil || !moved {
+				return err
 			}
 		}
-		if best.Slots != usual.Slots {
-			break
-		}
+	}
+	err := move(func(slots int) int { return 2 * slots })
+	if err == nil && best.Slots == usual.Slots {
+		err = move(func(slots int) int { return slots / 2 })
+	}
+	if err != nil {
+		return usual, err
 	}
 	return best, nil
 }
@@ -247,8 +246,7 @@ type knownLoads struct {
 
 // loadsOfGPU returns the file for a kind of GPU, beside that for the processor.
 func (t *tuner) loadsOfGPU(kind gpuAndDriver) *loadFile {
-	sum := sha256.Sum256([]byte(fmt.Sprintf("%q", kind)))
-	return &loadFile{filepath.Join(filepath.Dir(t.path), fmt.Sprintf("gpu-loads-%x.json", sum[:6])), kind}
+	return &loadFile{t.fileOf("gpu-loads", kind), kind}
 }
 
 // read returns what is known, nothing if the file cannot be understood.

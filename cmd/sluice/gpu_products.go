@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -146,8 +144,7 @@ type tunedGPU struct {
 // ofGPU returns the file for a GPU, beside that for the processor.
 func (t *tuner) ofGPU(driver *cuda.Driver, device *gpumodel.Device) *gpuTuning {
 	kind := kindOfGPU{device.Properties().String(), driver.Version().String(), device.BLAS().Version().String()}
-	sum := sha256.Sum256([]byte(fmt.Sprintf("%q", kind)))
-	return &gpuTuning{filepath.Join(filepath.Dir(t.path), fmt.Sprintf("gpu-%x.json", sum[:6])), kind}
+	return &gpuTuning{t.fileOf("gpu", kind), kind}
 }
 
 // read returns what is known, nothing if the file cannot be understood.

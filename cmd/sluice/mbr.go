@@ -115,7 +115,7 @@ func (d *riskDecoding) run(command *cobra.Command) error {
 		return err
 	}
 	switch {
-	case math.IsNaN(d.scale) || math.IsInf(d.scale, 0):
+	case !isFinite(d.scale):
 		return usageErrorf("--scale %v: want a number", d.scale)
 	case d.input == "-" && d.evidence == "-":
 		return usageErrorf("standard input cannot be both lists: name files")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"runtime"
 	"slices"
 
@@ -124,7 +123,7 @@ func (r *rescoring) settle(command *cobra.Command) error {
 		}
 	}
 	switch {
-	case math.IsNaN(r.normalize) || math.IsInf(r.normalize, 0) || r.normalize < 0:
+	case !isFinite(r.normalize) || r.normalize < 0:
 		return usageErrorf("--normalize %v: at least 0", r.normalize)
 	case r.maxiBatch < 1:
 		return usageErrorf("--maxi-batch %d: at least 1", r.maxiBatch)

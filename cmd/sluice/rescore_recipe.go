@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -97,7 +96,7 @@ func readRecipe(path string) (recipe, error) {
 		if len(values) == 0 {
 			return r, usageErrorf("configuration %s: the weight of %s is missing", path, name)
 		}
-		if slices.ContainsFunc(values, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
+		if slices.ContainsFunc(values, func(x float64) bool { return !isFinite(x) }) {
 			return r, usageErrorf("configuration %s: the weight of %s is not a finite number", path, name)
 		}
 	}

@@ -53,6 +53,12 @@ func newTuner(logger *slog.Logger) *tuner {
 	return &tuner{filepath.Join(folder, "sluice", fmt.Sprintf("kernels-%x.json", sum[:6])), processor, logger}
 }
 
+// fileOf returns where what was measured on a kind of device is remembered, beside what was on the processor.
+func (t *tuner) fileOf(name string, kind any) string {
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%q", kind)))
+	return filepath.Join(filepath.Dir(t.path), fmt.Sprintf("%s-%x.json", name, sum[:6]))
+}
+
 // tune chooses how matrices are multiplied, and measures it if the file does not say. A nil tuner leaves them as they are.
 func (t *tuner) tune(matrices []kernels.Matrix) {
 	if t == nil {
