@@ -357,6 +357,38 @@ func TestLogProbsOfTokens(t *testing.T) {
 	}
 }
 
+// What a row scores is the same to the last bit beside one that has candidates, which itself has its share among these.
+func TestLogProbsOfTokensBesideCandidates(t *testing.T) {
+	s := newStepper(t, openDevice(t), randomModel(t, small("")), 3)
+	starts, tokens := []int32{0, 2, 4, 6}, []search.Token{5, 33, 5, 33, 5, 33}
+	scores := func(candidates []search.Token) (picked []float32) {
+		sources, contexts := randomSources(4, 9, 2), make([]search.Context, 3)
+		sources[1].Candidates = candidates
+		s.Encode(sources, contexts)
+		slots, given := []search.Slot{0, 1, 2}, slices.Repeat([]search.Token{search.NoToken}, 3)
+		for i, handle := range contexts {
+			s.Begin(slots[i], handle)
+		}
+		s.Step(slots, given, false)
+		picked = make([]float32, len(tokens))
+		s.LogProbsOf(starts, tokens, picked)
+		for _, handle := range contexts {
+			s.Release(handle)
+		}
+		must(t, s.Err())
+		return picked
+	}
+	free, beside := scores(nil), scores([]search.Token{0, 5, 33})
+	if !slices.Equal(free[:2], beside[:2]) || !slices.Equal(free[4:], beside[4:]) {
+		t.Errorf("%v beside a row with candidates, and %v without", beside, free)
+	}
+	for i := 2; i < 4; i++ {
+		if !(beside[i] > free[i]+0.1) {
+			t.Errorf("token %d has %v among 3 candidates, and %v among all", tokens[i], beside[i], free[i])
+		}
+	}
+}
+
 // All scores, the best k, bans and suppressed tokens, with candidates and without.
 func TestScores(t *testing.T) {
 	d := openDevice(t)
