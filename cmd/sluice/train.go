@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-mt/sluice/train"
 	"github.com/sluice-mt/sluice/train/data"
+	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/vocab"
@@ -88,14 +89,14 @@ func (t *training) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	open, err := t.openDevice(logger)
+	numbers, err := trainingGPUs(t.devices)
 	if err != nil {
 		return err
 	}
 	texts := &corpora{ctx: command.Context()}
 	defer texts.close()
 	config.Open = texts.open
-	result, err := train.RunOn(command.Context(), config, open, logger)
+	result, err := train.RunOn(command.Context(), config, openTrainer(numbers, logger), logger)
 	if err == nil {
 		logger.Info("done", slog.String("model", config.Model), slog.Int("updates", result.Updates), slog.Int("epochs", result.Epochs),
 			slog.Int64("words", result.Words), slog.Int("skipped", result.Skipped), slog.Bool("early", result.Early))
@@ -112,6 +113,8 @@ func sortTrainingError(err error) error {
 	switch {
 	case err == nil || errors.As(err, &usage):
 		return err
+	case errors.Is(err, network.ErrUnsupported):
+		return usageError{fmt.Errorf("%w; --devices cpu trains it on the processor", err)}
 	case errors.Is(err, train.ErrInterrupted):
 		return fmt.Errorf("%w: %w", errInterrupted, err)
 	case errors.Is(err, train.ErrConfig), errors.Is(err, train.ErrOtherRun), errors.Is(err, train.ErrBusy):

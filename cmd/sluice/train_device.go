@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,21 +15,45 @@ import (
 	"github.com/sluice-mt/sluice/train/optimiser"
 )
 
-// openDevice returns what opens the GPUs that --devices asks for, nil for the processor.
-func (t *training) openDevice(logger *slog.Logger) (train.OpenDevice, error) {
-	if len(t.devices) == 0 || len(t.devices) == 1 && t.devices[0] == "cpu" {
+// trainingGPUs reads the --devices of a training: numbers of GPUs, none for the processor.
+func trainingGPUs(words []string) (numbers []int, err error) {
+	if len(words) == 1 && words[0] == "cpu" {
 		return nil, nil
 	}
-	var numbers []int
-	for _, word := range t.devices {
+	for _, word := range words {
 		number, ok := numberOfGPU(word)
 		if !ok {
-			return nil, usageErrorf("--devices %s: expected cpu, or numbers of GPUs, beginning with 0", strings.Join(t.devices, " "))
+			return nil, usageErrorf("--devices %s: expected cpu, or numbers of GPUs, beginning with 0", strings.Join(words, " "))
 		}
 		if slices.Contains(numbers, number) {
 			return nil, usageErrorf("--devices names GPU %d twice", number)
 		}
 		numbers = append(numbers, number)
+	}
+	return numbers, nil
+}
+
+// checkGPUs says at once which of the GPUs for a long work is not there.
+func checkGPUs(numbers []int) error {
+	if len(numbers) == 0 {
+		return nil
+	}
+	driver, err := cuda.Open(os.Getenv(driverVariable))
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		if _, err := driver.Properties(number); err != nil {
+			return fmt.Errorf("GPU %d: %w", number, err)
+		}
+	}
+	return nil
+}
+
+// openTrainer returns what opens GPUs for a training, nil for the processor if there are none.
+func openTrainer(numbers []int, logger *slog.Logger) train.OpenDevice {
+	if len(numbers) == 0 {
+		return nil
 	}
 	return func(n *network.Network, state optimiser.State) (train.Device, error) {
 		driver, err := cuda.Open(os.Getenv(driverVariable))
@@ -38,9 +61,6 @@ func (t *training) openDevice(logger *slog.Logger) (train.OpenDevice, error) {
 			return nil, err
 		}
 		trainer, err := gpunetwork.Open(driver, numbers, n, state)
-		if errors.Is(err, gpunetwork.ErrUnsupported) {
-			return nil, usageError{fmt.Errorf("%w; --devices cpu trains it on the processor", err)}
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -50,5 +70,5 @@ func (t *training) openDevice(logger *slog.Logger) (train.OpenDevice, error) {
 			}
 		}
 		return trainer, nil
-	}, nil
+	}
 }

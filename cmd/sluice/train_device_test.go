@@ -10,14 +10,16 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
-// TestTrainDevicesScript trains on an emulated device.
+// TestTrainDevicesScript trains on an emulated device. FLOAT16 is one with the kernels of other arithmetic.
 func TestTrainDevicesScript(t *testing.T) {
-	library := emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
+	kernels := emulated.Sources(t)
+	library, float16 := emulated.LibraryOfBFloat16(t, emulated.Unwatched, kernels...), emulated.Library(t, emulated.Unwatched, kernels...)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/gpu/train",
 		Cmds: scriptCommands(),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv(driverVariable, library)
+			env.Setenv("FLOAT16", float16)
 			return nil
 		},
 	})

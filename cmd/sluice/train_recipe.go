@@ -27,6 +27,7 @@ settings or its inputs have changed; what was interrupted, even by force, goes o
 type recipeRun struct {
 	quiet            bool
 	level, logFormat string
+	devices          []string
 	elsewhere        elsewhereFlags
 }
 
@@ -46,6 +47,7 @@ func newRunRecipeCommand() *cobra.Command {
 		},
 	}
 	group := newGroup("Options")
+	group.flags.StringArrayVarP(&r.devices, "devices", "d", nil, "train, translate and rescore on these `GPUS`: numbers beginning with 0; or cpu (the default); see docs/training.md")
 	group.flags.BoolVar(&r.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&r.level, "log-level", "info", "debug, info, warn or error")
 	group.flags.StringVar(&r.logFormat, "log-format", "text", "text or json")
@@ -67,7 +69,14 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 			return err
 		}
 	}
-	engine, end, err := r.elsewhere.engine(command.Context(), logger)
+	gpus, err := trainingGPUs(r.devices)
+	if err == nil {
+		err = checkGPUs(gpus)
+	}
+	if err != nil {
+		return err
+	}
+	engine, end, err := r.elsewhere.engine(command.Context(), recipeEngine{gpus}, logger)
 	if err != nil {
 		return err
 	}

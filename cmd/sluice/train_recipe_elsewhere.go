@@ -56,10 +56,10 @@ func (e handingEngine) Translate(ctx context.Context, task trainrecipe.Translati
 	return speed, err
 }
 
-// engine returns the engine of a recipe, and what is to be called when it is not needed any more.
-func (f *elsewhereFlags) engine(ctx context.Context, logger *slog.Logger) (trainrecipe.Engine, func(), error) {
+// engine returns the engine of a recipe, made of that of this machine, and what is to be called when it is not needed any more.
+func (f *elsewhereFlags) engine(ctx context.Context, here recipeEngine, logger *slog.Logger) (trainrecipe.Engine, func(), error) {
 	if f.place == "" {
-		return recipeEngine{}, func() {}, nil
+		return here, func() {}, nil
 	}
 	if f.lines < 1 || f.lines > maxHandOverLines {
 		return nil, nil, usageErrorf("--hand-over-lines %d: from 1 to %d", f.lines, maxHandOverLines)
@@ -72,7 +72,7 @@ func (f *elsewhereFlags) engine(ctx context.Context, logger *slog.Logger) (train
 		return nil, nil, err
 	}
 	store.Lines, store.Poll = f.lines, f.poll
-	return handingEngine{store: store}, store.Client.Close, nil
+	return handingEngine{here, store}, store.Client.Close, nil
 }
 
 // openHandOver opens the place of that name, in the store that the environment names.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,13 +17,48 @@ import (
 	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/internal/jobfile"
 	"github.com/sluice-mt/sluice/pipeline"
+	"github.com/sluice-mt/sluice/train"
+	"github.com/sluice-mt/sluice/train/network"
 	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
 	"github.com/sluice-mt/sluice/translator"
 )
 
-// A recipeEngine is sluice translate for the steps of a recipe. Options come from the recipe alone, not from the environment nor
-// from files beside the models: what a step gives must depend on what its stamp says.
-type recipeEngine struct{}
+// A recipeEngine is sluice train and sluice translate for the steps of a recipe. Options come from the recipe alone, not from the environment
+// nor from files beside the models: what a step gives must depend on what its stamp says, and on nothing else but the machine.
+type recipeEngine struct {
+	gpus []int // that train, translate and rescore, where a step does not say otherwise; none for the processor
+}
+
+// Train trains a model as sluice train does. What GPUs cannot train, the processor does.
+func (e recipeEngine) Train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
+	if len(e.gpus) > 0 {
+		result, err := train.RunOn(ctx, config, openTrainer(e.gpus, logger), logger)
+		if !errors.Is(err, network.ErrUnsupported) {
+			return result, err
+		}
+		logger.Warn("training on the CPU", "reason", err)
+	}
+	return train.Run(ctx, config, logger)
+}
+
+// words are the GPUs as a wish: the processor does what they cannot.
+func (e recipeEngine) words() []string {
+	var words []string
+	for _, number := range e.gpus {
+		words = append(words, "gpu:"+strconv.Itoa(number))
+	}
+	return words
+}
+
+// where returns the GPUs for a translation: none if it says itself where it is made, or if it is measured, since one that does not say so is
+// measured on the processor.
+func (e recipeEngine) where(task trainrecipe.Translation) []string {
+	says := slices.ContainsFunc(task.Options, func(o jobfile.Option) bool { return o.Name == "devices" || o.Name == "cpu-threads" })
+	if says || task.Measured {
+		return nil
+	}
+	return e.words()
+}
 
 // ofSteps are options that a step of a recipe says in another place.
 var ofSteps = map[string]string{
@@ -49,8 +86,8 @@ func (t *translation) recipeFlags() *pflag.FlagSet {
 }
 
 // Translate translates a file as sluice translate does.
-func (recipeEngine) Translate(ctx context.Context, task trainrecipe.Translation) (trainrecipe.Throughput, error) {
-	t, err := newStepTranslation(task)
+func (e recipeEngine) Translate(ctx context.Context, task trainrecipe.Translation) (trainrecipe.Throughput, error) {
+	t, err := newStepTranslation(task, e.where(task))
 	if err != nil {
 		return trainrecipe.Throughput{}, err
 	}
@@ -92,8 +129,9 @@ func (t *translation) carry(ctx context.Context, parts *engineParts, tell func(s
 	return speed, nil
 }
 
-// newStepTranslation gives a translation the settings of a step; where it says nothing, the defaults of sluice translate.
-func newStepTranslation(task trainrecipe.Translation) (*translation, error) {
+// newStepTranslation gives a translation the settings of a step; where it says nothing, the defaults of sluice translate. devices are where it
+// is made; none is left to the settings.
+func newStepTranslation(task trainrecipe.Translation, devices []string) (*translation, error) {
 	t := &translation{logger: task.Logger, stderr: io.Discard}
 	flags := t.recipeFlags()
 	for _, group := range []flagGroup{t.input.group(), t.output.group(), t.log.group()} {
@@ -106,6 +144,9 @@ func newStepTranslation(task trainrecipe.Translation) (*translation, error) {
 	}
 	if err := applyStepEnvironment(flags); err != nil {
 		return nil, err
+	}
+	if len(devices) > 0 {
+		t.model.devices, t.batch.threads = devices, 0 // threads of the environment, which would come before GPUs
 	}
 	t.model.models, t.model.vocabs, t.model.shortlist = task.Models, task.Vocabularies, []string{"none"}
 	if task.Shortlist != "" {

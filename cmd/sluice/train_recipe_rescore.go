@@ -14,8 +14,8 @@ import (
 )
 
 // Rescore ranks a list anew as sluice rescore does, with the weights that sluice rescore tune finds.
-func (recipeEngine) Rescore(ctx context.Context, task trainrecipe.Rescoring) error {
-	s := stepRescoring{task: task}
+func (e recipeEngine) Rescore(ctx context.Context, task trainrecipe.Rescoring) error {
+	s := stepRescoring{task: task, devices: e.words()}
 	err := s.run(ctx)
 	if errors.Is(err, errInterrupted) {
 		return fmt.Errorf("%w: %w", trainrecipe.ErrInterrupted, err)
@@ -25,8 +25,9 @@ func (recipeEngine) Rescore(ctx context.Context, task trainrecipe.Rescoring) err
 
 // A stepRescoring is a step of a recipe that rescores.
 type stepRescoring struct {
-	task   trainrecipe.Rescoring
-	models []scoringModel
+	task    trainrecipe.Rescoring
+	devices []string // on which it is scored
+	models  []scoringModel
 }
 
 // stepBatch is how many sentences are read ahead, and stepLength how many pieces of a sentence are scored: the defaults of sluice
@@ -34,7 +35,7 @@ type stepRescoring struct {
 const stepBatch, stepLength = 512, 1000
 
 func (s *stepRescoring) run(ctx context.Context) error {
-	open := scorerFlags{models: s.task.Models, vocabs: s.task.Vocabularies, precision: "auto", maxLength: stepLength}
+	open := scorerFlags{models: s.task.Models, vocabs: s.task.Vocabularies, precision: "auto", maxLength: stepLength, devices: s.devices}
 	if err := open.check(runtime.GOMAXPROCS(0)); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package gpunetwork
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -10,11 +9,8 @@ import (
 	"github.com/sluice-mt/sluice/translator/model"
 )
 
-// ErrUnsupported is wrapped by the errors about models and options that this package cannot train with, but the processor can.
-var ErrUnsupported = errors.New("this cannot be trained on the GPU")
-
 func unsupported(format string, arguments ...any) error {
-	return fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, arguments...))
+	return fmt.Errorf("%w: %s", network.ErrUnsupported, fmt.Sprintf(format, arguments...))
 }
 
 // check refuses networks that the kernels do not compute.

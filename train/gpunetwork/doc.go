@@ -1,7 +1,7 @@
 // Package gpunetwork trains networks on GPUs: what package network does on the processor, on top of gpukernels.
 //
 // It trains transformers with one source: all their decoders but those with cells of recurrent models, all activations, norms and
-// connections, with guided alignment and fixed embeddings. Open refuses others with an error that wraps ErrUnsupported.
+// connections, with guided alignment and fixed embeddings. Open refuses others with an error that wraps network.ErrUnsupported.
 //
 // # Numbers
 //

@@ -278,13 +278,13 @@ func TestRefusals(t *testing.T) {
 		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 44": "width 44",
 	} {
 		_, err := Open(nil, []int{0}, newNetwork(t, student(more)), optimiser.State{})
-		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, network.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", more, err, want)
 		}
 	}
 	n := newNetwork(t, student(""))
 	gpu := openTrainer(t, n, initial(n), gpukernels.BFloat16)
-	if _, err := gpu.Train(0, randomBatch(1, [2]int{2, 2}), network.Options{DropoutRNN: 0.1}, 1); !errors.Is(err, ErrUnsupported) {
+	if _, err := gpu.Train(0, randomBatch(1, [2]int{2, 2}), network.Options{DropoutRNN: 0.1}, 1); !errors.Is(err, network.ErrUnsupported) {
 		t.Errorf("dropout-rnn: %v", err)
 	}
 	if err := gpu.Fetch(optimiser.State{Values: make([]float32, 3)}); err == nil {

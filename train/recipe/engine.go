@@ -5,10 +5,13 @@ import (
 	"log/slog"
 
 	"github.com/sluice-mt/sluice/internal/jobfile"
+	"github.com/sluice-mt/sluice/train"
 )
 
-// An Engine carries texts through models, as sluice translate does.
+// An Engine trains models and carries texts through them, as sluice train and sluice translate do.
 type Engine interface {
+	// Train trains a model, or goes on with it. An error that wraps train.ErrInterrupted says that the context has ended.
+	Train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error)
 	// Check says what is wrong with an option of sluice translate.
 	Check(option jobfile.Option) error
 	// Translate translates a file. The output appears under its name when it is complete; a call that was interrupted, even by

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/jobfile"
+	"github.com/sluice-mt/sluice/train"
 )
 
 // A shouter is an Engine that translates into capitals and counts its calls. It fails when it is told to.
@@ -29,6 +30,10 @@ func (s *shouter) Check(option jobfile.Option) error {
 		return nil
 	}
 	return errors.New("unknown option")
+}
+
+func (s *shouter) Train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
+	return train.Run(ctx, config, logger)
 }
 
 // Rescore takes the first translation of each sentence.

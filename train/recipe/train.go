@@ -274,7 +274,7 @@ func (t *Train) train(w *work, v variant, sets, valid []string, done func(float6
 		return err
 	}
 	stop := follow(config.Model+".metrics.jsonl", config, done)
-	_, err = train.Run(w.ctx, config, w.logger.With("trains", v.name))
+	_, err = w.engine.Train(w.ctx, config, w.logger.With("trains", v.name))
 	stop()
 	if errors.Is(err, train.ErrInterrupted) {
 		return ErrInterrupted
