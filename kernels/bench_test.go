@@ -40,7 +40,7 @@ func reportMACs(b *testing.B, macs int, op func()) {
 	b.ReportMetric(100*rate/Int8Peak(10*time.Millisecond), "%peak")
 }
 
-// The weights are spread as in the demo model's feed-forward layers, which matters where there is no VNNI: see int8Pairs.
+// The weights are spread as in the demo model's feed-forward layers, which matters where there is no VNNI: see int8Chains.
 func BenchmarkMulInt8(b *testing.B) {
 	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}, {512, 2048}, {2048, 512}, {1024, 1024}, {1024, 4096}, {256, 32000}} {
 		for _, rows := range []int{1, 2, 4, 8, 16, 32, 64, 256} {

@@ -69,7 +69,7 @@ func FuzzMulInt8(f *testing.F) {
 			MulInt8(y, int(n), guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))
 			return append(y, quantised(g, guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))...)
 		})
-		small := slices.Clone(weights) // of which pairs can be packed
+		small := slices.Clone(weights) // of which chains can be packed
 		for i := range small {
 			small[i] >>= i % 4
 		}
@@ -77,7 +77,10 @@ func FuzzMulInt8(f *testing.F) {
 			y := guard(g, make([]float32, int(rows)*int(n)))
 			w := PackInt8(int(k), int(n), small, scales)
 			MulInt8(y, int(n), guard(g, a), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))
-			return y
+			rectified := guard(g, make([]float32, int(rows)*int(n)))
+			w = PackInt8Rectified(int(k), int(n), small, scales)
+			MulInt8(rectified, int(n), guard(g, atLeastZero(a)), guard(g, aScales), int(rows), w, guard(g, scales), Activation(k%2))
+			return append(y, rectified...)
 		})
 	})
 }

@@ -12,7 +12,7 @@ import (
 func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
 	checkIDs(ids, t.N)
 	columns := roundUp(len(ids), int8Panel)
-	w.K, w.N, w.steps, w.pairs = t.K, len(ids), roundUp(t.K, 16)/4, nil
+	w.K, w.N, w.steps, w.chains = t.K, len(ids), roundUp(t.K, 16)/4, nil
 	if size := columns * w.steps * 4; cap(w.panels) < size {
 		w.panels = hugepage.Make[int8](size + size/4)[:size]
 	} else {
@@ -29,7 +29,7 @@ func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
 
 // Columns returns the columns of the matrix from first, which must be a multiple of 64, to end. They share its memory.
 func (w *Int8Matrix) Columns(first, end int) Int8Matrix {
-	if first < 0 || first%64 != 0 || end < first || end > w.N || w.pairs != nil {
+	if first < 0 || first%64 != 0 || end < first || end > w.N || w.chains != nil {
 		panic(fmt.Sprintf("kernels: columns %d to %d of an int8 matrix of %d", first, end, w.N))
 	}
 	part, columns := *w, roundUp(end-first, int8Panel)

@@ -30,11 +30,11 @@ const (
 type Int8Matrix struct {
 	K, N int
 
-	steps       int        // groups of 4 along k, padded
-	panels      []int8     // 64-byte aligned
-	pairs       *int8Pairs // if not nil, the weights are here, not in panels
-	corrections []int32    // -128·(sum of the column), one per padded column: undoes the zero point of the activations
-	scales      []float32  // one per padded column
+	steps       int         // groups of 4 along k, padded
+	panels      []int8      // 64-byte aligned
+	chains      *int8Chains // if not nil, the weights are here, not in panels
+	corrections []int32     // -128·(sum of the column), one per padded column: undoes the zero point of the activations; zeros if the chains do that
+	scales      []float32   // one per padded column
 
 	doubleFrom int  // see doublePays
 	unfetched  bool // products of one or two rows leave it to the processor to fetch weights: see Tuning
@@ -47,6 +47,16 @@ func Int8Stride(k int) int { return roundUp(k, int8Align) }
 // PackInt8 packs k×n row-major weights, in [-127, 127], with one scale per column (weight ≈ q·scale).
 // It panics if k exceeds MaxInt8K.
 func PackInt8(k, n int, weights []int8, scales []float32) *Int8Matrix {
+	return packInt8(k, n, weights, scales, false)
+}
+
+// PackInt8Rectified is PackInt8 for a matrix that is multiplied with results of a ReLU alone: no activation may be negative, that is,
+// have a byte below 128. Some processors multiply faster so; on those, MulInt8 panics if one is.
+func PackInt8Rectified(k, n int, weights []int8, scales []float32) *Int8Matrix {
+	return packInt8(k, n, weights, scales, true)
+}
+
+func packInt8(k, n int, weights []int8, scales []float32, rectified bool) *Int8Matrix {
 	if k < 0 || k > MaxInt8K || n < 0 {
 		panic(fmt.Sprintf("kernels: an int8 matrix of %d×%d", k, n))
 	}
@@ -64,11 +74,15 @@ func PackInt8(k, n int, weights []int8, scales []float32) *Int8Matrix {
 			w.corrections[j] -= int8Zero * int32(q)
 		}
 	}
-	if packsPairs(k) {
-		w.pairs = packInt8Pairs(k, n, weights)
+	if packsChains(k) {
+		// What lies behind a row would be seen as negative activations.
+		w.chains = packInt8Chains(k, n, weights, rectified && k%16 == 0)
 	}
-	if w.pairs == nil {
+	switch {
+	case w.chains == nil:
 		w.packPanels(weights)
+	case w.chains.rectified:
+		clear(w.corrections)
 	}
 	return w
 }
@@ -85,8 +99,8 @@ func (w *Int8Matrix) packPanels(weights []int8) {
 
 // weights returns where the packed weights are.
 func (w *Int8Matrix) weights() *[]int8 {
-	if w.pairs != nil {
-		return &w.pairs.weights
+	if w.chains != nil {
+		return &w.chains.weights
 	}
 	return &w.panels
 }
@@ -169,8 +183,8 @@ func mulInt8Generic(y []float32, yStride int, a []uint8, aScales []float32, rows
 // mulPanel computes the exact sums of one row and one panel.
 func (w *Int8Matrix) mulPanel(sums *[int8Panel]int32, row []uint8, panel int) {
 	copy(sums[:], w.corrections[panel*int8Panel:])
-	if w.pairs != nil {
-		w.pairs.addPanel(sums, row, panel)
+	if w.chains != nil {
+		w.chains.addPanel(sums, row, panel)
 		return
 	}
 	b := w.panels[panel*w.steps*int8Panel*4:][:w.steps*int8Panel*4]

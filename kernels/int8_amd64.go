@@ -37,8 +37,8 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 		return
 	}
 	c := mulInt8Call{y: y, yStride: yStride, a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level}
-	if w.pairs != nil {
-		c.pairs(rows)
+	if w.chains != nil {
+		c.chains(rows)
 		return
 	}
 	if c.isWide() {
@@ -51,7 +51,7 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 // mulInt8Quantised computes the first columns of MulInt8Quantised where that pays, and returns how many.
 func mulInt8Quantised(dst []uint8, multiplier float32, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) int {
 	level := cpu.Integer()
-	if level != cpu.AVX512VNNI || w.K == 0 || w.pairs != nil || !doublePays(rows, len(w.panels), w.doubleFrom) {
+	if level != cpu.AVX512VNNI || w.K == 0 || w.chains != nil || !doublePays(rows, len(w.panels), w.doubleFrom) {
 		return 0
 	}
 	c := mulInt8Call{a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level, bytes: dst, multiplier: multiplier}

@@ -11000,9 +11000,9 @@ turn:
 	VZEROUPPER
 	RET
 
-// func int8BurstAVX512Pairs(turns int)
+// func int8BurstAVX512Chains(turns int)
 // Requires: AVX, AVX512BW, AVX512F
-TEXT ·int8BurstAVX512Pairs(SB), NOSPLIT, $0-8
+TEXT ·int8BurstAVX512Chains(SB), NOSPLIT, $0-8
 	MOVQ   turns+0(FP), AX
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1

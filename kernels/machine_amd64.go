@@ -11,7 +11,7 @@ func int8Burst(n int) int {
 	case cpu.AVX512VNNI:
 		perTurn, burst = 24*64, int8BurstAVX512
 	case cpu.AVX512:
-		perTurn, burst = 24*128, int8BurstAVX512Pairs
+		perTurn, burst = 24*128, int8BurstAVX512Chains
 	case cpu.AVXVNNI:
 		perTurn, burst = 12*32, int8BurstAVXVNNI
 	case cpu.AVX2:

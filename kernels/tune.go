@@ -259,7 +259,7 @@ func (w *Int8Matrix) from() *int    { return &w.doubleFrom }
 func (w *Int16Matrix) from() *int   { return &w.doubleFrom }
 func (w *Float32Matrix) from() *int { return &w.doubleFrom }
 
-func (w *Int8Matrix) hasDouble() bool    { return w.pairs == nil && hasDoubleIntegers() }
+func (w *Int8Matrix) hasDouble() bool    { return w.chains == nil && hasDoubleIntegers() }
 func (w *Int16Matrix) hasDouble() bool   { return hasDoubleIntegers() }
 func (w *Float32Matrix) hasDouble() bool { return hasDoubleFloats() }
 

@@ -7,8 +7,9 @@ import (
 
 // A linear is the product of one input with one or several matrices whose results lie side by side.
 type linear struct {
-	k, n  int
-	parts []part
+	k, n      int
+	rectified bool // what it multiplies is what a ReLU lets pass
+	parts     []part
 }
 
 // A part of a linear is a packed matrix. The matrices of a model that read the same input are merged into one part, unless

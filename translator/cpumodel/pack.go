@@ -137,7 +137,7 @@ func (p *packer) packPart(l *linear, i int, pieces []model.Affine) {
 		case Int16:
 			part.int16, err = packInt16(l.k, pieces)
 		default:
-			part.int8, err = p.packInt8(l.k, pieces)
+			part.int8, err = p.packInt8(l.k, pieces, l.rectified)
 		}
 		return err
 	})
@@ -168,7 +168,7 @@ func packFloat32(k int, pieces []model.Affine) (*kernels.Float32Matrix, error) {
 }
 
 // packInt8 packs matrices as they are quantised in the file, or quantises them by column.
-func (p *packer) packInt8(k int, pieces []model.Affine) (*kernels.Int8Matrix, error) {
+func (p *packer) packInt8(k int, pieces []model.Affine, rectified bool) (*kernels.Int8Matrix, error) {
 	if k > kernels.MaxInt8K {
 		return nil, fmt.Errorf("parameter %s: %d rows are too many for int8", pieces[0].W.Name, k)
 	}
@@ -194,6 +194,9 @@ func (p *packer) packInt8(k int, pieces []model.Affine) (*kernels.Int8Matrix, er
 			kernels.QuantizeColumns(joined[first:], n, scales[first:], w, k, piece.Out, p.saturation)
 		}
 		first += piece.Out
+	}
+	if rectified {
+		return kernels.PackInt8Rectified(k, n, joined, scales), nil
 	}
 	return kernels.PackInt8(k, n, joined, scales), nil
 }

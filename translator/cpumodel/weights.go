@@ -411,8 +411,10 @@ func (p *packer) recurrent(l *model.Recurrent) *recurrent {
 
 func (p *packer) ffn(l *model.FFN, activation model.Activation) ffn {
 	f := ffn{pre: p.process(l.Pre), post: p.process(l.Post), activation: activation}
-	for _, layer := range l.Layers {
-		f.layers = append(f.layers, p.linear(layer))
+	for i, layer := range l.Layers {
+		packed := p.linear(layer)
+		packed.rectified = i > 0 && activation == model.ReLU
+		f.layers = append(f.layers, packed)
 	}
 	return f
 }

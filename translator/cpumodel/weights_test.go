@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-mt/sluice/internal/cpu/cputest"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
@@ -170,6 +171,27 @@ func TestHiddenLayersInBytes(t *testing.T) {
 		if got, want := replay(w.NewStepper(1), source, tokens), replay(observed, source, tokens); !sameBits(got, want) {
 			t.Errorf("%q: log-probabilities %v, while they are observed %v", c.lines, got, want)
 		}
+	}
+}
+
+// TestFeedForwardOnEveryProcessor packs and translates with each implementation of the kernels. Some pack the second matrix of a feed-forward
+// sublayer for results of a ReLU, which those of other activations are not.
+func TestFeedForwardOnEveryProcessor(t *testing.T) {
+	for _, lines := range []string{"relu", "relu\ntransformer-ffn-depth: 3", "swish", "swish\ntransformer-ffn-depth: 3", "gelu"} {
+		random := rand.New(rand.NewPCG(18, 18))
+		m := synthesise(t, describe("transformer-dim-ffn: 48\ntransformer-ffn-activation: "+lines), false, random)
+		source := search.Source{Tokens: randomTokens(random, 30, m.SourceVocabulary)}
+		tokens := append([]search.Token{search.NoToken}, randomTokens(random, 4, m.TargetVocabulary)...)
+		var want []float32
+		cputest.Each(t, func(t *testing.T) {
+			got := replay(pack(t, m, Int8, Options{}).NewStepper(1), source, tokens)
+			if want == nil {
+				want = got
+			}
+			if !sameBits(got, want) {
+				t.Errorf("%q: log-probabilities %v, with the first implementation %v", lines, got, want)
+			}
+		})
 	}
 }
 

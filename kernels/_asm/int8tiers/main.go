@@ -39,8 +39,8 @@ func bursts() {
 	VZEROUPPER()
 	RET()
 
-	asm.Kernel("int8BurstAVX512Pairs", "func(turns int)",
-		"int8BurstAVX512Pairs does 24 independent times in each turn what mulInt8PairsAVX512 does for a pair of steps of 64 bytes.")
+	asm.Kernel("int8BurstAVX512Chains", "func(turns int)",
+		"int8BurstAVX512Chains does 24 independent times in each turn what mulInt8ChainsAVX512 does for a chain of two steps of 64 bytes.")
 	turns = asm.Int("turns")
 	for _, z := range asm.Z {
 		VPXORD(z, z, z)

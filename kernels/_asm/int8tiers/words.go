@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/product"
 )
 
-// words generates products of bytes without VPDPBUSD, for weights that cannot be packed as pairs (see int8pairs).
+// words generates products of bytes without VPDPBUSD, for weights that cannot be packed as chains (see int8chains).
 //
 // VPMADDUBSW, the other instruction that multiplies bytes, saturates: 255·127·2 does not fit 16 bits. VPMADDWD adds the
 // products of two pairs of words exactly. So the bytes of each word are taken apart, into words:

@@ -28,7 +28,7 @@ func main() {
 	VZEROUPPER()
 	RET()
 
-	asm.Kernel("int8BurstAVX2", "func(turns int)", "int8BurstAVX2 does 12 independent times in each turn what mulInt8PairsAVX2 does for a pair of steps of 32 bytes.")
+	asm.Kernel("int8BurstAVX2", "func(turns int)", "int8BurstAVX2 does 12 independent times in each turn what mulInt8ChainsAVX2 does for a chain of two steps of 32 bytes.")
 	turns = asm.Int("turns")
 	for _, y := range asm.Y {
 		VPXOR(y, y, y)

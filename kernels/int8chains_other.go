@@ -2,4 +2,4 @@
 
 package kernels
 
-func packsPairs(int) bool { return false }
+func packsChains(int) bool { return false }

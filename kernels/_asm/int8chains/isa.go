@@ -11,14 +11,13 @@ import (
 // avx2 has a row in each register of sums: 8 columns.
 type avx2 struct{}
 
-func (avx2) registers() (sums, others []reg.VecPhysical) { return asm.Y[:11], asm.Y[11:] }
+func (avx2) registers() (sums, weights, others []reg.VecPhysical) {
+	return asm.Y[:tallest], asm.Y[tallest:14], asm.Y[14:]
+}
 
 func (avx2) rows() int { return 1 }
 
-func (avx2) prepare(ones reg.VecPhysical) {
-	VPCMPEQW(ones, ones, ones)
-	VPSRLW(Imm(15), ones, ones)
-}
+func (avx2) prepare() {}
 
 func (avx2) weights(from reg.Register, to []reg.VecPhysical) {
 	for i, w := range to {
@@ -28,12 +27,28 @@ func (avx2) weights(from reg.Register, to []reg.VecPhysical) {
 
 func (avx2) repeat(m Mem, to reg.VecPhysical) { VPBROADCASTD(m, to) }
 
+// widen has no register for the ones.
+func (avx2) widen(v reg.VecPhysical) { VPMADDWD(wordOnes(), v, v) }
+
+func wordOnes() Mem {
+	if wordOnesMem == nil {
+		m := GLOBL("chain_ones", RODATA|NOPTR)
+		for i := range 16 {
+			DATA(2*i, U16(1))
+		}
+		wordOnesMem = &m
+	}
+	return *wordOnesMem
+}
+
+var wordOnesMem *Mem
+
 func (avx2) perColumn(m Mem, to reg.VecPhysical) { VMOVDQU(m, to) }
 
 // finish writes y = max(floor, float(sum)·(aScale·scale) + bias) for the rows of the block and steps on to the next.
 // (max in this order of operands keeps NaN.)
 func (avx2) finish(p product) {
-	exists, bias, floor, scale := p.w0w1[0], p.w0w1[1], p.parts[0], p.parts[1]
+	exists, bias, floor, scale := p.w0w3[0], p.w0w3[1], p.parts[0], p.parts[1]
 	biasAt, scales, stride := GP64(), GP64(), GP64()
 	VBROADCASTSS(asm.Addr("floor"), floor)
 	MOVQ(asm.Addr("bias"), biasAt)
@@ -60,14 +75,16 @@ func (avx2) finish(p product) {
 type avx512 struct{}
 
 // twice, twiceUpper and apart are the permutations: each of the lower 8 lanes, or of the upper ones, twice; even lanes and odd
-// ones apart.
-var twice, twiceUpper, apart = asm.Z[29], asm.Z[30], asm.Z[31]
+// ones apart. ones are those of 16 bits.
+var ones, twice, twiceUpper, apart = asm.Z[28], asm.Z[29], asm.Z[30], asm.Z[31]
 
-func (avx512) registers() (sums, others []reg.VecPhysical) { return asm.Z[:12], asm.Z[12:17] }
+func (avx512) registers() (sums, weights, others []reg.VecPhysical) {
+	return asm.Z[:tallest], asm.Z[12:16], asm.Z[16:18]
+}
 
 func (avx512) rows() int { return 2 }
 
-func (avx512) prepare(ones reg.VecPhysical) {
+func (avx512) prepare() {
 	VPTERNLOGD(Imm(0xff), ones, ones, ones)
 	VPSRLW(Imm(15), ones, ones)
 	for i, order := range []reg.VecPhysical{twice, twiceUpper, apart} {
@@ -97,18 +114,24 @@ func permutations() Mem {
 
 var permutationsMem *Mem
 
+// weights loads two steps at a time.
 func (avx512) weights(from reg.Register, to []reg.VecPhysical) {
-	if len(to) == 1 {
-		VMOVDQU(Mem{Base: from}, to[0].AsY())
-		VPERMD(to[0], twice, to[0])
-		return
+	for i := 0; i < len(to); i += 2 {
+		m := Mem{Base: from, Disp: 4 * columns * i}
+		if i+1 == len(to) {
+			VMOVDQU(m, to[i].AsY())
+			VPERMD(to[i], twice, to[i])
+			return
+		}
+		VMOVDQU32(m, to[i+1])
+		VPERMD(to[i+1], twice, to[i])
+		VPERMD(to[i+1], twiceUpper, to[i+1])
 	}
-	VMOVDQU32(Mem{Base: from}, to[1])
-	VPERMD(to[1], twice, to[0])
-	VPERMD(to[1], twiceUpper, to[1])
 }
 
 func (avx512) repeat(m Mem, to reg.VecPhysical) { VPBROADCASTQ(m, to) }
+
+func (avx512) widen(v reg.VecPhysical) { VPMADDWD(ones, v, v) }
 
 func (avx512) perColumn(m Mem, to reg.VecPhysical) {
 	VMOVDQU(m, to.AsY())
@@ -117,7 +140,7 @@ func (avx512) perColumn(m Mem, to reg.VecPhysical) {
 
 // finish is that of avx2 for two rows at a time.
 func (a avx512) finish(p product) {
-	scales, bias, floor, scale := p.w0w1[0], p.w0w1[1], p.parts[0], p.parts[1]
+	scales, bias, floor, scale := p.w0w3[0], p.w0w3[1], p.parts[0], p.parts[1]
 	scalesAt, biasAt, stride := GP64(), GP64(), GP64()
 	VBROADCASTSS(asm.Addr("floor"), floor)
 	MOVQ(asm.Addr("scales"), scalesAt)

@@ -1,0 +1,212 @@
+// Command int8chains generates the product of an 8-bit matrix whose steps are packed as chains (see int8Chains).
+//
+// A step is four k of eight columns. VPMADDUBSW multiplies its bytes with those of a row of activations and adds two
+// neighbours, in 16 bits. Packing has made sure that these sums, and those of all steps of a chain, fit:
+//
+//	p      = Σ_{i of the chain} a[i]·w[i]      VPMADDUBSW for each step, VPADDW between: 16 sums, in 16 bits
+//	sum[r] += p·1                              VPMADDWD, VPADDD: 8 sums, one for each column, in 32 bits
+//
+// A chain of n steps takes 2n + 1 instructions for 32·n multiply-accumulates, where words would take 4n and the shifts of the weights.
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/asm"
+)
+
+const (
+	columns = 8
+	longest = 4       // steps of a chain
+	tallest = 10      // rows, or pairs of rows, of a block
+	ahead   = 4 << 10 // distance in bytes at which weights are prefetched
+)
+
+func main() {
+	ConstraintExpr("!purego")
+	generate("mulInt8ChainsAVX2", "rows", avx2{})
+	generate("mulInt8ChainsAVX512", "pairs of rows", avx512{})
+	interleave()
+	Generate()
+}
+
+// An isa is a set of instructions, with its registers.
+type isa interface {
+	// registers returns those of the sums, one for each unit of height, of the weights of a chain's steps, and two others.
+	registers() (sums, weights, others []reg.VecPhysical)
+	// rows is how many rows a register of sums is for.
+	rows() int
+	// prepare sets constants up.
+	prepare()
+	// weights loads the weights of steps.
+	weights(from reg.Register, to []reg.VecPhysical)
+	// repeat fills a register with the activations of a step.
+	repeat(m Mem, to reg.VecPhysical)
+	// widen adds neighbours, words that become double words.
+	widen(v reg.VecPhysical)
+	// perColumn loads what there is for each column.
+	perColumn(m Mem, to reg.VecPhysical)
+	// finish writes the results of a block. It may change the sums, the weights and the others.
+	finish(p product)
+}
+
+func generate(name, unit string, a isa) {
+	asm.Kernel(name, "func(height int, a *uint8, aScales *float32, w *int8, order *uint16, counts *uint16, "+
+		"corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, strips int, floor float32, mask uint32)",
+		fmt.Sprintf("%s computes a block of height (1 to %d) %s of mulInt8Generic for strips of 8 columns of an int8Chains.", name, tallest, unit),
+		fmt.Sprintf("a holds the activations of the block for each step together, %d bytes from step to step. yStride and biasStep are in bytes.", stepBytes(a)),
+		"mask has a bit for each column of a strip that exists. floor is what results are at least.")
+	height := asm.Int("height")
+	for h := 1; h < tallest; h++ {
+		CMPQ(height, U32(h))
+		JEQ(LabelRef(fmt.Sprintf("height%d", h)))
+	}
+	for h := tallest; h > 0; h-- {
+		Label(fmt.Sprintf("height%d", h))
+		newProduct(a, h).generate()
+	}
+}
+
+// stepBytes is the distance from the activations of a step to those of the next.
+func stepBytes(a isa) int { return 4 * tallest * a.rows() }
+
+// product generates the code for a block of one height.
+type product struct {
+	isa
+	sums, w0w3, parts []reg.VecPhysical
+	a, y, aScales     reg.GPVirtual // of the block
+	w, order          reg.GPVirtual
+}
+
+func newProduct(a isa, height int) product {
+	sums, weights, others := a.registers()
+	return product{isa: a, sums: sums[:height], w0w3: weights, parts: others, a: GP64(), y: GP64(), aScales: GP64(), w: GP64(), order: GP64()}
+}
+
+func (p product) label(name string) string { return fmt.Sprintf("%s%d", name, len(p.sums)) }
+
+func (p product) generate() {
+	p.prepare()
+	MOVQ(asm.Addr("a"), p.a)
+	MOVQ(asm.Addr("w"), p.w)
+	MOVQ(asm.Addr("order"), p.order)
+
+	Label(p.label("strip"))
+	MOVQ(asm.Addr("y"), p.y)
+	MOVQ(asm.Addr("aScales"), p.aScales)
+	p.startSums()
+	for length := longest; length > 0; length-- {
+		p.chains(length)
+	}
+	p.finish(p)
+
+	ADDQ(Imm(2*longest), asm.Addr("counts"))
+	for _, perColumn := range []string{"corrections", "scales", "y"} {
+		ADDQ(Imm(4*columns), asm.Addr(perColumn))
+	}
+	biasStep := GP64()
+	MOVQ(asm.Addr("biasStep"), biasStep)
+	ADDQ(biasStep, asm.Addr("bias"))
+	DECQ(asm.Addr("strips"))
+	JNZ(LabelRef(p.label("strip")))
+	VZEROUPPER()
+	RET()
+}
+
+// startSums sets the sums to the corrections.
+func (p product) startSums() {
+	corrections := GP64()
+	MOVQ(asm.Addr("corrections"), corrections)
+	p.perColumn(Mem{Base: corrections}, p.sums[0])
+	for _, sum := range p.sums[1:] {
+		VMOVAPS(p.sums[0], sum)
+	}
+}
+
+// chains adds the products of chains of one length, of which a strip has as many as its counts say.
+func (p product) chains(length int) {
+	n, loop, done := GP64(), p.label(fmt.Sprintf("chain%d_", length)), p.label(fmt.Sprintf("chain%dDone", length))
+	counts := GP64()
+	MOVQ(asm.Addr("counts"), counts)
+	MOVWQZX(Mem{Base: counts, Disp: 2 * (longest - length)}, n)
+	TESTQ(n, n)
+	JZ(LabelRef(done))
+	Label(loop)
+	var at []Mem
+	for i := range length {
+		at = append(at, p.activations(i))
+	}
+	p.weights(p.w, p.w0w3[:length])
+	sum16, part := p.parts[0], p.parts[1]
+	for r, sum := range p.sums {
+		for i, m := range at {
+			to := part
+			if i == 0 {
+				to = sum16
+			}
+			p.repeat(m.Offset(4*p.rows()*r), to)
+			VPMADDUBSW(p.w0w3[i], to, to)
+			if i > 0 {
+				VPADDW(part, sum16, sum16)
+			}
+		}
+		p.widen(sum16)
+		VPADDD(sum16, sum, sum)
+	}
+	ADDQ(Imm(uint64(4*columns*length)), p.w)
+	ADDQ(Imm(uint64(2*length)), p.order)
+	DECQ(n)
+	JNZ(LabelRef(loop))
+	Label(done)
+}
+
+// activations addresses the activations of the first rows at the i-th of the next steps.
+func (p product) activations(i int) Mem {
+	step, scale := GP64(), stepBytes(p.isa)/tallest*2
+	MOVWQZX(Mem{Base: p.order, Disp: 2 * i}, step)
+	LEAQ(Mem{Base: step, Index: step, Scale: 4}, step)
+	if scale > 8 {
+		ADDQ(step, step)
+	}
+	return Mem{Base: p.a, Index: step, Scale: 8}
+}
+
+// interleave brings the bytes of a block of rows together for each step.
+func interleave() {
+	asm.Kernel("interleaveInt8", "func(dst *uint8, a *uint8, aStride int, rows int, steps int, stepBytes int, flip uint32) (seen uint32)",
+		"interleaveInt8 writes a block of rows of bytes so that the four of row r at step s are at stepBytes·s + 4·r, with the bits of flip",
+		"inverted, and returns all bits that are set in any four. steps is a multiple of 4.")
+	dst, a, stride, rows, step := asm.Int("dst"), asm.Int("a"), asm.Int("aStride"), asm.Int("rows"), asm.Int("stepBytes")
+	flip, seen := GP32(), GP32()
+	MOVL(asm.Addr("flip"), flip)
+	XORL(seen, seen)
+	three, left, from, to := GP64(), GP64(), GP64(), GP64()
+	LEAQ(Mem{Base: step, Index: step, Scale: 2}, three)
+	Label("row")
+	MOVQ(asm.Addr("steps"), left)
+	MOVQ(a, from)
+	MOVQ(dst, to)
+	Label("turn")
+	four := []Mem{{Base: to}, {Base: to, Index: step, Scale: 1}, {Base: to, Index: step, Scale: 2}, {Base: to, Index: three, Scale: 1}}
+	for i, m := range four {
+		word := GP32()
+		MOVL(Mem{Base: from, Disp: 4 * i}, word)
+		XORL(flip, word)
+		ORL(word, seen)
+		MOVL(word, m)
+	}
+	ADDQ(Imm(16), from)
+	LEAQ(Mem{Base: to, Index: step, Scale: 4}, to)
+	SUBQ(Imm(4), left)
+	JNZ(LabelRef("turn"))
+	ADDQ(stride, a)
+	ADDQ(Imm(4), dst)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	Store(seen, ReturnIndex(0))
+	RET()
+}

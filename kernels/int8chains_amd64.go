@@ -1,0 +1,140 @@
+//go:build !purego
+
+package kernels
+
+import "github.com/sluice-mt/sluice/internal/cpu"
+
+const (
+	// chainRows are the most rows, or pairs of rows, of a block in registers. A step of a block has room for so many.
+	chainRows     = 10
+	chainRowBytes = 4 * chainRows
+	// The activations of a block are on the stack, each step's together. Most have a smaller place, since the stack has to be cleared.
+	chainBytes, midChainBytes, fewChainBytes = maxChainK / 4 * chainRowBytes, 16 << 10, 4 << 10
+	// chainGroup is about how many bytes of weights stay in the second-level cache while all blocks pass.
+	chainGroup = 512 << 10
+)
+
+// packsChains reports whether a matrix should be packed as chains.
+func packsChains(k int) bool {
+	level := cpu.Integer()
+	return (level == cpu.AVX2 || level == cpu.AVX512) && k > 0 && k <= maxChainK
+}
+
+// chainCall is a product with a matrix that is packed as chains.
+type chainCall struct {
+	*mulInt8Call
+	steps []uint8 // place for the activations of a block
+	unit  int     // rows that share a register: 1, or 2 of AVX-512
+}
+
+// chains multiplies all rows with a matrix that is packed as chains.
+func (c *mulInt8Call) chains(rows int) {
+	unit := 1
+	if c.level.Family() == cpu.AVX512 && 2*c.blockBytes() <= chainBytes && (rows > 8 || rows == 4 || rows == 6 || rows == 8) { // else sharing does not pay
+		unit = 2
+	}
+	shared := rows / unit * unit
+	c.sharedChains(0, shared, unit)
+	if shared < rows {
+		c.sharedChains(shared, rows, 1)
+	}
+}
+
+// blockBytes returns the bytes of the activations of a block whose rows do not share registers.
+func (c *mulInt8Call) blockBytes() int { return chainRowBytes * c.w.steps }
+
+// sharedChains multiplies rows from first to end, of which each unit shares a register.
+func (c *mulInt8Call) sharedChains(first, end, unit int) {
+	switch size := unit * c.blockBytes(); {
+	case size <= fewChainBytes:
+		c.fewChains(first, end, unit)
+	case size <= midChainBytes:
+		c.midChains(first, end, unit)
+	default:
+		c.manyChains(first, end, unit)
+	}
+}
+
+//go:noinline
+func (c *mulInt8Call) fewChains(first, end, unit int) {
+	var steps [fewChainBytes]uint8
+	p := chainCall{c, steps[:], unit}
+	p.rows(first, end)
+}
+
+//go:noinline
+func (c *mulInt8Call) midChains(first, end, unit int) {
+	var steps [midChainBytes]uint8
+	p := chainCall{c, steps[:], unit}
+	p.rows(first, end)
+}
+
+//go:noinline
+func (c *mulInt8Call) manyChains(first, end, unit int) {
+	var steps [chainBytes]uint8
+	p := chainCall{c, steps[:], unit}
+	p.rows(first, end)
+}
+
+// rows multiplies rows from first to end, with groups of strips.
+func (c *chainCall) rows(first, end int) {
+	strips := len(c.w.chains.starts)
+	group := evenPart(strips, max(1, chainGroup/(c.w.K*chainColumns)))
+	for strip := 0; strip < strips; strip += group {
+		c.blocks(first, end, strip, min(strip+group, strips))
+	}
+}
+
+// blocks multiplies rows from first to end with some strips, in blocks of nearly equal height. While the weights, which come in the order of
+// memory, pass from the second-level cache, the activations of a block, which do not, stay in the first.
+func (c *chainCall) blocks(first, end, strip, endStrip int) {
+	b := cutBlocks((end-first)/c.unit, chainRows)
+	for i := range b.higher + b.lower {
+		height := b.height
+		if i < b.higher {
+			height++
+		}
+		c.gather(first, height)
+		c.block(first, height, strip, endStrip)
+		first += c.unit * height
+	}
+}
+
+// gather brings the activations of a block together, each step's.
+func (c *chainCall) gather(row, height int) {
+	flip := uint32(0)
+	if c.w.chains.rectified {
+		flip = 0x8080_8080 // takes the zero point off
+	}
+	seen := interleaveInt8(&c.steps[0], &c.a[row*c.aStride], c.aStride, c.unit*height, c.w.steps, c.unit*chainRowBytes, flip)
+	if flip != 0 && seen&0x8080_8080 != 0 {
+		panic("kernels: activations of a product that is packed for results of a ReLU are negative")
+	}
+}
+
+// block multiplies a block with some strips.
+func (c *chainCall) block(row, height, strip, endStrip int) {
+	perCall := max(1, callWork/2/(c.unit*height*c.w.K*chainColumns))
+	for strip < endStrip {
+		n, mask := nextParts(strip, min(perCall, endStrip-strip), c.w.N, chainColumns)
+		c.call(height, row, strip, n, mask)
+		strip += n
+	}
+}
+
+// call multiplies a block with strips of which all columns exist, or with an incomplete one. See mulInt8Call.call.
+//
+//go:noinline
+func (c *chainCall) call(height, row, strip, strips int, mask uint32) {
+	column, chains := strip*chainColumns, c.w.chains
+	start := chains.starts[strip]
+	a, s, w := &c.steps[0], &c.aScales[row], &chains.weights[start*stepWeights]
+	order, counts, corrections, scales := &chains.order[start], &chains.counts[longestChain*strip], &c.w.corrections[column], &c.w.scales[column]
+	bias, biasStep := partBias(c.bias, column, chainColumns)
+	y, yStride := &c.y[row*c.yStride+column], 4*c.yStride
+	if c.unit == 2 {
+		mulInt8ChainsAVX512(height, a, s, w, order, counts, corrections, scales, bias, biasStep, y, yStride, strips, c.floor, mask)
+		return
+	}
+	mulInt8ChainsAVX2(height, a, s, w, order, counts, corrections, scales, bias, biasStep, y, yStride, strips, c.floor, mask)
+}
