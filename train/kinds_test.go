@@ -103,8 +103,8 @@ func compareScores(t *testing.T, c Config) {
 		sources = append(sources, words)
 	}
 	scorer, err := rescore.New(rescore.Config{
-		NewStepper: func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil },
-		Sources:    sources, Target: words, RightLeft: m.RightLeft, MaxLength: 100, Workers: 1,
+		Devices: []rescore.Device{{NewStepper: func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil }, Workers: 1}},
+		Sources: sources, Target: words, RightLeft: m.RightLeft, MaxLength: 100,
 	})
 	if err != nil {
 		t.Fatal(err)

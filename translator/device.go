@@ -54,17 +54,20 @@ func (c *Config) miniBatch() int {
 	return most
 }
 
-// A budget bounds what a worker has in the memory of its device at a time.
-type budget struct{ slots, tokens int }
-
-func (d *Device) budget(b Batching) budget {
-	return budget{positiveOr(d.Slots, b.Slots), positiveOr(d.MiniBatchTokens, b.MiniBatchTokens)}
+// A Budget bounds what a worker has in the memory of its device at a time.
+type Budget struct {
+	Slots  int
+	Tokens int // of the source, encoded together
 }
 
-// half is less, and false where there is no less: a worker has to have the slots of one sentence.
-func (b budget) half(least int) (budget, bool) {
-	h := budget{max(b.slots/2, least), max(b.tokens/2, 1)}
-	return h, h.slots < b.slots || h.tokens >= leastTokens
+func (d *Device) budget(b Batching) Budget {
+	return Budget{positiveOr(d.Slots, b.Slots), positiveOr(d.MiniBatchTokens, b.MiniBatchTokens)}
+}
+
+// Half is less, and false where there is no less: a worker has to have the slots of one sentence, which least is.
+func (b Budget) Half(least int) (Budget, bool) {
+	h := Budget{max(b.Slots/2, least), max(b.Tokens/2, 1)}
+	return h, h.Slots < b.Slots || h.Tokens >= leastTokens
 }
 
 // leastTokens is the budget of source pieces from which on nothing is won by halving it: one sentence has more.
@@ -81,7 +84,7 @@ func (w *worker) open() error {
 }
 
 func (w *worker) openOnce() error {
-	steppers, err := w.device.Open(w.budget.slots)
+	steppers, err := w.device.Open(w.budget.Slots)
 	if err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ func (w *worker) shrink(err error) bool {
 	if w.device.Fits == nil || !w.device.Fits(err) {
 		return false
 	}
-	smaller, ok := w.budget.half(w.engine.leastSlots)
+	smaller, ok := w.budget.Half(w.engine.leastSlots)
 	if ok {
 		w.budget = smaller
 	}
@@ -139,7 +142,7 @@ func (w *worker) recover(cause error) bool {
 	e.giveBack(units)
 	f := Failure{Device: w.device.Name, Err: cause}
 	if goesOn {
-		f.Slots = w.budget.slots
+		f.Slots = w.budget.Slots
 	} else {
 		f.Last = e.live.Add(-1) == 0
 	}

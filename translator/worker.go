@@ -21,7 +21,7 @@ type worker struct {
 	scratch *shortlist.Scratch // nil without a shortlist
 
 	device   *Device
-	budget   budget
+	budget   Budget
 	steppers []search.Stepper
 
 	redo       []*unit // to be searched again with other options
@@ -34,7 +34,7 @@ type worker struct {
 // newWorker returns a worker of a device that has yet to be opened.
 func (e *Engine) newWorker(d *Device) *worker {
 	w := &worker{engine: e, device: d, budget: d.budget(e.config.Batching)}
-	w.budget.slots = max(w.budget.slots, e.leastSlots)
+	w.budget.Slots = max(w.budget.Slots, e.leastSlots)
 	if e.config.Text.Shortlist != nil {
 		w.scratch = e.config.Text.Shortlist.NewScratch()
 	}
@@ -131,7 +131,7 @@ func (w *worker) next(wait bool) ([]*unit, bool) {
 		defer since(time.Now(), &w.engine.counters.idle)
 	}
 	var open bool
-	w.taken, open = w.engine.take(w.taken[:0], w.budget.tokens, wait)
+	w.taken, open = w.engine.take(w.taken[:0], w.budget.Tokens, wait)
 	return w.taken, open
 }
 

@@ -101,16 +101,49 @@ type gpu struct {
 
 func (g *gpu) name() string { return fmt.Sprintf("GPU %d", g.number) }
 
+// openedGPUs are a driver and GPUs that models share which are opened one after another. The zero value has none.
+type openedGPUs struct {
+	driver  *cuda.Driver
+	devices map[openedGPU]*gpumodel.Device
+}
+
+// openedGPU is a GPU that computes in an arithmetic.
+type openedGPU struct {
+	number int
+	as     gpukernels.Arithmetic
+}
+
+// start opens the driver unless that has been done.
+func (o *openedGPUs) start() (err error) {
+	if o.driver == nil {
+		o.devices = map[openedGPU]*gpumodel.Device{}
+		o.driver, err = cuda.Open(os.Getenv(driverVariable))
+	}
+	return err
+}
+
+// device opens a GPU that nobody has. Each who has it closes it.
+func (o *openedGPUs) device(which openedGPU) (*gpumodel.Device, error) {
+	if d := o.devices[which]; d != nil && d.Share() {
+		return d, nil
+	}
+	d, err := gpumodel.OpenFor(o.driver, which.number, which.as)
+	if err != nil {
+		return nil, err
+	}
+	o.devices[which] = d
+	return d, nil
+}
+
 // openGPUs loads the models onto the GPUs that were chosen. Of all GPUs, those that cannot be used are left out as long as there is one
 // that can.
-func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
-	driver, err := cuda.Open(os.Getenv(driverVariable))
-	if err != nil {
+func openGPUs(e *ensemble, choice deviceChoice, opened *openedGPUs) ([]*gpu, error) {
+	if err := opened.start(); err != nil {
 		return nil, err
 	}
 	numbers := choice.numbers
 	if choice.all {
-		n, err := driver.Devices()
+		n, err := opened.driver.Devices()
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +154,7 @@ func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
 	var gpus []*gpu
 	var failed []error
 	for _, number := range numbers {
-		g, err := openGPU(e, driver, number)
+		g, err := openGPU(e, opened, number)
 		if err == nil {
 			gpus = append(gpus, g)
 			continue
@@ -138,13 +171,13 @@ func openGPUs(e *ensemble, choice deviceChoice) ([]*gpu, error) {
 	return gpus, nil
 }
 
-func openGPU(e *ensemble, driver *cuda.Driver, number int) (*gpu, error) {
-	device, err := gpumodel.OpenFor(driver, number, e.onGPU)
+func openGPU(e *ensemble, opened *openedGPUs, number int) (*gpu, error) {
+	device, err := opened.device(openedGPU{number, e.onGPU})
 	if err != nil {
 		return nil, err
 	}
-	g := &gpu{number: number, driver: driver, device: device}
-	tuning, loaded, err := e.products.tune(driver, device)
+	g := &gpu{number: number, driver: opened.driver, device: device}
+	tuning, loaded, err := e.products.tune(opened.driver, device)
 	if err != nil {
 		g.close()
 		return nil, err
@@ -215,7 +248,7 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 		return usageErrorf("--streams %d: at least 0, which lets it be chosen", m.streams)
 	}
 	if choice.wanted() {
-		err := p.models.chooseGPUs(m, choice, logger)
+		err := p.models.chooseGPUs(m, choice, new(openedGPUs), logger)
 		if err == nil {
 			p.useGPUs(m.streams, b, logger)
 			return nil
@@ -233,7 +266,7 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 }
 
 // chooseGPUs loads the models onto the GPUs that were chosen, for the arithmetic that was.
-func (e *ensemble) chooseGPUs(m *modelFlags, choice deviceChoice, logger *slog.Logger) (err error) {
+func (e *ensemble) chooseGPUs(m *modelFlags, choice deviceChoice, opened *openedGPUs, logger *slog.Logger) (err error) {
 	name := m.arithmeticName()
 	if name == "auto" {
 		name = gpukernels.Float16.String()
@@ -248,7 +281,7 @@ func (e *ensemble) chooseGPUs(m *modelFlags, choice deviceChoice, logger *slog.L
 	if e.products.way, err = ofArithmetic(e.products.way, e.onGPU); err != nil {
 		return err
 	}
-	e.gpus, err = openGPUs(e, choice)
+	e.gpus, err = openGPUs(e, choice, opened)
 	return err
 }
 

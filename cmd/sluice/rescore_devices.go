@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/rescore"
@@ -21,24 +23,26 @@ func (f *scorerFlags) onDevices(precision string) *modelFlags {
 }
 
 // place readies a model for GPUs, if they are asked for and can be used, and for the processor otherwise.
-func (m *scoringModel) place(loaded *model.Model, f *scorerFlags, precision string, config rescore.Config, logger *slog.Logger) error {
-	if f.device.wanted() {
-		err := m.placeOnGPUs(loaded, f, precision, config, logger)
+func (o *scorerOpener) place(m *scoringModel, loaded *model.Model, precision string, config rescore.Config) error {
+	threads := rescore.Device{Workers: o.threads, Slots: o.slots, MiniBatchTokens: o.miniBatchWords}
+	if o.device.wanted() {
+		err := o.placeOnGPUs(m, loaded, precision, config, threads)
 		if err == nil {
 			return nil
 		}
-		if f.device.demanded {
+		if o.device.demanded {
 			return demandedError(err)
 		}
-		logger.Warn("scoring on the CPU", "model", m.path, "reason", err)
+		o.logger.Warn("scoring on the CPU", "model", m.path, "reason", err)
 	}
-	return m.placeOnProcessor(loaded, precision, config)
+	return m.placeOnProcessor(loaded, precision, config, threads)
 }
 
-func (m *scoringModel) placeOnProcessor(loaded *model.Model, precision string, config rescore.Config) (err error) {
-	if config.NewStepper, err = packForScoring(loaded, precision); err != nil {
+func (m *scoringModel) placeOnProcessor(loaded *model.Model, precision string, config rescore.Config, threads rescore.Device) (err error) {
+	if threads.NewStepper, err = packForScoring(loaded, precision); err != nil {
 		return err
 	}
+	config.Devices = []rescore.Device{threads}
 	m.scorer, err = m.newScorer(config)
 	return err
 }
@@ -51,14 +55,15 @@ func (m *scoringModel) newScorer(config rescore.Config) (*rescore.Scorer, error)
 	return scorer, err
 }
 
-func (m *scoringModel) placeOnGPUs(loaded *model.Model, f *scorerFlags, precision string, config rescore.Config, logger *slog.Logger) error {
+func (o *scorerOpener) placeOnGPUs(m *scoringModel, loaded *model.Model, precision string, config rescore.Config, threads rescore.Device) error {
 	e := &ensemble{files: []*marian.File{m.file}, models: []*model.Model{loaded}, scoring: true}
-	if err := e.chooseGPUs(f.onDevices(precision), f.device, logger); err != nil {
+	if err := e.chooseGPUs(o.onDevices(precision), o.device, &o.opened, o.logger); err != nil {
 		return err
 	}
-	m.gpus = &scoringGPUs{gpus: e.gpus, streams: f.streams, slots: f.slots, tokens: f.miniBatchWords, config: config, logger: logger,
-		loaded: loaded, path: m.path}
-	m.gpus.choose()
+	m.gpus = &scoringGPUs{config: config, threads: threads, logger: o.logger, loaded: loaded, path: m.path}
+	for _, g := range e.gpus {
+		m.gpus.add(g, g.worker(g.usualLoad(o.streams, o.slots), &batchFlags{miniBatchWords: o.miniBatchWords}))
+	}
 	if err := m.openOnGPUs(); err != nil {
 		m.gpus.close()
 		m.gpus = nil
@@ -70,41 +75,56 @@ func (m *scoringModel) placeOnGPUs(loaded *model.Model, f *scorerFlags, precisio
 // scoringGPUs are where a model scores until all of them have failed. The processor scores what float16 cannot hold, in float32, and
 // everything once no GPU is left.
 type scoringGPUs struct {
-	gpus    []*gpu // that have not failed
-	streams int
-	slots   int
-	tokens  int            // source pieces that are encoded together
-	config  rescore.Config // of the processor's workers
+	gpus    []*scoringGPU // that have not failed
+	config  rescore.Config
+	threads rescore.Device // the processor's workers
 	logger  *slog.Logger
 	loaded  *model.Model
 	path    string
 	precise *rescore.Scorer // by the processor; nil as long as nobody has needed it
 }
 
+// A scoringGPU is a GPU with what a model has of its memory.
+type scoringGPU struct {
+	*gpu
+	streams int               // workers
+	budget  translator.Budget // of each
+}
+
+// less takes less of the memory, of the budget while there is less of it, and then of the streams. It reports false if there is no less.
+func (g *scoringGPU) less() bool {
+	if smaller, ok := g.budget.Half(1); ok {
+		g.budget = smaller
+		return true
+	}
+	if g.streams == 1 {
+		return false
+	}
+	g.streams /= 2
+	return true
+}
+
+// add lets the model score on a GPU, with the workers that the engine would have there.
+func (g *scoringGPUs) add(on *gpu, workers translator.Device) {
+	g.gpus = append(g.gpus, &scoringGPU{on, workers.Workers, translator.Budget{Slots: workers.Slots, Tokens: workers.MiniBatchTokens}})
+	g.logger.Info("scoring on "+on.name(), "model", g.path, "device", on.device.Properties(), "streams", workers.Workers, "slots", workers.Slots)
+}
+
 func (g *scoringGPUs) close() {
 	if g.precise != nil {
 		g.precise.Close()
 	}
-	closeGPUs(g.gpus)
-}
-
-// choose fills in what the options leave open.
-func (g *scoringGPUs) choose() {
-	first := g.gpus[0].worker(g.gpus[0].usualLoad(g.streams, g.slots), &batchFlags{miniBatchWords: g.tokens})
-	g.streams, g.slots, g.tokens = first.Workers, first.Slots, first.MiniBatchTokens
-	for _, gpu := range g.gpus {
-		g.logger.Info("scoring on "+gpu.name(), "model", g.path, "device", gpu.device.Properties(), "streams", g.streams, "slots", g.slots)
+	for _, on := range g.gpus {
+		on.close()
 	}
 }
 
-// onGPUs is the configuration of a Scorer that works on the GPUs, the workers of each one after another.
+// onGPUs is the configuration of a Scorer that works on the GPUs.
 func (g *scoringGPUs) onGPUs() rescore.Config {
-	c, made := g.config, 0
-	c.Workers, c.Slots, c.MiniBatchTokens = g.streams*len(g.gpus), g.slots, g.tokens
-	c.NewStepper = func(slots int) (search.Stepper, error) {
-		on := g.gpus[made/g.streams]
-		made++
-		return on.weights[0].NewStepper(slots)
+	c := g.config
+	for _, on := range g.gpus {
+		c.Devices = append(c.Devices, rescore.Device{Workers: on.streams, Slots: on.budget.Slots, MiniBatchTokens: on.budget.Tokens,
+			NewStepper: func(slots int) (search.Stepper, error) { return on.weights[0].NewStepper(slots) }})
 	}
 	return c
 }
@@ -148,25 +168,21 @@ func (m *scoringModel) goOnTheProcessor() (err error) {
 // onProcessor makes a Scorer in float32.
 func (m *scoringModel) onProcessor() (*rescore.Scorer, error) {
 	on := scoringModel{path: m.path}
-	err := on.placeOnProcessor(m.gpus.loaded, "float32", m.gpus.config)
+	err := on.placeOnProcessor(m.gpus.loaded, "float32", m.gpus.config, m.gpus.threads)
 	return on.scorer, err
 }
 
-// leastScoringTokens is the number of source pieces encoded together from which on nothing is won by halving it: one sentence has more.
-const leastScoringTokens = 32
-
 // giveWay does with less what a GPU had no memory for, or without a GPU that failed otherwise.
 func (g *scoringGPUs) giveWay(failed *rescore.DeviceError) {
-	number := failed.Worker / g.streams
-	on := g.gpus[number]
-	if errors.Is(failed.Err, cuda.ErrOutOfMemory) && (g.slots > 1 || g.tokens > leastScoringTokens) {
-		g.slots, g.tokens = max(g.slots/2, 1), max(g.tokens/2, 1)
-		g.logger.Warn(on.name()+" has no memory left: scoring goes on with less", "model", g.path, "slots", g.slots, "reason", failed.Err)
+	on := g.gpus[failed.Device]
+	if errors.Is(failed.Err, cuda.ErrOutOfMemory) && on.less() {
+		g.logger.Warn(on.name()+" has no memory left: scoring goes on with less", "model", g.path, "streams", on.streams, "slots", on.budget.Slots,
+			"reason", failed.Err)
 		return
 	}
 	g.logger.Error(on.name()+" has failed", "model", g.path, "reason", failed.Err)
 	on.close()
-	g.gpus = append(g.gpus[:number:number], g.gpus[number+1:]...)
+	g.gpus = slices.Delete(g.gpus, failed.Device, failed.Device+1)
 }
 
 // score scores lists. What a GPU could not finish is scored again, with less or elsewhere.

@@ -10,9 +10,50 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/internal/sharedtest"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
 )
+
+// Models that are opened one after another share a GPU as long as one of them has it, each arithmetic by itself.
+func TestModelsShareGPUs(t *testing.T) {
+	t.Setenv(driverVariable, emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
+	var opened openedGPUs
+	open := func(as gpukernels.Arithmetic) *gpumodel.Device {
+		t.Helper()
+		if err := opened.start(); err != nil {
+			t.Fatal(err)
+		}
+		d, err := opened.device(openedGPU{0, as})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	first, second, other := open(gpukernels.Arithmetic{}), open(gpukernels.Arithmetic{}), open(gpukernels.Arithmetic{Products: gpukernels.Int8})
+	if first != second || other == first {
+		t.Errorf("one arithmetic has one device: %v, another one has another: %v", first == second, other != first)
+	}
+	closeOnce := func(d *gpumodel.Device) {
+		t.Helper()
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeOnce(other)
+	closeOnce(first)
+	if third := open(gpukernels.Arithmetic{}); third != second {
+		t.Error("the device is given back while a model has it")
+	}
+	closeOnce(first)
+	closeOnce(first)
+	last := open(gpukernels.Arithmetic{})
+	if last == first {
+		t.Error("a device that was given back is lent")
+	}
+	closeOnce(last)
+}
 
 // What GPUs give a hypothesis is near what the processor gives it in float32: a right-to-left model, a language model, recurrent ones and
 // one of two sources, with lists whose hypotheses begin alike.

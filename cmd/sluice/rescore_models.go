@@ -133,9 +133,9 @@ func closeScoring(models []scoringModel) {
 // open opens all models, which are to be closed.
 func (f *scorerFlags) open(logger *slog.Logger) ([]scoringModel, error) {
 	var models []scoringModel
-	count := map[string]int{}
+	o := scorerOpener{scorerFlags: f, count: map[string]int{}, logger: logger}
 	for _, wanted := range f.list() {
-		m, err := f.openOne(wanted, count, logger)
+		m, err := o.open(wanted)
 		models = append(models, m)
 		if err != nil {
 			closeScoring(models)
@@ -145,9 +145,16 @@ func (f *scorerFlags) open(logger *slog.Logger) ([]scoringModel, error) {
 	return models, nil
 }
 
-// openOne opens a model. count holds how many of each kind there were before it, for its name. What is returned with an error has to be
-// closed, too.
-func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int, logger *slog.Logger) (s scoringModel, err error) {
+// A scorerOpener opens models one after another.
+type scorerOpener struct {
+	*scorerFlags
+	count  map[string]int // of models of each kind that have been opened, for their names
+	opened openedGPUs
+	logger *slog.Logger
+}
+
+// open opens a model. What is returned with an error has to be closed, too.
+func (o *scorerOpener) open(wanted recipeModel) (s scoringModel, err error) {
 	found, err := resolveModel(wanted.Model)
 	if err != nil {
 		return s, err
@@ -160,8 +167,8 @@ func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int, logger *
 	s.feature, s.readsSource = wanted.Feature, loaded.HasEncoder()
 	if s.feature == "" {
 		kind := scoringKind(loaded)
-		s.feature = fmt.Sprintf("%s%d", kind, count[kind])
-		count[kind]++
+		s.feature = fmt.Sprintf("%s%d", kind, o.count[kind])
+		o.count[kind]++
 	}
 	names := wanted.Vocabs
 	if len(names) == 0 && found.Target != "" {
@@ -174,10 +181,8 @@ func (f *scorerFlags) openOne(wanted recipeModel, count map[string]int, logger *
 	if err := loaded.CheckPieces(target.EOS(), nil); err != nil {
 		return s, modelError{fmt.Errorf("%s: %w", found.Model, err)}
 	}
-	err = s.place(loaded, f, wanted.Precision, rescore.Config{
-		Sources: sources, Target: target, RightLeft: loaded.RightLeft,
-		MaxLength: f.maxLength, Workers: f.threads, Slots: f.slots, MiniBatchTokens: f.miniBatchWords,
-	}, logger)
+	config := rescore.Config{Sources: sources, Target: target, RightLeft: loaded.RightLeft, MaxLength: o.maxLength}
+	err = o.place(&s, loaded, wanted.Precision, config)
 	return s, err
 }
 

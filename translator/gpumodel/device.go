@@ -15,6 +15,7 @@ type Device struct {
 	properties cuda.Properties
 	as         gpukernels.Arithmetic
 	blas       *cuda.BLAS // nil if there is none, or it was not asked for
+	closes     int        // how often Close is still to be called
 }
 
 // Open takes a device of a driver, numbered from 0, and loads the kernels that compute in float16.
@@ -35,7 +36,7 @@ func OpenFor(driver *cuda.Driver, number int, as gpukernels.Arithmetic) (*Device
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{context: context, properties: properties, as: as}
+	d := &Device{context: context, properties: properties, as: as, closes: 1}
 	if err := d.bound(func() (err error) {
 		d.kernels, err = gpukernels.Load(driver, number, context, as)
 		return err
@@ -49,8 +50,21 @@ func OpenFor(driver *cuda.Driver, number int, as gpukernels.Arithmetic) (*Device
 // Properties are what the device says of itself.
 func (d *Device) Properties() cuda.Properties { return d.properties }
 
-// Close gives the device back. All Weights and Steppers must be closed before.
+// Share lets one more user close the device, which is given back with the last one. It reports false if it has been given back already. One
+// goroutine at a time may share and close a device.
+func (d *Device) Share() bool {
+	if d.closes == 0 {
+		return false
+	}
+	d.closes++
+	return true
+}
+
+// Close gives the device back, if no other user has it. All Weights and Steppers of the user must be closed before.
 func (d *Device) Close() error {
+	if d.closes--; d.closes > 0 {
+		return nil
+	}
 	if err := d.bound(func() error { return errors.Join(d.closeBLAS(), d.kernels.Close()) }); err != nil {
 		return fmt.Errorf("give the GPU back: %w", err)
 	}

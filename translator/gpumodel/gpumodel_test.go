@@ -357,16 +357,22 @@ func TestLogProbsOfTokens(t *testing.T) {
 	}
 }
 
-// What a row scores is the same to the last bit beside one that has candidates, which itself has its share among these.
+// What rows score is the same to the last bit beside one that has candidates, which itself has its share among these.
 func TestLogProbsOfTokensBesideCandidates(t *testing.T) {
-	s := newStepper(t, openDevice(t), randomModel(t, small("")), 3)
-	starts, tokens := []int32{0, 2, 4, 6}, []search.Token{5, 33, 5, 33, 5, 33}
+	const rows, chosen = 40, 1
+	s := newStepper(t, openDevice(t), randomModel(t, small("")), rows)
+	starts, tokens := []int32{0}, []search.Token(nil)
+	for range rows {
+		tokens = append(tokens, 5, 33)
+		starts = append(starts, int32(len(tokens)))
+	}
 	scores := func(candidates []search.Token) (picked []float32) {
-		sources, contexts := randomSources(4, 9, 2), make([]search.Context, 3)
-		sources[1].Candidates = candidates
+		sources, contexts := randomSources(slices.Repeat([]int{4, 9, 2}, rows)[:rows]...), make([]search.Context, rows)
+		sources[chosen].Candidates = candidates
 		s.Encode(sources, contexts)
-		slots, given := []search.Slot{0, 1, 2}, slices.Repeat([]search.Token{search.NoToken}, 3)
+		slots, given := make([]search.Slot, rows), slices.Repeat([]search.Token{search.NoToken}, rows)
 		for i, handle := range contexts {
+			slots[i] = search.Slot(i)
 			s.Begin(slots[i], handle)
 		}
 		s.Step(slots, given, false)
@@ -379,12 +385,12 @@ func TestLogProbsOfTokensBesideCandidates(t *testing.T) {
 		return picked
 	}
 	free, beside := scores(nil), scores([]search.Token{0, 5, 33})
-	if !slices.Equal(free[:2], beside[:2]) || !slices.Equal(free[4:], beside[4:]) {
-		t.Errorf("%v beside a row with candidates, and %v without", beside, free)
-	}
-	for i := 2; i < 4; i++ {
-		if !(beside[i] > free[i]+0.1) {
-			t.Errorf("token %d has %v among 3 candidates, and %v among all", tokens[i], beside[i], free[i])
+	for i, token := range tokens {
+		switch {
+		case i/2 != chosen && beside[i] != free[i]:
+			t.Errorf("token %d of row %d has %v beside a row with candidates, and %v without", token, i/2, beside[i], free[i])
+		case i/2 == chosen && !(beside[i] > free[i]+0.1):
+			t.Errorf("token %d has %v among 3 candidates, and %v among all", token, beside[i], free[i])
 		}
 	}
 }

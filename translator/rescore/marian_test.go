@@ -84,9 +84,10 @@ func (r *reference) scorer(t *testing.T, workers, slots int) *rescore.Scorer {
 	}
 	last := len(vocabularies) - 1
 	s, err := rescore.New(rescore.Config{
-		NewStepper: func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil },
-		Sources:    vocabularies[:last], Target: vocabularies[last], RightLeft: m.RightLeft, MaxLength: 1000,
-		Workers: workers, Slots: slots,
+		Devices: []rescore.Device{{
+			NewStepper: func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil }, Workers: workers, Slots: slots,
+		}},
+		Sources: vocabularies[:last], Target: vocabularies[last], RightLeft: m.RightLeft, MaxLength: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)

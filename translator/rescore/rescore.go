@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,19 +26,36 @@ import (
 
 // Config is what a Scorer is made of.
 type Config struct {
-	// NewStepper is called once for each worker, one after the other. The model must suppress nothing. A Stepper whose device may fail says
-	// so with a method Err, error being what happened; one that has something to give back has a method Close.
-	NewStepper func(slots int) (search.Stepper, error)
+	Devices []Device // where the model runs
 
 	Sources   []vocab.Vocabulary // one for each source that the model reads; none for a language model
 	Target    vocab.Vocabulary
 	RightLeft bool // the model reads and writes sentences back to front
 	MaxLength int  // longest source and translation in pieces, end of sentence included; longer ones are cropped
+}
+
+// A Device is where some of the workers work.
+type Device struct {
+	// NewStepper is called once for each worker, one after the other. The model must suppress nothing. A Stepper whose device may fail says
+	// so with a method Err, error being what happened; one that has something to give back has a method Close.
+	NewStepper func(slots int) (search.Stepper, error)
 
 	// What follows changes no score. Zero values are replaced.
 	Workers         int // goroutines with a Stepper each
 	Slots           int // branches that a worker decodes at a time
 	MiniBatchTokens int // source pieces that are encoded together
+}
+
+// settled is a Device without zero values.
+func (d Device) settled() Device {
+	d.Workers = max(d.Workers, 1)
+	if d.Slots < 1 {
+		d.Slots = defaultSlots
+	}
+	if d.MiniBatchTokens < 1 {
+		d.MiniBatchTokens = defaultMiniBatchTokens
+	}
+	return d
 }
 
 // The sizes serve lists of about ten translations: their branches fill half of the slots on average.
@@ -62,13 +80,13 @@ func (e *ListError) Error() string { return fmt.Sprintf("list %d: %v", e.List, e
 
 func (e *ListError) Unwrap() error { return e.Err }
 
-// A DeviceError says that the device of a worker failed. Nothing that was asked for meanwhile has been scored; another Scorer may do it.
+// A DeviceError says that a device failed. Nothing that was asked for meanwhile has been scored; another Scorer may do it.
 type DeviceError struct {
-	Worker int // from 0, in the order in which their Steppers were made
+	Device int // its place among those of Config
 	Err    error
 }
 
-func (e *DeviceError) Error() string { return fmt.Sprintf("worker %d: %v", e.Worker, e.Err) }
+func (e *DeviceError) Error() string { return fmt.Sprintf("device %d: %v", e.Device, e.Err) }
 
 func (e *DeviceError) Unwrap() error { return e.Err }
 
@@ -88,43 +106,49 @@ type Score struct {
 // A Scorer scores translations with one model. It may be used by one goroutine at a time.
 type Scorer struct {
 	config  Config
+	widest  int // branches of a tree, at most: as many as any worker has slots for
 	workers []*worker
 }
 
 // New returns a Scorer, which has to be closed. The error is a *DeviceError if a Stepper cannot be made.
 func New(config Config) (*Scorer, error) {
 	switch {
-	case config.NewStepper == nil || config.Target == nil:
-		return nil, fmt.Errorf("%w: model and target vocabulary are needed", ErrConfig)
+	case len(config.Devices) == 0 || config.Target == nil:
+		return nil, fmt.Errorf("%w: a device and the target vocabulary are needed", ErrConfig)
 	case config.MaxLength < 2:
 		return nil, fmt.Errorf("%w: the longest sentence is %d pieces, but must be at least 2", ErrConfig, config.MaxLength)
 	}
-	config.Workers = max(config.Workers, 1)
-	if config.Slots < 1 {
-		config.Slots = defaultSlots
-	}
-	if config.MiniBatchTokens < 1 {
-		config.MiniBatchTokens = defaultMiniBatchTokens
-	}
-	s := &Scorer{config: config}
-	for range config.Workers {
-		if err := s.addWorker(); err != nil {
+	s := &Scorer{config: config, widest: math.MaxInt}
+	for number := range config.Devices {
+		if err := s.addWorkers(number); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
 }
 
-func (s *Scorer) addWorker() error {
-	c := &s.config
-	stepper, err := c.NewStepper(c.Slots)
-	if err != nil {
-		return &DeviceError{len(s.workers), err}
+// addWorkers adds those of a device.
+func (s *Scorer) addWorkers(number int) error {
+	d := s.config.Devices[number].settled()
+	s.widest = min(s.widest, d.Slots)
+	for range d.Workers {
+		stepper, err := d.NewStepper(d.Slots)
+		if err != nil {
+			return &DeviceError{number, err}
+		}
+		w := &worker{device: number, stepper: stepper, miniBatchTokens: d.MiniBatchTokens}
+		s.workers = append(s.workers, w)
+		if err := s.ready(w); err != nil {
+			return err
+		}
 	}
-	w := &worker{number: len(s.workers), stepper: stepper, miniBatchTokens: c.MiniBatchTokens}
-	s.workers = append(s.workers, w)
-	if stepper.Vocabulary() != c.Target.Size() {
-		return fmt.Errorf("%w: the model writes %d pieces, but its vocabulary has %d", ErrConfig, stepper.Vocabulary(), c.Target.Size())
+	return nil
+}
+
+// ready checks a worker's model, and prepares the worker.
+func (s *Scorer) ready(w *worker) error {
+	if size := s.config.Target.Size(); w.stepper.Vocabulary() != size {
+		return fmt.Errorf("%w: the model writes %d pieces, but its vocabulary has %d", ErrConfig, w.stepper.Vocabulary(), size)
 	}
 	return w.prepare()
 }
@@ -149,7 +173,7 @@ func (s *Scorer) Score(ctx context.Context, lists []List) ([][]Score, error) {
 	err := s.parallel(ctx, len(lists), func(i int) error {
 		var err error
 		scores[i] = make([]Score, len(lists[i].Translations))
-		if trees[i], err = s.config.trees(&lists[i], scores[i]); err != nil {
+		if trees[i], err = s.trees(&lists[i], scores[i]); err != nil {
 			return &ListError{i, err}
 		}
 		return nil
@@ -208,7 +232,8 @@ func (s *Scorer) decode(ctx context.Context, trees []*tree) error {
 }
 
 // trees makes the trees of a list, usually one, whose results go to scores.
-func (c *Config) trees(list *List, scores []Score) ([]*tree, error) {
+func (s *Scorer) trees(list *List, scores []Score) ([]*tree, error) {
+	c := &s.config
 	source, cropped, err := c.source(list.Source)
 	if err != nil {
 		return nil, err
@@ -222,7 +247,7 @@ func (c *Config) trees(list *List, scores []Score) ([]*tree, error) {
 	}
 	slices.SortFunc(leaves, func(a, b leaf) int { return slices.Compare(a.tokens, b.tokens) })
 	var trees []*tree
-	for part := range slices.Chunk(leaves, c.Slots) {
+	for part := range slices.Chunk(leaves, s.widest) {
 		trees = append(trees, newTree(source, part))
 	}
 	return trees, nil

@@ -17,11 +17,11 @@ const vocabulary = 9
 
 func fakeConfig(fakes *[]*fakeStepper) Config {
 	return Config{
-		NewStepper: func(slots int) (search.Stepper, error) {
+		Devices: []Device{{NewStepper: func(slots int) (search.Stepper, error) {
 			f := newFakeStepper(vocabulary, slots)
 			*fakes = append(*fakes, f)
 			return f, nil
-		},
+		}}},
 		Sources: []vocab.Vocabulary{letters(vocabulary)}, Target: letters(vocabulary), MaxLength: 30,
 	}
 }
@@ -73,7 +73,11 @@ func TestScoresAreThoseOfEachTranslationAlone(t *testing.T) {
 	for round := range 60 {
 		var fakes []*fakeStepper
 		config := fakeConfig(&fakes)
-		config.Workers, config.Slots, config.MiniBatchTokens = 1+random.IntN(3), 1+random.IntN(30), 1+random.IntN(60)
+		config.Devices = slices.Repeat(config.Devices, 1+random.IntN(2))
+		for i := range config.Devices {
+			d := &config.Devices[i]
+			d.Workers, d.Slots, d.MiniBatchTokens = 1+random.IntN(3), 1+random.IntN(30), 1+random.IntN(60)
+		}
 		config.RightLeft = round%2 == 1
 		switch round % 3 {
 		case 1:
@@ -82,8 +86,8 @@ func TestScoresAreThoseOfEachTranslationAlone(t *testing.T) {
 			config.Sources = append(config.Sources, letters(vocabulary))
 		}
 		if round%5 == 0 { // a device that picks scores
-			made := config.NewStepper
-			config.NewStepper = func(slots int) (search.Stepper, error) {
+			made := config.Devices[0].NewStepper
+			config.Devices[0].NewStepper = func(slots int) (search.Stepper, error) {
 				s, err := made(slots)
 				return pickingStepper{s.(*fakeStepper)}, err
 			}
@@ -170,7 +174,7 @@ func TestNumbersThatAreNoneAreToldByTheScore(t *testing.T) {
 func TestInterruption(t *testing.T) {
 	var fakes []*fakeStepper
 	config := fakeConfig(&fakes)
-	config.Slots = 4
+	config.Devices[0].Slots = 4
 	scorer, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -239,18 +243,18 @@ func (s *fragileStepper) Err() error {
 
 func (s *fragileStepper) Close() error { s.closed = true; return nil }
 
-// A device that fails is told with the worker that it belongs to, and everything is given back.
+// It is told which device has failed, and everything is given back.
 func TestFailuresOfDevicesAreTold(t *testing.T) {
 	var made []*fragileStepper
 	var fakes []*fakeStepper
 	config := fakeConfig(&fakes)
-	config.Workers, config.Slots = 3, 4
 	anyFailed := make(chan struct{})
-	config.NewStepper = func(slots int) (search.Stepper, error) {
-		s := &fragileStepper{fakeStepper: newFakeStepper(vocabulary, slots), fails: len(made) == 1, anyFailed: anyFailed}
+	good := func(slots int) (search.Stepper, error) {
+		s := &fragileStepper{fakeStepper: newFakeStepper(vocabulary, slots), fails: len(made) == 2, anyFailed: anyFailed}
 		made = append(made, s)
 		return s, nil
 	}
+	config.Devices = []Device{{NewStepper: good, Workers: 1, Slots: 4}, {NewStepper: good, Workers: 2, Slots: 5}}
 	scorer, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -258,8 +262,8 @@ func TestFailuresOfDevicesAreTold(t *testing.T) {
 	lists := randomLists(rand.New(rand.NewPCG(5, 6)), 200)
 	_, err = scorer.Score(context.Background(), lists)
 	var failed *DeviceError
-	if !errors.As(err, &failed) || failed.Worker != 1 || !errors.Is(err, errLost) {
-		t.Errorf("the error is %v, want that of worker 1", err)
+	if !errors.As(err, &failed) || failed.Device != 1 || !errors.Is(err, errLost) {
+		t.Errorf("the error is %v, want that of device 1", err)
 	}
 	if err := scorer.Close(); err != nil {
 		t.Error(err)
@@ -270,16 +274,21 @@ func TestFailuresOfDevicesAreTold(t *testing.T) {
 		}
 	}
 
+	for i, slots := range []int{4, 5, 5} {
+		if made[i].Slots() != slots {
+			t.Errorf("worker %d has %d slots, want %d", i, made[i].Slots(), slots)
+		}
+	}
+
 	made = nil
-	good := config.NewStepper
-	config.NewStepper = func(slots int) (search.Stepper, error) {
+	config.Devices[1].NewStepper = func(slots int) (search.Stepper, error) {
 		if len(made) == 2 {
 			return nil, errLost
 		}
 		return good(slots)
 	}
-	if _, err := New(config); !errors.As(err, &failed) || failed.Worker != 2 || !errors.Is(err, errLost) {
-		t.Errorf("the error is %v, want that of worker 2", err)
+	if _, err := New(config); !errors.As(err, &failed) || failed.Device != 1 || !errors.Is(err, errLost) {
+		t.Errorf("the error is %v, want that of device 1", err)
 	}
 	for i, s := range made {
 		if !s.closed {

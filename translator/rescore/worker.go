@@ -10,7 +10,7 @@ import (
 // A worker decodes the trees of many sentences at once. Slots that become free are filled from a queue of encoded
 // sentences, which is filled when it runs short.
 type worker struct {
-	number          int
+	device          int // its place among those of the Scorer
 	stepper         search.Stepper
 	miniBatchTokens int
 	queue           *batch.TopUp[*tree]
@@ -47,7 +47,7 @@ func (w *worker) prepare() (err error) {
 // failure is the first error of the worker's device, nil as long as all is well.
 func (w *worker) failure() error {
 	if f, ok := w.stepper.(interface{ Err() error }); ok && f.Err() != nil {
-		return &DeviceError{w.number, f.Err()}
+		return &DeviceError{w.device, f.Err()}
 	}
 	return nil
 }
