@@ -20,6 +20,11 @@ var trainingSources = map[string]map[string]int{
 		"training_activate": 0, "training_activate_backward": 0, "training_gated_sum": 0, "training_gated_sum_backward": 0, "training_mean": 0,
 		"training_mean_backward": 0, "training_sru": 0, "training_sru_backward": 0,
 	},
+	"training_cells": {
+		"training_gather": 0, "training_gather_backward": 0, "training_copy_columns": 0, "training_sentence_mean": 0, "training_sentence_mean_backward": 0,
+		"training_drop_columns": 0, "training_shift": 0, "training_times": 0, "training_widen": 0, "training_cell": 0, "training_cell_backward": 0,
+		"training_look": 0, "training_look_queries": 0, "training_look_keys": 0,
+	},
 	"training_attention": {
 		"training_attention": 0, "training_attention_queries": 0, "training_attention_keys": 0, "training_guide_queries": 0, "training_guide_keys": 0,
 	},

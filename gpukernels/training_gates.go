@@ -4,7 +4,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
-// Activate sets y to f(x), n elements; kind is a number of model.Activation.
+// Activate sets y to f(x), n elements; kind is a number of an Activation.
 func (t *Training) Activate(s *cuda.Stream, y, x cuda.Pointer, n, kind int) error {
 	return t.over(s, "training_activate", n, cuda.Address(x), cuda.Address(y), cuda.Int(n), cuda.Int(kind))
 }

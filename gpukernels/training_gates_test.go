@@ -12,7 +12,8 @@ import (
 )
 
 // The numbers of model.Activation, which are those of the kernels, and the functions of the processor.
-var activations = map[int]autodiff.Function{1: autodiff.ReLU, 2: autodiff.Swish, 3: autodiff.GELU, 4: autodiff.GELUSigmoid, 5: autodiff.Sigmoid}
+var activations = map[int]autodiff.Function{1: autodiff.ReLU, 2: autodiff.Swish, 3: autodiff.GELU, 4: autodiff.GELUSigmoid, 5: autodiff.Sigmoid,
+	int(Tanh): autodiff.Tanh}
 
 func TestTrainingActivate(t *testing.T) {
 	r := newTrainingRig(t)

@@ -20,51 +20,62 @@ func (t *Training) AddColumns(s *cuda.Stream, to cuda.Pointer, x Matrix, groups 
 		cuda.Int(x.stride())); err != nil {
 		return err
 	}
-	return t.addGroups(s, to, groups, x.Rows, n)
+	return t.addGroups(s, to, groups, blocks(x.Rows, groupRows), n)
 }
 
-func (t *Training) addGroups(s *cuda.Stream, to, groups cuda.Pointer, rows, n int) error {
+// addGroups adds the sums of each column of so many rows of float32.
+func (t *Training) addGroups(s *cuda.Stream, to, groups cuda.Pointer, count, n int) error {
 	return t.launch(s, "training_add_groups", cuda.Shape{X: blocks(n, elementThreads)}, elementThreads, cuda.Address(to), cuda.Address(groups),
-		cuda.Int(blocks(rows, groupRows)), cuda.Int(n))
+		cuda.Int(count), cuda.Int(n))
 }
 
-// A Norm is a layer norm of rows, or an RMS norm, which has no bias.
+// A Norm is a layer norm of rows, or an RMS norm.
 type Norm struct {
-	X           Matrix       // rows without gaps, a multiple of 8 elements wide
-	Scale, Bias cuda.Pointer // float32; no bias makes it an RMS norm
+	X           Matrix       // a multiple of 8 elements wide, and as many apart
+	Scale, Bias cuda.Pointer // float32; the bias may be 0
+	RMS         bool
 	Statistics  cuda.Pointer // room for two float32 for each row
+}
+
+func (n *Norm) check() error {
+	return need(n.X.Columns%8 == 0 && n.X.stride()%8 == 0, "training norm", "rows of %d elements, %d apart, must be multiples of 8", n.X.Columns, n.X.stride())
 }
 
 // Norm sets y, of X's shape, to (x - mean)/sqrt(variance + epsilon)·scale + bias.
 func (t *Training) Norm(s *cuda.Stream, y cuda.Pointer, n Norm, epsilon float32) error {
-	if err := needPlain("training norm", n.X); err != nil || n.X.Rows == 0 {
+	if err := n.check(); err != nil || n.X.Rows == 0 {
 		return err
 	}
 	return t.launch(s, "training_norm", rowGrid(n.X.Rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Bias),
-		cuda.Address(y), cuda.Address(n.Statistics), cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Float(epsilon))
+		cuda.Address(y), cuda.Address(n.Statistics), cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Int(n.X.stride()), cuda.Float(epsilon), flag(n.RMS))
 }
 
-// NormBackward goes back through a norm whose result has the gradient dy: it sets dx, or adds to it, and adds the gradients of scale and
-// bias to the float32 there. groups is room for 2·GroupNumbers(rows, columns) float32.
-func (t *Training) NormBackward(s *cuda.Stream, dx cuda.Pointer, add bool, scale, bias, dy cuda.Pointer, n Norm, groups cuda.Pointer) error {
-	if err := needPlain("training norm", n.X); err != nil || n.X.Rows == 0 {
+// NormBackward goes back through a norm whose result has the gradient dy: it sets dx, or adds to it. dx and dy have X's shape.
+func (t *Training) NormBackward(s *cuda.Stream, dx cuda.Pointer, add bool, dy cuda.Pointer, n Norm) error {
+	if err := n.check(); err != nil || n.X.Rows == 0 {
+		return err
+	}
+	return t.launch(s, "training_norm_backward", rowGrid(n.X.Rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Statistics),
+		cuda.Address(dy), cuda.Address(dx), cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Int(n.X.stride()), flag(add), flag(n.RMS))
+}
+
+// NormParameters adds the gradients of scale and bias to the float32 there. groups is room for 2·GroupNumbers(rows, columns) float32.
+func (t *Training) NormParameters(s *cuda.Stream, scale, bias, dy cuda.Pointer, n Norm, groups cuda.Pointer) error {
+	if err := n.check(); err != nil || n.X.Rows == 0 {
 		return err
 	}
 	rows, columns := n.X.Rows, n.X.Columns
 	biases := cuda.Offset[float32](groups, GroupNumbers(rows, columns))
 	grid := cuda.Shape{X: blocks(columns, elementThreads), Y: blocks(rows, groupRows)}
 	err := cmp.Or(
-		t.launch(s, "training_norm_backward", rowGrid(rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Statistics),
-			cuda.Address(dy), cuda.Address(dx), cuda.Int(rows), cuda.Int(columns), flag(add),
-			flag(n.Bias == 0)),
 		t.launch(s, "training_norm_sums", grid, elementThreads, cuda.Address(n.X.At), cuda.Address(n.Statistics), cuda.Address(dy),
-			cuda.Address(groups), cuda.Address(biases), cuda.Int(rows), cuda.Int(columns)),
-		t.addGroups(s, scale, groups, rows, columns),
+			cuda.Address(groups), cuda.Address(biases), cuda.Int(rows), cuda.Int(columns), cuda.Int(n.X.stride())),
+		t.addGroups(s, scale, groups, blocks(rows, groupRows), columns),
 	)
 	if err != nil || n.Bias == 0 {
 		return err
 	}
-	return t.addGroups(s, bias, biases, rows, columns)
+	return t.addGroups(s, bias, biases, blocks(rows, groupRows), columns)
 }
 
 // An Embedding makes vectors of tokens: rows of a table, whose width is a multiple of 8, times Factor. Whole rows are dropped.

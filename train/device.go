@@ -43,11 +43,8 @@ func (r *run) openDevice() error {
 	if r.open == nil {
 		return nil
 	}
-	switch c := &r.config; {
-	case c.QuantizeBits > 0:
+	if r.config.QuantizeBits > 0 {
 		return fmt.Errorf("%w: %w: quantize-bits: only the processor trains quantised models", ErrConfig, network.ErrUnsupported)
-	case c.DropoutRNN > 0:
-		return fmt.Errorf("%w: %w: dropout-rnn: only the processor has it", ErrConfig, network.ErrUnsupported)
 	}
 	var err error
 	if r.device, err = r.open(r.network, r.optimiser.State()); err == nil {

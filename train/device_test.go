@@ -134,15 +134,9 @@ func TestRunOnRefuses(t *testing.T) {
 	if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, lost) || !strings.Contains(err.Error(), "update 1") {
 		t.Errorf("%v, want what the device said", err)
 	}
-	for want, change := range map[string]func(*Config){
-		"quantize-bits": func(c *Config) { c.QuantizeBits = 8 }, "dropout-rnn": func(c *Config) { c.DropoutRNN = 0.1 },
-	} {
-		c := toyConfig(folder)
-		c.AfterBatches = 1
-		change(&c)
-		if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a word about %s", err, want)
-		}
+	c.QuantizeBits = 8
+	if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, ErrConfig) || !errors.Is(err, network.ErrUnsupported) {
+		t.Errorf("quantize-bits: %v", err)
 	}
 }
 

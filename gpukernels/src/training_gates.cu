@@ -12,8 +12,8 @@ __device__ __forceinline__ size_t first_element() { return (size_t(blockIdx.x) *
 // The column of this thread.
 __device__ __forceinline__ int own_column() { return blockIdx.x * THREADS + threadIdx.x; }
 
-// The numbers of model.Activation.
-enum Activation { RELU = 1, SWISH, GELU, GELU_SIGMOID, SIGMOID };
+// The numbers of model.Activation, and one more.
+enum Activation { RELU = 1, SWISH, GELU, GELU_SIGMOID, SIGMOID, TANH };
 
 // x·σ(slope·x) and its derivative.
 __device__ __forceinline__ float swish(float x, float slope) { return x * sigmoid(slope * x); }
@@ -29,6 +29,7 @@ __device__ __forceinline__ float activated(float x, int kind) {
     case GELU: return 0.5f * x * (1 + erff(x * 0.70710678f));
     case GELU_SIGMOID: return swish(x, 1.702f);
     case SIGMOID: return sigmoid(x);
+    case TANH: return tanhf(x);
   }
   return x;
 }
@@ -40,6 +41,7 @@ __device__ __forceinline__ float derivative(float x, int kind) {
     case GELU: return 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * __expf(-0.5f * x * x);
     case GELU_SIGMOID: return swish_derivative(x, 1.702f);
     case SIGMOID: return sigmoid(x) * (1 - sigmoid(x));
+    case TANH: return 1 - tanhf(x) * tanhf(x);
   }
   return 1;
 }

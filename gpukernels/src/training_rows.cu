@@ -66,20 +66,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) KERNEL_NAME(training_st
 }
 KERNEL(training_store);
 
-// y = (x - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, a multiple of 8. statistics receives the mean and
-// 1/sqrt(variance + epsilon) of each row. Without bias, the mean counts as zero: an RMS norm.
+// y = (x - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, a multiple of 8; rows of x and y are `stride` apart, and bias
+// may be null. statistics receives the mean and 1/sqrt(variance + epsilon) of each row. In an RMS norm, the mean counts as zero.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(training_norm)(const Element* x, const float* scale, const float* bias, Element* y, float* statistics, int rows, int n, float epsilon) {
+    KERNEL_NAME(training_norm)(const Element* x, const float* scale, const float* bias, Element* y, float* statistics, int rows, int n, int stride,
+                               float epsilon, int rms) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
-  x += size_t(row) * n, y += size_t(row) * n;
+  x += size_t(row) * stride, y += size_t(row) * stride;
   float v[8], sum = 0, squares = 0;
   for (int i = lane * 8; i < n; i += 256) {
     read_eight(v, x + i);
 #pragma unroll
     for (int e = 0; e < 8; e++) sum += v[e];
   }
-  float mean = bias ? warp_sum(sum) / n : 0.f;
+  float mean = rms ? 0.f : warp_sum(sum) / n;
   for (int i = lane * 8; i < n; i += 256) {
     read_eight(v, x + i);
 #pragma unroll
@@ -99,10 +100,11 @@ KERNEL(training_norm);
 // With n̂ = (x - mean)·inverse and g = dy·scale: dx = (g - mean of g - n̂·mean of g·n̂)·inverse, added to dx if `add`. In an RMS norm, the mean
 // of g does not count.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(training_norm_backward)(const Element* x, const float* scale, const float* statistics, const Element* dy, Element* dx, int rows, int n, int add, int rms) {
+    KERNEL_NAME(training_norm_backward)(const Element* x, const float* scale, const float* statistics, const Element* dy, Element* dx, int rows, int n, int stride, int add,
+                                        int rms) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
-  x += size_t(row) * n, dy += size_t(row) * n, dx += size_t(row) * n;
+  x += size_t(row) * stride, dy += size_t(row) * stride, dx += size_t(row) * stride;
   float mean = statistics[2 * row], inverse = statistics[2 * row + 1], v[8], g[8], sum = 0, with = 0;
   for (int i = lane * 8; i < n; i += 256) {
     read_eight(v, x + i), read_eight(g, dy + i);
@@ -126,12 +128,13 @@ KERNEL(training_norm_backward);
 
 // For each group of rows, Σ dy·n̂ into scales and Σ dy into biases. The grid is (columns, groups).
 extern "C" __global__ void __launch_bounds__(THREADS, 8)
-    KERNEL_NAME(training_norm_sums)(const Element* x, const float* statistics, const Element* dy, float* scales, float* biases, int rows, int n) {
+    KERNEL_NAME(training_norm_sums)(const Element* x, const float* statistics, const Element* dy, float* scales, float* biases, int rows, int n,
+                                    int stride) {
   int column = own_column(), first = blockIdx.y * GROUP;
   if (column >= n) return;
   float scale = 0, bias = 0;
   for (int row = first; row < rows && row < first + GROUP; row++) {
-    size_t at = size_t(row) * n + column;
+    size_t at = size_t(row) * stride + column;
     float g = to_float(dy[at]);
     bias += g, scale += g * (to_float(x[at]) - statistics[2 * row]) * statistics[2 * row + 1];
   }

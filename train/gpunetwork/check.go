@@ -2,7 +2,9 @@ package gpunetwork
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/train/network"
@@ -15,25 +17,26 @@ func unsupported(format string, arguments ...any) error {
 
 // check refuses networks that the kernels do not compute.
 func check(n *network.Network) error {
-	m := n.Model
-	switch {
-	case m.Recurrent != nil || !m.HasEncoder() || m.Sources() != 1:
-		return unsupported("type: %s", m.Type)
-	case m.Dim%8 != 0 || m.Dim%m.Heads != 0 || m.Dim/m.Heads%8 != 0 || m.Dim/m.Heads > gpukernels.MostOfHead:
-		return unsupported("%d heads for dimension %d: a head must have a multiple of 8 elements, %d at most", m.Heads, m.Dim, gpukernels.MostOfHead)
-	case n.Size() > math.MaxInt32:
+	if n.Size() > math.MaxInt32 {
 		return unsupported("%d parameters", n.Size())
 	}
-	widths := []model.Affine{}
-	for i := range m.Encoder {
-		widths = append(widths, m.Encoder[i].FFN.Layers...)
+	if n.Model.Recurrent != nil {
+		return checkRecurrent(n.Model)
+	}
+	return checkTransformer(n.Model)
+}
+
+func checkTransformer(m *model.Model) error {
+	if m.Dim%8 != 0 || m.Dim%m.Heads != 0 || m.Dim/m.Heads%8 != 0 || m.Dim/m.Heads > gpukernels.MostOfHead {
+		return unsupported("%d heads for dimension %d: a head must have a multiple of 8 elements, %d at most", m.Heads, m.Dim, gpukernels.MostOfHead)
+	}
+	widths := widthsOf(m.Encoder)
+	for i := range m.Further {
+		widths = append(widths, widthsOf(m.Further[i].Layers)...)
 	}
 	for _, l := range m.Decoder {
-		switch {
-		case l.Average != nil:
+		if l.Average != nil {
 			widths = append(widths, l.Average.Hidden...)
-		case l.Recurrent != nil && l.Recurrent.Cell != nil:
-			return unsupported("decoder layers with the cells of recurrent models")
 		}
 		widths = append(widths, l.FFN.Layers...)
 	}
@@ -45,10 +48,22 @@ func check(n *network.Network) error {
 	return nil
 }
 
-// checkOptions refuses what is not computed.
-func checkOptions(o *network.Options) error {
-	if o.DropoutRNN > 0 {
-		return unsupported("dropout-rnn")
+func widthsOf(layers []model.EncoderLayer) (widths []model.Affine) {
+	for i := range layers {
+		widths = append(widths, layers[i].FFN.Layers...)
+	}
+	return widths
+}
+
+func checkRecurrent(m *model.Model) error {
+	widths := map[string]int{"dim-emb": m.Dim, "dim-rnn": m.Recurrence.Dim}
+	if d := m.Recurrence.Devlin; d != nil {
+		widths["dim-fc"] = d.Dim
+	}
+	for _, name := range slices.Sorted(maps.Keys(widths)) {
+		if widths[name]%8 != 0 {
+			return unsupported("%s is %d, which is no multiple of 8", name, widths[name])
+		}
 	}
 	return nil
 }

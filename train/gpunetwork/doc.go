@@ -1,13 +1,13 @@
 // Package gpunetwork trains networks on GPUs: what package network does on the processor, on top of gpukernels.
 //
-// It trains transformers with one source: all their decoders but those with cells of recurrent models, all activations, norms and
-// connections, with guided alignment and fixed embeddings. Open refuses others with an error that wraps network.ErrUnsupported.
+// It trains all types of models whose widths are multiples of 8, with guided alignment and fixed embeddings. Open refuses others with an error
+// that wraps network.ErrUnsupported.
 //
 // # Numbers
 //
 // Parameters, their gradients and what the optimiser keeps are float32. Activations and their gradients are stored as bfloat16, and so is a
-// copy of the parameters that products read. Sums, norms, exponentials and the loss are float32. Nothing has to be scaled, since bfloat16
-// reaches as far as float32; a gradient that is not finite shows in its norm.
+// copy of the parameters that products read. What recurrent cells remember, sums, norms, exponentials and the loss are float32. Nothing has to
+// be scaled, since bfloat16 reaches as far as float32; a gradient that is not finite shows in its norm.
 //
 // # What is the same as on the processor
 //

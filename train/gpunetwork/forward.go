@@ -9,24 +9,32 @@ import (
 
 // A forward runs a network over one batch: operation by operation what network.Replica does, so that the random numbers are the same.
 type forward struct {
-	tape           *tape
-	worker         *worker
-	model          *model.Model
-	options        network.Options
-	source, target *side
-	context        *matrix           // what the encoder gives
-	guide          *gpukernels.Guide // of the alignment layer; nil without guided alignment
+	tape     *tape
+	worker   *worker
+	model    *model.Model
+	options  network.Options
+	sides    []*side // the sources
+	target   *side
+	contexts []*matrix         // what the encoders of a transformer give
+	guide    *gpukernels.Guide // of the alignment layer; nil without guided alignment
+
+	// Of recurrent cells:
+	schedule network.Schedule // of the target
+	order    cuda.Pointer     // its order of sentences on the device; 0 as long as nobody has needed it
+	sources  []*readSource
 }
 
 // train returns the losses of a batch, its cross-entropy and that of its alignment, and adds its gradient.
 func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
 	t := f.tape
-	f.source, f.target = t.side(b.Source.Sentences), t.side(b.Target.Sentences)
+	for i := range f.model.Sources() {
+		f.sides = append(f.sides, t.side(b.SourceSide(i).Sentences))
+	}
+	f.target = t.side(b.Target.Sentences)
 	if f.options.AlignmentWeight > 0 && len(b.Alignment) > 0 {
 		f.guide = t.guide(b, &f.options)
 	}
-	f.encode(b)
-	top := f.decode(b)
+	top := f.top(b)
 	at := t.loss(top, &f.model.Output, b.Target.Tokens, b.Weights, f.options.LabelSmoothing)
 	t.backward()
 	statistics := make([]gpukernels.Statistic, len(b.Target.Tokens))
@@ -49,22 +57,41 @@ func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
 	return loss, alignment, t.err
 }
 
-func (f *forward) encode(b *network.Batch) {
+// top returns what the output layer multiplies.
+func (f *forward) top(b *network.Batch) *matrix {
 	m := f.model
-	bottom := f.tape.embed(m.SourceEmbedding, b.Source.Tokens, f.source, f.options.DropoutSource)
-	x := f.before(m.PostprocessEmb, m.EncoderEmb, bottom)
-	for i := range m.Encoder {
-		l := &m.Encoder[i]
-		x = f.selfAttention(&l.Self, x, f.source, false)
+	if m.Recurrent != nil {
+		return f.recurrentNetwork(b)
+	}
+	if m.HasEncoder() {
+		first := model.FurtherEncoder{Embedding: m.SourceEmbedding, Emb: m.EncoderEmb, Layers: m.Encoder, Top: m.EncoderTop}
+		f.contexts = append(f.contexts, f.encode(&first, b.Source.Tokens, f.sides[0]))
+	}
+	for i := range m.Further {
+		f.contexts = append(f.contexts, f.encode(&m.Further[i], b.Further[i].Tokens, f.sides[i+1]))
+	}
+	return f.decode(b)
+}
+
+func (f *forward) encode(e *model.FurtherEncoder, tokens []int32, s *side) *matrix {
+	m := f.model
+	bottom := f.tape.embed(e.Embedding, tokens, s, f.options.DropoutSource)
+	x := f.before(m.PostprocessEmb, e.Emb, bottom)
+	for i := range e.Layers {
+		l := &e.Layers[i]
+		x = f.selfAttention(&l.Self, x, s, false)
 		x = f.feedForward(&l.FFN, m.EncoderStack.Activation, x)
 	}
-	f.context = f.after(m.PostprocessTop, m.EncoderTop, x, bottom)
+	return f.after(m.PostprocessTop, e.Top, x, bottom)
 }
 
 func (f *forward) decode(b *network.Batch) *matrix {
 	m := f.model
 	bottom := f.tape.embed(m.TargetEmbedding, b.Shifted(), f.target, f.options.DropoutTarget)
 	x := f.before(m.PostprocessEmb, m.DecoderEmb, bottom)
+	if m.Autoregression == model.RecurrentCell {
+		f.schedule.Set(b.Target.Sentences)
+	}
 	for i, l := range m.Decoder {
 		switch {
 		case l.Self != nil:
@@ -74,15 +101,25 @@ func (f *forward) decode(b *network.Batch) *matrix {
 		default:
 			x = f.recurrent(l.Recurrent, x)
 		}
-		query := f.before(m.Preprocess, l.Context.Pre, x)
-		var guide *gpukernels.Guide
-		if i == m.AlignmentLayer {
-			guide = f.guide
+		if l.Context != nil {
+			var guide *gpukernels.Guide
+			if i == m.AlignmentLayer {
+				guide = f.guide
+			}
+			x = f.contextAttention(l.Context, 0, x, guide)
 		}
-		x = f.attention(l.Context, x, query, f.context, f.target, f.source, false, guide)
+		for j := range l.Further {
+			x = f.contextAttention(&l.Further[j], j+1, x, nil)
+		}
 		x = f.feedForward(&l.FFN, m.DecoderStack.Activation, x)
 	}
 	return f.after(m.PostprocessTop, m.DecoderTop, x, bottom)
+}
+
+// contextAttention runs a sublayer that attends to a source, numbered from 0.
+func (f *forward) contextAttention(a *model.Attention, source int, x *matrix, guide *gpukernels.Guide) *matrix {
+	query := f.before(f.model.Preprocess, a.Pre, x)
+	return f.attention(a, x, query, f.contexts[source], f.target, f.sides[source], false, guide)
 }
 
 // before runs the operations in front of a sublayer: operations names them, dropout among them, and steps holds the parameters of all but
@@ -187,12 +224,16 @@ func (f *forward) averageAttention(a *model.Average, x *matrix) *matrix {
 
 func (f *forward) recurrent(l *model.Recurrent, x *matrix) *matrix {
 	input := f.before(f.model.Preprocess, l.Pre, x)
-	projected, forget := f.tape.affine(input, &l.Input, false), f.tape.affine(input, &l.Forget, false)
+	if l.Cell != nil {
+		return f.post(l.O, l.Post, f.cellSublayer(l.Cell, input), x)
+	}
+	dropped := f.masked(input)
+	projected, forget := f.tape.affine(dropped, &l.Input, false), f.tape.affine(dropped, &l.Forget, false)
 	var y *matrix
 	if l.Reset == nil {
 		y = f.tape.ssru(forget, projected, f.target)
 	} else {
-		y = f.tape.sru(forget, f.tape.affine(input, l.Reset, false), projected, input, f.target)
+		y = f.tape.sru(forget, f.tape.affine(dropped, l.Reset, false), projected, input, f.target)
 	}
 	return f.post(l.O, l.Post, y, x)
 }

@@ -82,8 +82,8 @@ func (w *worker) reservePositions(longest int) error {
 
 // embed returns the vectors of tokens, with those of their positions, if the model has any. Whole words are dropped with probability p.
 func (t *tape) embed(table *marian.Tensor, tokens []int32, s *side, p float64) *matrix {
-	m := t.worker.network.Model
-	y := t.matrix(len(tokens), m.Dim)
+	m, width := t.worker.network.Model, t.worker.network.Parameter(table).Cols
+	y := t.matrix(len(tokens), width)
 	e := gpukernels.Embedding{Tokens: put(t, tokens), Factor: 1}
 	var signal cuda.Pointer
 	if !m.NoPositions {
@@ -95,7 +95,7 @@ func (t *tape) embed(table *marian.Tensor, tokens []int32, s *side, p float64) *
 	order, starts := rowsOfTokens(tokens)
 	rows := gpukernels.TokenRows{Order: put(t, order), Starts: put(t, starts), Count: len(starts) - 1}
 	t.record(func() error { return t.kernels.Embed(t.stream, y.view(), e, t.stored(table), signal, s.positions) },
-		func() error { return t.kernels.EmbedBackward(t.stream, t.slope(table), y.grad, m.Dim, e, rows) })
+		func() error { return t.kernels.EmbedBackward(t.stream, t.slope(table), y.grad, width, e, rows) })
 	return y
 }
 
@@ -141,14 +141,19 @@ func (t *tape) guide(b *network.Batch, options *network.Options) *gpukernels.Gui
 		Losses: t.floats(len(b.Target.Tokens))}
 }
 
+// weightPlaces says where the attention of each sentence begins, a row of source words for each target word, and how many numbers there are.
+func weightPlaces(target, source *network.Side) (places []int32, total int) {
+	for s := range target.Sentences.Sentences() {
+		places = append(places, int32(total))
+		total += target.Sentences.Len(s) * source.Sentences.Len(s)
+	}
+	return places, total
+}
+
 // guidedWeights returns the attention that an alignment wants, for each sentence a row of source words for each target word, and where those of
 // each sentence begin. The share of a word is divided among its points, unless costs are squares.
 func guidedWeights(b *network.Batch, squared bool) (targets []float32, places []int32) {
-	total := 0
-	for s := range b.Target.Sentences.Sentences() {
-		places = append(places, int32(total))
-		total += b.Target.Sentences.Len(s) * b.Source.Sentences.Len(s)
-	}
+	places, total := weightPlaces(&b.Target, &b.Source)
 	targets = make([]float32, total)
 	points := b.Alignment
 	for len(points) > 0 {

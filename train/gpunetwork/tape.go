@@ -1,6 +1,7 @@
 package gpunetwork
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -265,11 +266,7 @@ func (t *tape) affineBackward(x, y *matrix, w gpukernels.Matrix, a *model.Affine
 	if err := t.kernels.Product(t.stream, dw); err != nil || a.B == nil {
 		return err
 	}
-	groups := t.floats(gpukernels.GroupNumbers(y.rows, y.cols))
-	if t.err != nil {
-		return t.err
-	}
-	return t.kernels.AddColumns(t.stream, t.slope(a.B), y.gradient(), groups)
+	return t.addColumns(a.B, y.gradient())
 }
 
 // add returns a + b.
@@ -318,7 +315,7 @@ func (t *tape) norm(x *matrix, n *model.Norm) *matrix {
 		epsilon = model.RMSNormEpsilon
 	}
 	y := t.matrix(x.rows, x.cols)
-	norm := gpukernels.Norm{X: x.view(), Scale: t.value(n.Scale), Bias: t.value(n.Bias), Statistics: t.floats(2 * x.rows)}
+	norm := gpukernels.Norm{X: x.view(), Scale: t.value(n.Scale), Bias: t.value(n.Bias), RMS: n.RMS, Statistics: t.floats(2 * x.rows)}
 	t.record(func() error { return t.kernels.Norm(t.stream, y.at, norm, epsilon) }, func() error {
 		groups := t.floats(2 * gpukernels.GroupNumbers(x.rows, x.cols))
 		if t.err != nil {
@@ -326,7 +323,10 @@ func (t *tape) norm(x *matrix, n *model.Norm) *matrix {
 		}
 		add := x.given
 		x.given = true
-		return t.kernels.NormBackward(t.stream, x.grad, add, t.slope(n.Scale), t.slope(n.Bias), y.grad, norm, groups)
+		return cmp.Or(
+			t.kernels.NormBackward(t.stream, x.grad, add, y.grad, norm),
+			t.kernels.NormParameters(t.stream, t.slope(n.Scale), t.slope(n.Bias), y.grad, norm, groups),
+		)
 	})
 	return y
 }

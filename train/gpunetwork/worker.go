@@ -133,9 +133,6 @@ func (w *worker) each(state optimiser.State, work func(at cuda.Pointer, vector [
 
 // train adds the gradient of a batch's loss to that on the device and returns the loss. The seed decides about dropout.
 func (w *worker) train(b *network.Batch, options network.Options, seed uint64) (loss network.Loss, err error) {
-	if err := checkOptions(&options); err != nil {
-		return loss, err
-	}
 	err = w.bound(func() (err error) {
 		w.tape.reset(seed)
 		f := forward{tape: &w.tape, worker: w, model: w.network.Model, options: options}

@@ -27,8 +27,8 @@ func (s *Side) Add(tokens []int32) {
 	s.Sentences = append(s.Sentences, len(s.Tokens))
 }
 
-// source returns a source, numbered from 0.
-func (b *Batch) source(i int) *Side {
+// SourceSide returns a source, numbered from 0.
+func (b *Batch) SourceSide(i int) *Side {
 	if i == 0 {
 		return &b.Source
 	}

@@ -198,7 +198,7 @@ func (r *Replica[T]) advance(c *runningCell[T], before, memory, x *autodiff.Matr
 
 // A cellChain is cells that run one after another in every step; the state of the last one goes to the first in the next step.
 type cellChain[T autodiff.Float] struct {
-	schedule      *schedule
+	schedule      *Schedule
 	cells         []runningCell[T]
 	state, memory *autodiff.Matrix[T] // what goes into the first cell; no memory if the cells have none
 	start         *autodiff.Matrix[T] // of states and memories, a row for each sentence of the schedule; nil is zeros
@@ -206,9 +206,9 @@ type cellChain[T autodiff.Float] struct {
 
 // newChain readies the replica's chain. x is what the first cell reads, and later what the second one does, which is there only when its
 // step comes; nil if it reads nothing.
-func (r *Replica[T]) newChain(cells []model.Cell, s *schedule, start, x, later *autodiff.Matrix[T]) *cellChain[T] {
+func (r *Replica[T]) newChain(cells []model.Cell, s *Schedule, start, x, later *autodiff.Matrix[T]) *cellChain[T] {
 	c := &r.chain
-	rows, dim := s.rows(), cells[0].Dim
+	rows, dim := s.Rows(), cells[0].Dim
 	*c = cellChain[T]{schedule: s, cells: c.cells[:0], start: start, state: r.tape.Room(rows, dim)}
 	if cells[0].Kind.Memory() {
 		c.memory = r.tape.Room(rows, dim)
@@ -245,11 +245,11 @@ func (c *cellChain[T]) begin(t *autodiff.Tape[T], step int) {
 
 // carry copies the rows of the step before, or the start, to those of a step.
 func (c *cellChain[T]) carry(t *autodiff.Tape[T], to, from *autodiff.Matrix[T], step int) {
-	first, rows := c.schedule.of(step)
+	first, rows := c.schedule.Of(step)
 	part := t.Part(to, first, rows)
 	switch {
 	case step > 0:
-		before, _ := c.schedule.of(step - 1)
+		before, _ := c.schedule.Of(step - 1)
 		t.CopyTo(part, t.Part(from, before, rows))
 	case c.start != nil:
 		t.CopyTo(part, c.start)
@@ -260,13 +260,13 @@ func (c *cellChain[T]) carry(t *autodiff.Tape[T], to, from *autodiff.Matrix[T], 
 
 // run advances a cell by a step. The cells before it must have run.
 func (c *cellChain[T]) run(r *Replica[T], cell, step int) {
-	first, rows := c.schedule.of(step)
+	first, rows := c.schedule.Of(step)
 	c.runWith(r, cell, step, r.fromInput(&c.cells[cell], first, rows))
 }
 
 // runWith is run with what comes from the cell's input.
 func (c *cellChain[T]) runWith(r *Replica[T], cell, step int, x *autodiff.Matrix[T]) {
-	first, rows := c.schedule.of(step)
+	first, rows := c.schedule.Of(step)
 	state, memory := c.state, c.memory
 	if cell > 0 {
 		state, memory = c.cells[cell-1].out, c.cells[cell-1].memory
@@ -278,9 +278,9 @@ func (c *cellChain[T]) runWith(r *Replica[T], cell, step int, x *autodiff.Matrix
 }
 
 // layer runs cells over all steps, from x, in the order of time, and returns what the last one gives.
-func (r *Replica[T]) layer(cells []model.Cell, s *schedule, start, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
+func (r *Replica[T]) layer(cells []model.Cell, s *Schedule, start, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	c := r.newChain(cells, s, start, x, nil)
-	for step := range s.count() {
+	for step := range s.Count() {
 		c.begin(r.tape, step)
 		for i := range c.cells {
 			c.run(r, i, step)

@@ -10,10 +10,10 @@ func (r *Replica[T]) devlin(b *Batch, start, embedded *autodiff.Matrix[T]) *auto
 	chain := r.newChain(r.single[:], s, start, embedded, nil)
 	r.prepareAttention(b, 0, chain.state)
 	context := r.stepped(&d.Context, found, r.recurrentMask(found.Cols))
-	for step := range s.count() {
+	for step := range s.Count() {
 		chain.begin(r.tape, step)
 		r.look(found, step)
-		first, rows := s.of(step)
+		first, rows := s.Of(step)
 		x := r.fromInput(&chain.cells[0], first, rows)
 		chain.runWith(r, 0, step, r.tape.Add(x, context.rows(r.tape, first, rows)))
 	}

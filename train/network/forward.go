@@ -17,7 +17,7 @@ func (r *Replica[T]) forward(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention
 		r.contexts = append(r.contexts, r.encode(&first, &b.Source))
 	}
 	for i := range m.Further {
-		r.contexts = append(r.contexts, r.encode(&m.Further[i], b.source(i+1)))
+		r.contexts = append(r.contexts, r.encode(&m.Further[i], b.SourceSide(i+1)))
 	}
 	return r.decode(b)
 }
@@ -39,7 +39,7 @@ func (r *Replica[T]) decode(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[
 	bottom := r.embed(m.TargetEmbedding, b.Shifted(), sentences, b.Target.longest(), r.options.DropoutTarget)
 	x := r.before(m.PostprocessEmb, m.DecoderEmb, bottom)
 	if m.Autoregression == model.RecurrentCell {
-		r.targetSchedule.set(sentences)
+		r.targetSchedule.Set(sentences)
 	}
 	var alignment *autodiff.Attention[T]
 	for i, l := range m.Decoder {
@@ -69,7 +69,7 @@ func (r *Replica[T]) decode(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[
 // contextAttention runs a sublayer that attends to a source, numbered from 0.
 func (r *Replica[T]) contextAttention(a *model.Attention, b *Batch, source int, x *autodiff.Matrix[T]) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
 	query := r.before(r.network.Model.Preprocess, a.Pre, x)
-	return r.attention(a, x, query, r.contexts[source], b.Target.Sentences, b.source(source).Sentences, false)
+	return r.attention(a, x, query, r.contexts[source], b.Target.Sentences, b.SourceSide(source).Sentences, false)
 }
 
 func (r *Replica[T]) affine(a *model.Affine, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {

@@ -17,12 +17,12 @@ type readSource[T autodiff.Float] struct {
 // forwardRecurrent is forward for a recurrent model.
 func (r *Replica[T]) forwardRecurrent(b *Batch) (*autodiff.Matrix[T], *autodiff.Attention[T]) {
 	n, schedule := r.network.Model.Recurrent, &r.targetSchedule
-	schedule.set(b.Target.Sentences)
+	schedule.Set(b.Target.Sentences)
 	r.sources = r.sources[:0]
 	var start *autodiff.Matrix[T]
 	for i := range r.network.Model.Sources() {
 		e, table := r.recurrentEncoder(i)
-		side := b.source(i)
+		side := b.SourceSide(i)
 		context := r.readRecurrent(e, table, side, &r.sourceSchedules[i])
 		r.sources = append(r.sources, readSource[T]{context: context})
 		sum := r.multiply(e.Start, r.tape.SentenceMean(context, side.Sentences))
@@ -32,12 +32,13 @@ func (r *Replica[T]) forwardRecurrent(b *Batch) (*autodiff.Matrix[T], *autodiff.
 		start = sum
 	}
 	if start != nil {
-		start = r.tape.Gather(r.tape.Apply(start, autodiff.Tanh), schedule.sentences)
+		start = r.tape.Gather(r.tape.Apply(start, autodiff.Tanh), schedule.Sentences)
 	}
 	embedded := r.embed(r.network.Model.TargetEmbedding, b.Shifted(), b.Target.Sentences, 0, r.options.DropoutTarget)
-	embedded = r.tape.Gather(embedded, schedule.forward.words)
-	if r.network.Model.Recurrence.Hard != nil {
-		embedded = r.tape.Beside(embedded, r.tape.Gather(r.sources[0].context, r.reading(b)))
+	embedded = r.tape.Gather(embedded, schedule.Order(false).Words)
+	if hard := r.network.Model.Recurrence.Hard; hard != nil {
+		r.read = Reading(hard, b, schedule.Order(false), r.read)
+		embedded = r.tape.Beside(embedded, r.tape.Gather(r.sources[0].context, r.read))
 	}
 	var hidden *autodiff.Matrix[T]
 	if n.Devlin != nil {
@@ -49,7 +50,7 @@ func (r *Replica[T]) forwardRecurrent(b *Batch) (*autodiff.Matrix[T], *autodiff.
 	if n.Attention != nil {
 		alignment = r.sources[0].looking.Record
 	}
-	return r.tape.Gather(hidden, schedule.forward.times), alignment
+	return r.tape.Gather(hidden, schedule.Order(false).Times), alignment
 }
 
 // stackedDecoder runs a decoder that is a stack of recurrent layers, on embeddings in the order of time.
@@ -72,19 +73,19 @@ func (r *Replica[T]) recurrentEncoder(i int) (*model.RecurrentEncoder, *marian.T
 }
 
 // readRecurrent runs an encoder. Its result is in the order of words.
-func (r *Replica[T]) readRecurrent(e *model.RecurrentEncoder, table *marian.Tensor, side *Side, s *schedule) *autodiff.Matrix[T] {
-	s.set(side.Sentences)
+func (r *Replica[T]) readRecurrent(e *model.RecurrentEncoder, table *marian.Tensor, side *Side, s *Schedule) *autodiff.Matrix[T] {
+	s.Set(side.Sentences)
 	x := r.embed(table, side.Tokens, side.Sentences, 0, r.options.DropoutSource)
 	x = r.tape.Beside(r.stack(e.Forward, s, x), r.stack(e.Backward, s, x))
 	return r.stack(e.Upper, s, x)
 }
 
 // stack runs layers over x, in the order of words.
-func (r *Replica[T]) stack(layers []model.RecurrentLayer, s *schedule, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
+func (r *Replica[T]) stack(layers []model.RecurrentLayer, s *Schedule, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	for i := range layers {
-		order := s.order(layers[i].Backward)
-		y := r.layer(layers[i].Cells, s, nil, r.tape.Gather(x, order.words))
-		x = r.skipping(&layers[i], x, r.tape.Gather(y, order.times))
+		order := s.Order(layers[i].Backward)
+		y := r.layer(layers[i].Cells, s, nil, r.tape.Gather(x, order.Words))
+		x = r.skipping(&layers[i], x, r.tape.Gather(y, order.Times))
 	}
 	return x
 }
@@ -108,7 +109,7 @@ func (r *Replica[T]) baseLayer(b *Batch, start, embedded *autodiff.Matrix[T]) (o
 			r.prepareAttention(b, i, chain.cells[0].out)
 		}
 	}
-	for step := range s.count() {
+	for step := range s.Count() {
 		chain.begin(r.tape, step)
 		for i := range cells {
 			chain.run(r, i, step)
@@ -133,7 +134,7 @@ func (r *Replica[T]) roomForFound() *autodiff.Matrix[T] {
 	if width == 0 {
 		return nil
 	}
-	return r.tape.Room(r.targetSchedule.rows(), width)
+	return r.tape.Room(r.targetSchedule.Rows(), width)
 }
 
 // prepareAttention maps what an encoder gave. queries are the states that will look at it.
@@ -141,17 +142,17 @@ func (r *Replica[T]) prepareAttention(b *Batch, i int, queries *autodiff.Matrix[
 	e, _ := r.recurrentEncoder(i)
 	source := &r.sources[i]
 	mapped := r.multiply(&e.Attention.Context, r.masked(source.context))
-	source.looking = r.tape.Additive(source.context, mapped, r.matrix(e.Attention.Score), b.Target.Sentences, b.source(i).Sentences)
+	source.looking = r.tape.Additive(source.context, mapped, r.matrix(e.Attention.Score), b.Target.Sentences, b.SourceSide(i).Sentences)
 	source.query = r.stepped(&e.Attention.State, queries, r.recurrentMask(queries.Cols))
 }
 
 // look lets the states of a step look at all sources.
 func (r *Replica[T]) look(found *autodiff.Matrix[T], step int) {
-	first, rows := r.targetSchedule.of(step)
+	first, rows := r.targetSchedule.Of(step)
 	for i := range r.sources {
 		s := &r.sources[i]
 		query := s.query.rows(r.tape, first, rows)
-		r.tape.Look(s.looking, r.tape.Part(found, first, rows), s.position, query, r.targetSchedule.sentences[:rows], step)
+		r.tape.Look(s.looking, r.tape.Part(found, first, rows), s.position, query, r.targetSchedule.Sentences[:rows], step)
 	}
 }
 
@@ -168,6 +169,6 @@ func (r *Replica[T]) deepOutput(hidden []model.Product, embedded, top, found *au
 func (r *Replica[T]) cellSublayer(cell *model.Cell, x *autodiff.Matrix[T]) *autodiff.Matrix[T] {
 	s := &r.targetSchedule
 	r.single[0] = *cell
-	y := r.layer(r.single[:], s, nil, r.tape.Gather(x, s.forward.words))
-	return r.tape.Gather(y, s.forward.times)
+	y := r.layer(r.single[:], s, nil, r.tape.Gather(x, s.Order(false).Words))
+	return r.tape.Gather(y, s.Order(false).Times)
 }

@@ -63,8 +63,8 @@ type Replica[T autodiff.Float] struct {
 
 	// Of recurrent cells:
 	products        map[*model.Product]*autodiff.Product[T]
-	sourceSchedules []schedule
-	targetSchedule  schedule
+	sourceSchedules []Schedule
+	targetSchedule  Schedule
 	sources         []readSource[T]
 	chain           cellChain[T]
 	single          [1]model.Cell // of the layer that runs
@@ -87,7 +87,7 @@ func NewReplica[T autodiff.Float](n *Network, device autodiff.Device[T], values 
 func newReplica[T autodiff.Float](n *Network, device autodiff.Device[T]) *Replica[T] {
 	return &Replica[T]{
 		network: n, tape: autodiff.NewTape(device), products: map[*model.Product]*autodiff.Product[T]{},
-		sourceSchedules: make([]schedule, n.Model.Sources()),
+		sourceSchedules: make([]Schedule, n.Model.Sources()),
 	}
 }
 
