@@ -251,6 +251,65 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// An event that was recorded in a stream tells, when that is closed, that its work is done; who waits for the event gets what the stream left.
+func TestEventsOutliveStreams(t *testing.T) {
+	r := newRig(t)
+	const n = 1 << 12
+	closed, err := r.context.Stream()
+	must(t, err)
+	var events [2]*Event
+	for i := range events {
+		events[i], err = r.context.Event()
+		must(t, err)
+		defer events[i].Close()
+	}
+	a, b := in(r, numbers(n)), in(r, make([]float32, n))
+	must(t, r.stream.Synchronize())
+	must(t, closed.Record(events[0]))
+	must(t, launchAdd(r.kernel("add"), closed, b, a, b, n, 1))
+	must(t, closed.Record(events[1]))
+	must(t, r.stream.Wait(events[1]))
+	must(t, closed.Synchronize())
+	must(t, closed.Close())
+	for range 4 { // which may stand where the closed one stood
+		s, err := r.context.Stream()
+		must(t, err)
+		defer s.Close()
+	}
+	for i, e := range events {
+		if done, err := e.Done(); err != nil || !done {
+			t.Errorf("event %d of a closed stream is done: %v, %v", i, done, err)
+		}
+		must(t, e.Synchronize())
+	}
+	if elapsed, err := events[1].Since(events[0]); err != nil || elapsed < 0 {
+		t.Errorf("the work took %v, %v", elapsed, err)
+	}
+	must(t, r.stream.Wait(events[0]))
+	for i, v := range out[float32](r, b, n) {
+		if want := numbers(n)[i]; v != want {
+			t.Fatalf("element %d is %v, want %v", i, v, want)
+		}
+	}
+}
+
+// A device is given back as often as it was taken, and no more.
+func TestGivenBackTwice(t *testing.T) {
+	r := newRig(t)
+	r.set("lazy", "1") // an emulated device
+	d, err := Open(library(t))
+	must(t, err)
+	c, err := d.Context(0)
+	must(t, err)
+	must(t, c.Close())
+	must(t, r.context.Close())
+	if c.Close() == nil {
+		t.Error("a device is given back that nobody has")
+	}
+	_, err = d.Context(0) // which the rig gives back
+	must(t, err)
+}
+
 // Streams do nothing until somebody waits.
 func TestStreamsAreLazy(t *testing.T) {
 	r := newRig(t)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -138,16 +139,20 @@ func (b *builder) device() string {
 	for _, file := range files {
 		fmt.Fprintf(&all, "#include %q\n", file)
 	}
-	return b.make(".o", []string{deviceFolder()}, all.String(), func(to string) []string {
+	return b.make(".o", included(b.t, files...), all.String(), func(to string) []string {
 		return slices.Concat(b.own, []string{"-x", "c++", "-c", "-", "-o", to})
 	})
 }
 
+// kernelLanguage is the header that every kernel begins with: what CUDA adds to C++.
+const kernelLanguage = "cuda_language.h"
+
 // kernels compiles a .cu file.
 func (b *builder) kernels(source string) string {
 	b.t.Helper()
-	return b.make(".o", []string{deviceFolder(), SourceFolder(), filepath.Dir(source)}, source, func(to string) []string {
-		return slices.Concat(b.kernel, []string{"-include", "cuda_language.h", "-c", source, "-o", to})
+	files := included(b.t, filepath.Join(deviceFolder(), kernelLanguage), source)
+	return b.make(".o", files, source, func(to string) []string {
+		return slices.Concat(b.kernel, []string{"-include", kernelLanguage, "-c", source, "-o", to})
 	})
 }
 
@@ -158,14 +163,17 @@ func (b *builder) link(objects []string) string {
 	})
 }
 
-// make runs the compiler unless its result is there: results are named by the digest of the flags, the input and all files of the
-// folders that may be included.
-func (b *builder) make(suffix string, folders []string, input string, arguments func(to string) []string) string {
+// make runs the compiler unless its result is there: results are named by the digest of the flags, the input and the files that it reads.
+func (b *builder) make(suffix string, files []string, input string, arguments func(to string) []string) string {
 	b.t.Helper()
 	digest := sha256.New()
 	fmt.Fprintln(digest, b.version, input, arguments(""))
-	for _, folder := range folders {
-		digestFolder(b.t, digest, folder)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		fmt.Fprintf(digest, "%s %d\n%s", filepath.Base(file), len(text), text)
 	}
 	result := filepath.Join(b.cache, fmt.Sprintf("%x%s", digest.Sum(nil)[:16], suffix))
 	if err := os.Chtimes(result, time.Time{}, time.Now()); err == nil { // it is there, and in use
@@ -188,21 +196,44 @@ func (b *builder) make(suffix string, folders []string, input string, arguments 
 	return result
 }
 
-// digestFolder adds the sources of a folder to a digest.
-func digestFolder(t testing.TB, digest interface{ Write([]byte) (int, error) }, folder string) {
+// inclusion is the line that includes a file of ours; those of the system stand in angle brackets.
+var inclusion = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+
+// included returns files and all that they include, those of the system left out.
+func included(t testing.TB, files ...string) []string {
 	t.Helper()
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if !slices.Contains([]string{".h", ".cpp", ".cu", ".cuh"}, filepath.Ext(file.Name())) {
+	var all []string
+	for waiting := slices.Clone(files); len(waiting) > 0; {
+		file := waiting[0]
+		waiting = waiting[1:]
+		if slices.Contains(all, file) {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(folder, file.Name()))
+		all = append(all, file)
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(digest, "%s %d\n%s", file.Name(), len(text), text)
+		for _, found := range inclusion.FindAllStringSubmatch(string(text), -1) {
+			waiting = append(waiting, findHeader(t, found[1], file))
+		}
 	}
+	return all
+}
+
+// findHeader looks for what a file includes where the compiler does: beside it, and among the sources of the device.
+func findHeader(t testing.TB, name, by string) string {
+	t.Helper()
+	for _, folder := range []string{filepath.Dir(by), deviceFolder()} {
+		if at := filepath.Join(folder, name); isFile(at) {
+			return at
+		}
+	}
+	t.Fatalf("%s includes %s, which is neither beside it nor in %s", by, name, deviceFolder())
+	return ""
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }

@@ -27,7 +27,7 @@ namespace emulated {
 
 using Work = std::function<void()>;
 
-struct Device { int number; size_t used = 0; int lost = 0; std::set<Device*> reached = {}; };
+struct Device { int number; size_t used = 0; int lost = 0; unsigned retained = 0; std::set<Device*> reached = {}; };
 struct Capture { std::vector<Work> work; std::thread::id by; };
 struct Stream {
   bool waits_for_default;  // and the default stream for it
@@ -46,7 +46,7 @@ using namespace emulated;
 using Clock = std::chrono::steady_clock;
 
 struct Allocation { size_t size; Device* device; };
-struct Event { Stream* stream = nullptr; uint64_t at = 0; Clock::time_point time; };
+struct Event { std::shared_ptr<Stream> stream; uint64_t at = 0; Clock::time_point time; };  // the stream may have been closed
 struct Function { std::string name; Entry entry; unsigned most_shared = 48 << 10; };
 
 constexpr unsigned kMostShared = 163 << 10;  // that a block of sm_80 can ask for
@@ -58,8 +58,8 @@ std::deque<Device> devices;
 thread_local Device* context;
 std::map<uint64_t, Allocation> allocations;
 std::map<uintptr_t, size_t> pinned;
-std::vector<Stream*> streams;
-Stream default_stream{true};
+std::vector<std::shared_ptr<Stream>> streams;
+const auto default_stream = std::make_shared<Stream>(Stream{true});
 
 // ---- Queues
 
@@ -72,16 +72,16 @@ void drain(Stream& s, uint64_t until = ~uint64_t{0}) {
   }
 }
 void drain_all() {
-  drain(default_stream);
-  for (Stream* s : streams) drain(*s);
+  drain(*default_stream);
+  for (auto& s : streams) drain(*s);
 }
 int put(Stream* s, Work work) {
   if (s && s->capture) return s->capture->work.push_back(std::move(work)), SUCCESS;
   if (!s)
-    for (Stream* other : streams)
+    for (auto& other : streams)
       if (other->waits_for_default) drain(*other);
-  if (s && s->waits_for_default) drain(default_stream);
-  Stream& to = s ? *s : default_stream;
+  if (s && s->waits_for_default) drain(*default_stream);
+  Stream& to = s ? *s : *default_stream;
   to.queue.push_back(std::move(work));
   to.asked++;
   if (!settings().lazy || (to.number >= 0 && to.number % 2 == settings().hasty)) drain(to);
@@ -89,7 +89,7 @@ int put(Stream* s, Work work) {
 }
 // Says whether this thread captures a stream, so that it must not wait nor allocate.
 bool capturing() {
-  return std::ranges::any_of(streams, [](Stream* s) { return s->capture && s->capture->by == std::this_thread::get_id(); });
+  return std::ranges::any_of(streams, [](auto& s) { return s->capture && s->capture->by == std::this_thread::get_id(); });
 }
 // Adds a kernel to the file that the settings name, the first time.
 void note(const std::string& kernel) {
@@ -102,6 +102,12 @@ void launch(const Launch& l) {
   if (error.empty()) return;
   fprintf(stderr, "emulated device: %s\n", error.c_str());
   broken = LAUNCH_FAILED;
+}
+
+// The stream as what was recorded in it, or waits for it, keeps it. That outlives the stream, which has done everything when it is closed.
+std::shared_ptr<Stream> shared(Stream* s) {
+  auto it = std::ranges::find(streams, s, &std::shared_ptr<Stream>::get);
+  return it != streams.end() ? *it : default_stream;
 }
 
 // ---- Memory
@@ -213,9 +219,15 @@ API(cuDeviceGetAttribute, int* value, int attribute, int) {
 API(cuDevicePrimaryCtxRetain, void** c, int device) {
   ENTER(false);
   REQUIRE(device >= 0 && device < int(devices.size()), INVALID_DEVICE);
+  devices[device].retained++;
   return *c = &devices[device], SUCCESS;
 }
-API(cuDevicePrimaryCtxRelease_v2, int) { ENTER(false); return SUCCESS; }
+API(cuDevicePrimaryCtxRelease_v2, int device) {
+  ENTER(false);
+  REQUIRE(device >= 0 && device < int(devices.size()), INVALID_DEVICE);
+  REQUIRE(devices[device].retained, INVALID_CONTEXT);
+  return devices[device].retained--, SUCCESS;
+}
 API(cuCtxSetCurrent, void* c) { ENTER(false); return context = static_cast<Device*>(c), SUCCESS; }
 
 API(cuDeviceCanAccessPeer, int* can, int device, int peer) {
@@ -314,7 +326,7 @@ API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(from, n), INVALID_VALUE);
   int error = put(s, [=] { memcpy(to, address(from), n); });
-  if (!is_pinned(to) && !(s && s->capture)) drain(s ? *s : default_stream);  // and written before it returns
+  if (!is_pinned(to) && !(s && s->capture)) drain(s ? *s : *default_stream);  // and written before it returns
   return error ? error : broken;
 }
 API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t n, Stream* s) {
@@ -341,19 +353,21 @@ API(cuMemsetD8Async, uint64_t to, unsigned char v, size_t n, Stream* s) {
 API(cuStreamCreate, Stream** s, unsigned flags) {
   ENTER(true);
   static int made = 0;
-  streams.push_back(*s = new Stream{!(flags & 1), made++, context});
-  return SUCCESS;
+  streams.push_back(std::make_shared<Stream>(Stream{!(flags & 1), made++, context}));
+  return *s = streams.back().get(), SUCCESS;
 }
 API(cuStreamDestroy_v2, Stream* s) {
   ENTER(true);
+  REQUIRE(is_of_context(s), INVALID_HANDLE);
   drain(*s);
-  std::erase(streams, s);
-  return delete s, broken;
+  s->device = nullptr;  // no call takes it any more
+  std::erase(streams, shared(s));
+  return broken;
 }
 API(cuStreamSynchronize, Stream* s) {
   ENTER(true);
   REQUIRE(!(s && s->capture), STREAM_CAPTURE_UNSUPPORTED);
-  drain(s ? *s : default_stream);
+  drain(s ? *s : *default_stream);
   return broken;
 }
 API(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
@@ -366,7 +380,7 @@ API(cuEventDestroy_v2, Event* e) { ENTER(true); drain_all(); return delete e, br
 API(cuEventRecord, Event* e, Stream* s) {
   ENTER(true);
   int error = put(s, [=] { e->time = Clock::now(); });
-  if (!(s && s->capture)) e->stream = s ? s : &default_stream, e->at = e->stream->asked;
+  if (!(s && s->capture)) e->stream = shared(s), e->at = e->stream->asked;
   return error;
 }
 API(cuEventQuery, Event* e) {  // each answer that it is not ready lets one piece of work through
