@@ -114,7 +114,7 @@ func (b *benchmark) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	parts, err := buildEngine(&b.model, &b.search, &b.batch, runtime.GOMAXPROCS(0), slog.New(slog.DiscardHandler))
+	parts, err := buildEngine(command.Context(), &b.model, &b.search, &b.batch, runtime.GOMAXPROCS(0), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -239,7 +240,7 @@ func (g *gpu) steppers(slots int) ([]search.Stepper, error) {
 }
 
 // chooseDevice readies the models for GPUs, if they are asked for and can be used, and for the processor otherwise.
-func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Logger) error {
+func (p *engineParts) chooseDevice(ctx context.Context, m *modelFlags, b *batchFlags, logger *slog.Logger) error {
 	choice, err := m.chooseDevices(b.threads)
 	if err != nil {
 		return err
@@ -250,7 +251,7 @@ func (p *engineParts) chooseDevice(m *modelFlags, b *batchFlags, logger *slog.Lo
 	if choice.wanted() {
 		err := p.models.chooseGPUs(m, choice, new(openedGPUs), logger)
 		if err == nil {
-			p.useGPUs(m.streams, b, logger)
+			p.useGPUs(ctx, m.streams, b, logger)
 			return nil
 		}
 		if choice.demanded {
@@ -313,9 +314,9 @@ func demandedError(err error) error {
 }
 
 // loadOf is the load of a GPU with the streams and slots that were asked for; what is 0 is chosen.
-func (p *engineParts) loadOf(g *gpu, streams, slots int, logger *slog.Logger) gpuLoad {
+func (p *engineParts) loadOf(ctx context.Context, g *gpu, streams, slots int, logger *slog.Logger) gpuLoad {
 	if streams == 0 {
-		return p.chooseLoad(g, slots, logger)
+		return p.chooseLoad(ctx, g, slots, logger)
 	}
 	return g.usualLoad(streams, slots)
 }
@@ -325,11 +326,11 @@ const sortedPerSlot = 4
 
 // useGPUs lets the engine work on GPUs. What overflows in float16 is translated on the processor, in float32, and so is everything
 // once no GPU is left.
-func (p *engineParts) useGPUs(streams int, b *batchFlags, logger *slog.Logger) {
+func (p *engineParts) useGPUs(ctx context.Context, streams int, b *batchFlags, logger *slog.Logger) {
 	p.config.Models = nil
 	slots := 0
 	for _, g := range p.models.gpus {
-		d := g.worker(p.loadOf(g, streams, b.slots, logger), b)
+		d := g.worker(p.loadOf(ctx, g, streams, b.slots, logger), b)
 		p.config.Devices = append(p.config.Devices, d)
 		slots += d.Slots * d.Workers
 		logger.Info("translating on "+d.Name, "device", g.device.Properties(), "streams", d.Workers, "slots", d.Slots,

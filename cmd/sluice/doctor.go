@@ -110,7 +110,7 @@ func (e *examination) examine(ctx context.Context, arguments []string, model str
 	}
 	e.machine()
 	if options != nil {
-		e.model(options)
+		e.model(ctx, options)
 	}
 	if j != nil {
 		e.records = int64(j.job.Memory)

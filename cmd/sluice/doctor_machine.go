@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -167,14 +168,14 @@ func readLimit(root fs.FS, name string) int64 {
 }
 
 // model reads a model and translates with it on all cores.
-func (e *examination) model(options *jobOptions) {
+func (e *examination) model(ctx context.Context, options *jobOptions) {
 	advice := "sluice model verify MODEL tells more"
 	fail := func(err error) { e.fail(exitCode(err), "model", reasonOf(err), advice) }
 	if err := options.complete(discarded); err != nil {
 		fail(err)
 		return
 	}
-	parts, err := buildEngine(&options.model, &options.search, &options.batch, runtime.GOMAXPROCS(0), discarded)
+	parts, err := buildEngine(ctx, &options.model, &options.search, &options.batch, runtime.GOMAXPROCS(0), discarded)
 	if err != nil {
 		fail(err)
 		return

@@ -77,7 +77,7 @@ func (e *evaluation) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	parts, err := buildEngine(&e.model, &e.search, &e.batch, runtime.GOMAXPROCS(0), slog.New(slog.DiscardHandler))
+	parts, err := buildEngine(command.Context(), &e.model, &e.search, &e.batch, runtime.GOMAXPROCS(0), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

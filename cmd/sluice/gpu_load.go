@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,12 +22,12 @@ import (
 // kind of GPU for the first time, with random sentences. It is remembered as the tuning of products is. No translation depends on it.
 
 const (
-	// loadTime is about how long that takes.
+	// loadTime is how long that takes at most, but for the step that is made when it is over.
 	loadTime = 300 * time.Millisecond
 	// loadTrials is by how many loads the time is divided.
 	loadTrials = 6
 	// loadVersion changes with the engine, of which old measurements say nothing, and with how loads are compared.
-	loadVersion = 1
+	loadVersion = 2
 	// loadGain is how much better a load must be than one that was tried before it: what is less is chance.
 	loadGain = 1.03
 	// mostLoadSlots bounds the hypotheses of a worker.
@@ -42,18 +45,17 @@ const usualStreams = 2
 
 // A loadSearch looks for the load with which a GPU does most.
 type loadSearch struct {
-	now  func() time.Time
+	over func() bool                             // the time for it
 	try  func(gpuLoad) (rate float64, err error) // hypotheses advanced a second
 	fits func(gpuLoad) bool                      // there is memory for it
 }
 
 // find begins with the usual load, tries other numbers of streams, and with the best of them other numbers of slots unless they are given.
-// What would begin after the limit is not tried.
-func (s *loadSearch) find(usual gpuLoad, slotsGiven bool, limit time.Duration) (gpuLoad, error) {
-	end := s.now().Add(limit)
+// Nothing is tried any more when the time is over.
+func (s *loadSearch) find(usual gpuLoad, slotsGiven bool) (gpuLoad, error) {
 	best, most := usual, 0.0
 	better := func(l gpuLoad) (bool, error) {
-		if !s.fits(l) || s.now().After(end) {
+		if !s.fits(l) || s.over() {
 			return false, nil
 		}
 		rate, err := s.try(l)
@@ -106,8 +108,8 @@ type loadTrial struct {
 // warmUpSteps is after how many steps of a worker its graphs have been captured and its buffers have grown.
 const warmUpSteps = 12
 
-// rate returns how many hypotheses a load advances in a second, measured for some time; 0 if there is no memory for it.
-func (t *loadTrial) rate(l gpuLoad, took time.Duration) (rate float64, err error) {
+// rate returns how many hypotheses a load advances in a second, measured for some time; 0 if there is no memory for it, or ctx is done before.
+func (t *loadTrial) rate(ctx context.Context, l gpuLoad, took time.Duration) (rate float64, err error) {
 	workers, err := t.open(l)
 	defer func() {
 		for _, w := range workers {
@@ -127,8 +129,8 @@ func (t *loadTrial) rate(l gpuLoad, took time.Duration) (rate float64, err error
 	for number, w := range workers {
 		warm.Add(1)
 		all.Go(func() {
-			sources := randomSources(rand.New(rand.NewPCG(2018, uint64(number))), l.Slots, t.vocabulary)
-			for range warmUpSteps {
+			sources := t.sources(number, l.Slots)
+			for step := 0; step < warmUpSteps && ctx.Err() == nil; step++ {
 				w.busyStep(sources)
 			}
 			warm.Done()
@@ -141,10 +143,17 @@ func (t *loadTrial) rate(l gpuLoad, took time.Duration) (rate float64, err error
 	warm.Wait()
 	began := time.Now()
 	close(begin)
-	time.Sleep(took)
+	inTime := false
+	select {
+	case <-time.After(took):
+		inTime = true
+	case <-ctx.Done():
+	}
 	stop.Store(true)
 	all.Wait()
-	rate = float64(advanced.Load()) / time.Since(began).Seconds()
+	if inTime {
+		rate = float64(advanced.Load()) / time.Since(began).Seconds()
+	}
 	for _, w := range workers {
 		err = errors.Join(err, w.failure())
 	}
@@ -175,36 +184,76 @@ func (w *gpuWorker) busyStep(sources []search.Source) int64 {
 	return int64(advanced)
 }
 
-// find returns the best load that it finds, and whether it measured any: a device on which one sentence takes half of the time, an emulated
-// one perhaps, has the usual load, and so has one without memory for any.
-func (t *loadTrial) find(usual gpuLoad, slotsGiven bool) (best gpuLoad, measured bool, err error) {
-	begin := time.Now()
-	if err := t.translateOne(); err != nil {
-		return usual, false, err
-	}
-	took := time.Since(begin)
-	if 2*took > t.limit {
-		return usual, false, nil
+// find returns the best load that it finds, and whether it measured any: a slow device, an emulated one perhaps, has the usual load, and so has
+// one without memory for any. It ends when the time for it is over, or ctx is done, after the step that is made then. No step is much longer
+// than those before it, which were short enough: see approach.
+func (t *loadTrial) find(ctx context.Context, usual gpuLoad, slotsGiven bool) (best gpuLoad, measured bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	if inTime, err := t.approach(limited, usual); err != nil || !inTime {
+		return usual, false, cmp.Or(err, ctx.Err())
 	}
 	try := func(l gpuLoad) (rate float64, err error) {
-		rate, err = t.rate(l, t.limit/loadTrials/2)
+		rate, err = t.rate(limited, l, t.limit/loadTrials/2)
 		measured = measured || rate > 0
 		return rate, err
 	}
-	s := loadSearch{time.Now, try, t.gpu.fits}
-	best, err = s.find(usual, slotsGiven, t.limit-took)
-	return best, measured && err == nil, err
+	s := loadSearch{func() bool { return limited.Err() != nil }, try, t.gpu.fits}
+	best, err = s.find(usual, slotsGiven)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return usual, false, err
+	}
+	return best, measured, nil
 }
 
-// translateOne translates one sentence.
-func (t *loadTrial) translateOne() error {
-	source := randomSources(rand.New(rand.NewPCG(2018, 4)), 1, t.vocabulary)
-	workers, err := t.open(gpuLoad{1, slotsOf(source[0], t.options)})
+// approachGrowth is how many times as many hypotheses each of the steps has that lead to the usual load.
+const approachGrowth = 8
+
+// approach makes steps with one sentence, and then with more, until there are as many hypotheses as a worker of the usual load has. It reports
+// false if the next of them could outlast the time: a step takes at most as many times as long as it has more hypotheses.
+func (t *loadTrial) approach(ctx context.Context, usual gpuLoad) (inTime bool, err error) {
+	end, _ := ctx.Deadline()
+	slots := slotsOf(t.sources(0, 1)[0], t.options)
+	for {
+		begin := time.Now()
+		if err := t.fewSteps(ctx, slots); err != nil || ctx.Err() != nil {
+			return false, err
+		}
+		if slots >= usual.Slots {
+			return true, nil
+		}
+		if now := time.Now(); now.Add(approachGrowth * now.Sub(begin)).After(end) {
+			return false, nil
+		}
+		slots = min(approachGrowth*slots, usual.Slots)
+	}
+}
+
+// fewSteps makes two steps of a worker: the first encodes the sentences, and the second is like all others.
+func (t *loadTrial) fewSteps(ctx context.Context, slots int) error {
+	workers, err := t.open(gpuLoad{1, slots})
+	sources := t.sources(0, slots)
 	for _, w := range workers {
-		w.translate(source)
+		for step := 0; step < 2 && ctx.Err() == nil; step++ {
+			w.busyStep(sources)
+		}
 		err = errors.Join(err, w.failure(), w.close())
 	}
 	return err
+}
+
+// sources are what a worker translates.
+func (t *loadTrial) sources(worker, count int) []search.Source {
+	return randomSources(rand.New(rand.NewPCG(2018, uint64(worker))), count, t.vocabulary)
+}
+
+// multiplied says what multiplies for each model.
+func (g *gpu) multiplied() string {
+	var by []string
+	for _, weights := range g.weights {
+		by = append(by, weights.Multiplied())
+	}
+	return strings.Join(by, ", ")
 }
 
 // fits says whether the GPU has memory for a load of all models.
@@ -226,37 +275,15 @@ func (g *gpu) room() int {
 	return slots
 }
 
-// A loadFile is the file that remembers loads of a kind of GPU, with one driver.
-type loadFile struct {
-	path string
-	kind gpuAndDriver
-}
-
+// gpuAndDriver is what the speed of loads depends on.
 type gpuAndDriver struct {
 	Device string `json:"device"`
 	Driver string `json:"driver"`
 }
 
-// knownLoads is the content of the file: loads by what they were measured with.
-type knownLoads struct {
-	Version int `json:"version"`
-	gpuAndDriver
-	Loads map[string]gpuLoad `json:"loads"`
-}
-
-// loadsOfGPU returns the file for a kind of GPU, beside that for the processor.
-func (t *tuner) loadsOfGPU(kind gpuAndDriver) *loadFile {
-	return &loadFile{t.fileOf("gpu-loads", kind), kind}
-}
-
-// read returns what is known, nothing if the file cannot be understood.
-func (f *loadFile) read() map[string]gpuLoad {
-	var known knownLoads
-	err := readTuning(f.path, &known)
-	if err != nil || known.Version != loadVersion || known.gpuAndDriver != f.kind || known.Loads == nil {
-		return map[string]gpuLoad{}
-	}
-	return known.Loads
+// loadsOfGPU returns the file for the loads of a kind of GPU, beside that for the processor.
+func (t *tuner) loadsOfGPU(kind gpuAndDriver) *measurements[gpuAndDriver, gpuLoad] {
+	return &measurements[gpuAndDriver, gpuLoad]{t.fileOf("gpu-loads", kind), loadVersion, kind}
 }
 
 // possible says whether a load that was read can have been written, for as many slots as were asked for, or any.
@@ -277,7 +304,7 @@ func (g *gpu) usualLoad(streams, slots int) gpuLoad {
 
 // chooseLoad returns the load of a GPU for which no number of streams was asked for; slots is the number that was, or 0. It is measured
 // where there is a place to remember it.
-func (p *engineParts) chooseLoad(g *gpu, slots int, logger *slog.Logger) gpuLoad {
+func (p *engineParts) chooseLoad(ctx context.Context, g *gpu, slots int, logger *slog.Logger) gpuLoad {
 	tuner, m := p.models.tuner, p.models.models[0]
 	if tuner == nil || m.SourceVocabulary < 2 || len(m.FurtherVocabularies) > 0 {
 		return g.usualLoad(0, slots)
@@ -285,28 +312,28 @@ func (p *engineParts) chooseLoad(g *gpu, slots int, logger *slog.Logger) gpuLoad
 	trial := &loadTrial{gpu: g, options: p.config.Search, weights: p.config.Weights, end: p.config.Text.Target.EOS(), vocabulary: m.SourceVocabulary,
 		limit: loadTime, logger: logger}
 	trial.options.MaxLengthFactor = 1
-	return trial.remembered(tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()}), p.loadKey(g.room(), slots), slots)
+	file := tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()})
+	return trial.remembered(ctx, file, p.loadKey(g.multiplied(), g.room(), slots), slots)
 }
 
-// remembered returns the load that a file has for a key, and measures it if the file does not say. That happens with the new file open:
-// where there can be none, nothing is measured. A device that fails meanwhile has the usual load: the engine, which finds that out again,
-// knows what to do.
-func (t *loadTrial) remembered(file *loadFile, key string, slots int) gpuLoad {
+// remembered returns the load that a file has for a key, and measures it if the file does not say. A device that fails meanwhile has the usual
+// load: the engine, which finds that out again, knows what to do.
+func (t *loadTrial) remembered(ctx context.Context, file *measurements[gpuAndDriver, gpuLoad], key string, slots int) gpuLoad {
 	loads := file.read()
 	if known := loads[key]; known.possible(slots) && t.gpu.fits(known) {
 		return known
 	}
 	best := t.gpu.usualLoad(0, slots)
-	err := writeTuning(file.path, func() any {
+	err := file.write(func() map[string]gpuLoad {
 		begin := time.Now()
 		var measured bool
 		var err error
-		if best, measured, err = t.find(best, slots > 0); measured {
+		if best, measured, err = t.find(ctx, best, slots > 0); measured {
 			loads[key] = best
 		}
 		t.logger.Debug("tried how "+t.gpu.name()+" is kept busy", "took", time.Since(begin).Round(time.Millisecond), "measured", measured, "error", err,
 			"file", file.path)
-		return knownLoads{loadVersion, file.kind, loads} // of two that measure at a time, the last one stays
+		return loads
 	})
 	if err != nil {
 		t.logger.Debug("how a GPU is kept busy is not remembered", "error", err)
@@ -314,14 +341,14 @@ func (t *loadTrial) remembered(file *loadFile, key string, slots int) gpuLoad {
 	return best
 }
 
-// loadKey names what a load depends on, beside the GPU: the models' shapes, the arithmetic, how is searched, the slots that were asked for, and
-// those that there is room for, or what is found beside another process that has the memory would be taken when that has gone.
-func (p *engineParts) loadKey(room, slots int) string {
+// loadKey names what a load depends on, beside the GPU: the models' shapes, the arithmetic, what multiplies, how is searched, the slots that were
+// asked for, and those that there is room for, or what is found beside another process that has the memory would be taken when that has gone.
+func (p *engineParts) loadKey(multiplied string, room, slots int) string {
 	sum := sha256.New()
 	for _, m := range p.models.models {
 		_ = json.NewEncoder(sum).Encode(m.Architecture) // plain fields, which can always be written
 	}
 	o := p.config.Search
-	return fmt.Sprintf("models %x, %v, beam %d, scores %v, samples %v, slots %d, room for %d", sum.Sum(nil)[:6], p.models.onGPU, o.Beam, o.Scores || o.WordScores,
-		o.Sampling, slots, room)
+	return fmt.Sprintf("models %x, %v, products by %s, beam %d, scores %v, samples %v, slots %d, room for %d", sum.Sum(nil)[:6],
+		p.models.onGPU, multiplied, o.Beam, o.Scores || o.WordScores, o.Sampling, slots, room)
 }

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -46,7 +48,7 @@ func toyTrial(t *testing.T) *loadTrial {
 func TestLoadRate(t *testing.T) {
 	trial := toyTrial(t)
 	for _, l := range []gpuLoad{{1, 4}, {2, 5}} {
-		if rate, err := trial.rate(l, 20*time.Millisecond); err != nil || !(rate > 0) {
+		if rate, err := trial.rate(t.Context(), l, 20*time.Millisecond); err != nil || !(rate > 0) {
 			t.Errorf("%+v: %v hypotheses a second, %v", l, rate, err)
 		}
 	}
@@ -90,43 +92,83 @@ func TestRoomForLoads(t *testing.T) {
 	bound(func() error { return context.Free(taken) })
 }
 
-// What was measured is in the file, and is taken from there. Nothing is measured with a device that takes long for a sentence, or without a
+// Measuring ends in time, however long the steps of the usual load would take, and when the program is to end. Nothing is known then.
+func TestLoadsAreTriedInTime(t *testing.T) {
+	trial := toyTrial(t)
+	usual := gpuLoad{2, 256}
+	began := time.Now()
+	if err := trial.fewSteps(t.Context(), usual.Slots); err != nil {
+		t.Fatal(err)
+	}
+	step := time.Since(began) / 2
+	find := func(ctx context.Context, limit time.Duration) (time.Duration, error) {
+		trial.limit = limit
+		began := time.Now()
+		best, measured, err := trial.find(ctx, usual, true)
+		if best != usual || measured {
+			t.Errorf("%+v, measured %v within %v, where a step takes %v", best, measured, limit, step)
+		}
+		return time.Since(began), err
+	}
+	if took, err := find(t.Context(), step/2); err != nil || took > step {
+		t.Errorf("%v, %v, where half of a step was allowed, which takes %v", took, err, step)
+	}
+	rate := func(ctx context.Context, took time.Duration) time.Duration {
+		began := time.Now()
+		if rate, err := trial.rate(ctx, gpuLoad{1, 64}, took); err != nil || ctx.Err() != nil && rate > 0 {
+			t.Errorf("%v hypotheses a second, %v", rate, err)
+		}
+		return time.Since(began)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if whole, took := rate(t.Context(), time.Nanosecond), rate(done, time.Hour); took > whole/2 {
+		t.Errorf("a load that is not tried any more takes %v, and one that is %v", took, whole)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(4*step, cancel)
+	if took, err := find(ctx, time.Hour); !errors.Is(err, context.Canceled) || took > 14*step {
+		t.Errorf("%v, %v, where it was interrupted after four steps, each of which takes %v", took, err, step)
+	}
+}
+
+// What was measured is in the file, and is taken from there. Nothing is measured with a slow device, or without a
 // place for the file.
 func TestLoadIsRemembered(t *testing.T) {
 	trial := toyTrial(t)
-	file := tunerAt(filepath.Join(t.TempDir(), "sluice", "kernels.json")).loadsOfGPU(gpuAndDriver{"a card", "12.2"})
+	file := testTuner(filepath.Join(t.TempDir(), "sluice", "kernels.json")).loadsOfGPU(gpuAndDriver{"a card", "12.2"})
 	trial.limit = time.Nanosecond
-	if l := trial.remembered(file, "toy", 6); l != (gpuLoad{usualStreams, 6}) || len(file.read()) > 0 {
+	if l := trial.remembered(t.Context(), file, "toy", 6); l != (gpuLoad{usualStreams, 6}) || len(file.read()) > 0 {
 		t.Errorf("a slow device: %+v, remembered are %v", l, file.read())
 	}
 	trial.limit, trial.weights = 2*time.Second, []float32{1, 1} // of which a model has one
-	if l := trial.remembered(file, "toy", 6); l != (gpuLoad{usualStreams, 6}) || len(file.read()) > 0 {
+	if l := trial.remembered(t.Context(), file, "toy", 6); l != (gpuLoad{usualStreams, 6}) || len(file.read()) > 0 {
 		t.Errorf("a failure: %+v, remembered are %v", l, file.read())
 	}
 	trial.weights = nil
-	if l := trial.remembered(file, "toy", 1); l != (gpuLoad{usualStreams, 1}) || len(file.read()) > 0 {
+	if l := trial.remembered(t.Context(), file, "toy", 1); l != (gpuLoad{usualStreams, 1}) || len(file.read()) > 0 {
 		t.Errorf("no load that does anything: %+v, remembered are %v", l, file.read())
 	}
-	found := trial.remembered(file, "toy", 6)
+	found := trial.remembered(t.Context(), file, "toy", 6)
 	if known := file.read()["toy"]; known != found || found.Slots != 6 {
 		t.Fatalf("found %+v, remembered are %v", found, file.read())
 	}
 	want := gpuLoad{3, 6} // which nobody tries
-	if err := writeTuning(file.path, func() any { return knownLoads{loadVersion, file.kind, map[string]gpuLoad{"toy": want}} }); err != nil {
+	if err := file.write(func() map[string]gpuLoad { return map[string]gpuLoad{"toy": want} }); err != nil {
 		t.Fatal(err)
 	}
-	if l := trial.remembered(file, "toy", 6); l != want {
+	if l := trial.remembered(t.Context(), file, "toy", 6); l != want {
 		t.Errorf("%+v is remembered, and %+v taken", want, l)
 	}
-	if l := trial.remembered(file, "another toy", 7); l.Slots != 7 || len(file.read()) != 2 {
+	if l := trial.remembered(t.Context(), file, "another toy", 7); l.Slots != 7 || len(file.read()) != 2 {
 		t.Errorf("%+v, remembered are %v", l, file.read())
 	}
 	nowhere := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(nowhere, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	lost := tunerAt(filepath.Join(nowhere, "sluice", "kernels.json")).loadsOfGPU(gpuAndDriver{"a card", "12.2"})
-	if l := trial.remembered(lost, "toy", 6); l != (gpuLoad{usualStreams, 6}) {
+	lost := testTuner(filepath.Join(nowhere, "sluice", "kernels.json")).loadsOfGPU(gpuAndDriver{"a card", "12.2"})
+	if l := trial.remembered(t.Context(), lost, "toy", 6); l != (gpuLoad{usualStreams, 6}) {
 		t.Errorf("without a place: %+v", l)
 	}
 }

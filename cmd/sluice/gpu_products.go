@@ -16,7 +16,7 @@ import (
 const blasVariable = "SLUICE_CUBLASLT_LIBRARY"
 
 // gpuTuningVersion changes with the own kernels, of which old measurements say nothing, and with how they are compared with cuBLASLt.
-const gpuTuningVersion = 1
+const gpuTuningVersion = 2
 
 // A gpuProducts is how products on GPUs are computed: --gpu-products.
 type gpuProducts struct {
@@ -52,7 +52,7 @@ func (p *gpuProducts) tune(driver *cuda.Driver, device *gpumodel.Device) (tuning
 		if !tuning.Changed {
 			return
 		}
-		if err := file.write(tuning.Known); err != nil {
+		if err := file.write(func() map[string]string { return tuning.Known }); err != nil {
 			p.logger.Debug("how products on GPUs are fastest is not remembered", "error", err)
 		}
 	}, nil
@@ -121,43 +121,18 @@ func microsecondsOrDash(microseconds float64) string {
 	return fmt.Sprintf("%.1f", microseconds)
 }
 
-// A gpuTuning is the file that remembers what was measured on a kind of GPU, with one driver and one version of cuBLASLt.
-type gpuTuning struct {
-	path string
-	kind kindOfGPU
-}
-
-// kindOfGPU is what a measurement depends on.
+// kindOfGPU is what the speed of products depends on.
 type kindOfGPU struct {
 	Device  string `json:"device"`
 	Driver  string `json:"driver"`
 	Library string `json:"cublaslt"`
 }
 
-// tunedGPU is the content of the file.
-type tunedGPU struct {
-	Version int `json:"version"`
-	kindOfGPU
-	Fastest gpukernels.ProductTuning `json:"fastest"`
+// ofGPU returns the file for the products of a GPU, beside that for the processor.
+func (t *tuner) ofGPU(driver *cuda.Driver, device *gpumodel.Device) *measurements[kindOfGPU, string] {
+	return t.productsOfGPU(kindOfGPU{device.Properties().String(), driver.Version().String(), device.BLAS().Version().String()})
 }
 
-// ofGPU returns the file for a GPU, beside that for the processor.
-func (t *tuner) ofGPU(driver *cuda.Driver, device *gpumodel.Device) *gpuTuning {
-	kind := kindOfGPU{device.Properties().String(), driver.Version().String(), device.BLAS().Version().String()}
-	return &gpuTuning{t.fileOf("gpu", kind), kind}
-}
-
-// read returns what is known, nothing if the file cannot be understood.
-func (t *gpuTuning) read() gpukernels.ProductTuning {
-	var known tunedGPU
-	err := readTuning(t.path, &known)
-	if err != nil || known.Version != gpuTuningVersion || known.kindOfGPU != t.kind || known.Fastest == nil {
-		return gpukernels.ProductTuning{}
-	}
-	return known.Fastest
-}
-
-// write replaces the file. Of two that measure at a time, the last one stays.
-func (t *gpuTuning) write(known gpukernels.ProductTuning) error {
-	return writeTuning(t.path, func() any { return tunedGPU{gpuTuningVersion, t.kind, known} })
+func (t *tuner) productsOfGPU(kind kindOfGPU) *measurements[kindOfGPU, string] {
+	return &measurements[kindOfGPU, string]{t.fileOf("gpu", kind), gpuTuningVersion, kind}
 }

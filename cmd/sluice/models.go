@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -232,8 +233,8 @@ type engineParts struct {
 	models *ensemble
 }
 
-// buildEngine opens everything that the flags name.
-func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger *slog.Logger) (*engineParts, error) {
+// buildEngine opens everything that the flags name. What may be left out, such as measuring, is left out once ctx is done.
+func buildEngine(ctx context.Context, m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger *slog.Logger) (*engineParts, error) {
 	if err := errors.Join(b.check(), m.check()); err != nil {
 		return nil, err
 	}
@@ -271,7 +272,7 @@ func buildEngine(m *modelFlags, s *searchFlags, b *batchFlags, cores int, logger
 	parts.config.Models, parts.config.Precise = models, models.precise
 	parts.config.KeepRepetition = s.keepRepetition
 	parts.config.Batching = b.batching(cores)
-	if err := parts.chooseDevice(m, b, logger); err != nil {
+	if err := parts.chooseDevice(ctx, m, b, logger); err != nil {
 		return nil, err
 	}
 	logger.Debug("models loaded", "models", m.models, "precision", models.arithmetic())

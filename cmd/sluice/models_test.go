@@ -21,7 +21,7 @@ func demoEngine(t *testing.T) *engineParts {
 		precision: "auto",
 	}
 	s := searchFlags{beamSize: 1, maxLength: 1000, maxLengthFactor: 3}
-	parts, err := buildEngine(&m, &s, &batchFlags{maxiBatchSort: "src"}, 1, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	parts, err := buildEngine(t.Context(), &m, &s, &batchFlags{maxiBatchSort: "src"}, 1, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func (p *planning) run(command *cobra.Command) error {
 	} else if !choice.wanted() {
 		p.batch.threads = 1
 	}
-	parts, err := buildEngine(&p.model, &p.search, &p.batch, 1, slog.New(slog.DiscardHandler))
+	parts, err := buildEngine(command.Context(), &p.model, &p.search, &p.batch, 1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

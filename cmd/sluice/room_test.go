@@ -24,7 +24,7 @@ func demoParts(t *testing.T, b *batchFlags, cores int) *engineParts {
 	model := &modelFlags{models: []string{filepath.Join(sharedtest.Root(), "models", "ende-tiny", "model.intgemm.alphas.bin")}, precision: "auto"}
 	search := &searchFlags{beamSize: 1, normalize: 1, maxLength: 1000, maxLengthFactor: 3}
 	b.maxiBatchSort = "src"
-	parts, err := buildEngine(model, search, b, cores, slog.New(slog.DiscardHandler))
+	parts, err := buildEngine(t.Context(), model, search, b, cores, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

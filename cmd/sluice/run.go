@@ -133,7 +133,7 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 	if err := options.complete(j.logger); err != nil {
 		return err
 	}
-	parts, err := buildEngine(&options.model, &options.search, &options.batch, runtime.GOMAXPROCS(0), j.logger)
+	parts, err := buildEngine(ctx, &options.model, &options.search, &options.batch, runtime.GOMAXPROCS(0), j.logger)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (e recipeEngine) Translate(ctx context.Context, task trainrecipe.Translatio
 	if err != nil {
 		return trainrecipe.Throughput{}, err
 	}
-	parts, err := buildEngine(&t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
+	parts, err := buildEngine(ctx, &t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
 	if err != nil {
 		return trainrecipe.Throughput{}, err
 	}

@@ -91,7 +91,7 @@ func (t *translation) run(command *cobra.Command) error {
 		return err // a name that is wrong is better told before the work than behind it
 	}
 	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write, not the end of the process
-	parts, err := buildEngine(&t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
+	parts, err := buildEngine(command.Context(), &t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"bufio"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-mt/sluice/internal/binread"
 	"github.com/sluice-mt/sluice/kernels"
 )
 
@@ -21,24 +18,14 @@ const (
 	// tuningTime is about how long a model is measured on a machine that has not seen its like.
 	tuningTime = 200 * time.Millisecond
 	// tuningVersion changes with the variants there are, of which old measurements say nothing, and with how they are compared.
-	tuningVersion = 3
-	// maxTuningBytes bounds the file that is read: a shape takes some 30 bytes.
-	maxTuningBytes = 1 << 20
+	tuningVersion = 4
 )
 
 // A tuner has matrices multiplied in the way that was found fastest on this processor. What has been measured is in a file for each kind
 // of processor, in the user's cache folder. Without such a folder nothing is measured, or it would be at each start.
 type tuner struct {
-	path      string
-	processor string
-	logger    *slog.Logger
-}
-
-// tuned is the content of the file.
-type tuned struct {
-	Version   int            `json:"version"`
-	Processor string         `json:"processor"`
-	Products  kernels.Tuning `json:"products"`
+	file   measurements[string, int]
+	logger *slog.Logger
 }
 
 // newTuner returns the tuner of this processor, nil if there is no place for what it finds.
@@ -50,13 +37,18 @@ func newTuner(logger *slog.Logger) *tuner {
 	}
 	processor := processorName()
 	sum := sha256.Sum256([]byte(processor))
-	return &tuner{filepath.Join(folder, "sluice", fmt.Sprintf("kernels-%x.json", sum[:6])), processor, logger}
+	return tunerAt(filepath.Join(folder, "sluice", fmt.Sprintf("kernels-%x.json", sum[:6])), processor, logger)
+}
+
+// tunerAt returns the tuner of a processor that has its measurements in a file.
+func tunerAt(path, processor string, logger *slog.Logger) *tuner {
+	return &tuner{measurements[string, int]{path: path, version: tuningVersion, kind: processor}, logger}
 }
 
 // fileOf returns where what was measured on a kind of device is remembered, beside what was on the processor.
 func (t *tuner) fileOf(name string, kind any) string {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%q", kind)))
-	return filepath.Join(filepath.Dir(t.path), fmt.Sprintf("%s-%x.json", name, sum[:6]))
+	return filepath.Join(filepath.Dir(t.file.path), fmt.Sprintf("%s-%x.json", name, sum[:6]))
 }
 
 // tune chooses how matrices are multiplied, and measures it if the file does not say. A nil tuner leaves them as they are.
@@ -64,7 +56,7 @@ func (t *tuner) tune(matrices []kernels.Matrix) {
 	if t == nil {
 		return
 	}
-	tuning := t.read()
+	tuning := kernels.Tuning(t.file.read())
 	if tuning.Knows(matrices...) {
 		tuning.Tune(0, matrices...)
 		return
@@ -74,45 +66,13 @@ func (t *tuner) tune(matrices []kernels.Matrix) {
 	}
 }
 
-// read returns what is known, nothing if the file cannot be understood: it is written anew then.
-func (t *tuner) read() kernels.Tuning {
-	var known tuned
-	err := readTuning(t.path, &known)
-	if err != nil || known.Version != tuningVersion || known.Processor != t.processor || known.Products == nil {
-		return kernels.Tuning{}
-	}
-	return known.Products
-}
-
-// measure adds to a tuning what it lacks, and writes it. That happens with the new file open: where there can be none, nothing is measured.
-// Of two that measure at a time, the last one stays.
+// measure adds to a tuning what it lacks, and writes it.
 func (t *tuner) measure(tuning kernels.Tuning, matrices []kernels.Matrix) error {
-	return writeTuning(t.path, func() any {
+	return t.file.write(func() map[string]int {
 		begin := time.Now()
 		tuning.Tune(tuningTime, matrices...)
-		t.logger.Debug("products tuned", "took", time.Since(begin).Round(time.Millisecond), "file", t.path)
-		return tuned{tuningVersion, t.processor, tuning}
-	})
-}
-
-// readTuning reads a file of what was measured.
-func readTuning(path string, known any) error {
-	content, err := binread.ReadFile(path, maxTuningBytes)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(content, known)
-}
-
-// writeTuning replaces such a file, whose content is asked for with the new file open.
-func writeTuning(path string, content func() any) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return writeFile(path, func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(content())
+		t.logger.Debug("products tuned", "took", time.Since(begin).Round(time.Millisecond), "file", t.file.path)
+		return tuning
 	})
 }
 
