@@ -111,14 +111,14 @@ Without a GPU the command says so and prints a roofline model of the same table 
 }
 
 // benchOfGPU makes "bench gpu" of a command line of "bench" that asks for a GPU with --device, so that it takes the options of that command.
-// It reports false for any other.
-func benchOfGPU(command *cobra.Command, arguments []string) (rewritten []string, ok bool) {
+// options are what stands there beside the command's name. It reports false for any other command line.
+func benchOfGPU(command *cobra.Command, options []string) (rewritten []string, ok bool) {
 	if command.CommandPath() != "sluice bench" {
 		return nil, false
 	}
 	const option = "--device"
-	for i, word := range arguments {
-		value, rest, said := "", arguments[i+1:], false
+	for i, word := range options {
+		value, rest, said := "", options[i+1:], false
 		if value, said = strings.CutPrefix(word, option+"="); !said && word == option && len(rest) > 0 {
 			value, rest, said = rest[0], rest[1:], true
 		}
@@ -126,12 +126,11 @@ func benchOfGPU(command *cobra.Command, arguments []string) (rewritten []string,
 		if !said || !isNumber && value != "gpu" {
 			continue
 		}
-		name := slices.Index(arguments, "bench")
-		rewritten = append(slices.Clone(arguments[:name+1]), "gpu")
+		rewritten = []string{"bench", "gpu"}
 		if isNumber {
 			rewritten = append(rewritten, option, strconv.Itoa(number))
 		}
-		return slices.Concat(rewritten, arguments[name+1:i], rest), true
+		return slices.Concat(rewritten, options[:i], rest), true
 	}
 	return nil, false
 }
@@ -201,7 +200,7 @@ func (b *gpuBench) check() ([]architecture, error) {
 		}
 	}
 	var err error
-	if b.onGPU, err = gpuArithmeticOf(b.precision); err != nil {
+	if b.onGPU, err = gpuArithmeticOf("--precision", b.precision); err != nil {
 		return nil, err
 	}
 	if len(b.slots) == 0 || slices.Min(b.slots) < 0 || b.sentences < 0 {

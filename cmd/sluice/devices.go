@@ -268,11 +268,11 @@ func (p *engineParts) chooseDevice(ctx context.Context, m *modelFlags, b *batchF
 
 // chooseGPUs loads the models onto the GPUs that were chosen, for the arithmetic that was.
 func (e *ensemble) chooseGPUs(m *modelFlags, choice deviceChoice, opened *openedGPUs, logger *slog.Logger) (err error) {
-	name := m.arithmeticName()
+	name, option := m.arithmeticName()
 	if name == "auto" {
 		name = gpukernels.Float16.String()
 	}
-	if e.onGPU, err = gpuArithmeticOf(name); err != nil {
+	if e.onGPU, err = gpuArithmeticOf(option, name); err != nil {
 		return err
 	}
 	e.products = gpuProducts{tuner: e.tuner, logger: logger}
@@ -286,19 +286,21 @@ func (e *ensemble) chooseGPUs(m *modelFlags, choice deviceChoice, opened *opened
 	return err
 }
 
-// gpuArithmeticOf reads the name of a precision.
-func gpuArithmeticOf(name string) (gpukernels.Arithmetic, error) {
-	switch name {
-	case "float16":
+// gpuArithmeticOf reads the name of an arithmetic, which an option says.
+func gpuArithmeticOf(option, name string) (gpukernels.Arithmetic, error) {
+	switch {
+	case name == "float16":
 		return gpukernels.Arithmetic{}, nil
-	case "bfloat16":
+	case name == "bfloat16":
 		return gpukernels.Arithmetic{Stored: gpukernels.BFloat16}, nil
-	case "int8":
-		return gpukernels.Arithmetic{Products: gpukernels.Int8}, nil
-	case "fp8":
+	case name == "fp8":
 		return gpukernels.Arithmetic{Products: gpukernels.FP8}, nil
+	case strings.HasPrefix(name, "int8") && strings.Contains(name, "Alpha"):
+		return gpukernels.Arithmetic{}, usageErrorf("%s %s: GPUs do not know a model's fixed multipliers of activations; --precision int8 has one for each row", option, name)
+	case strings.HasPrefix(name, "int8"):
+		return gpukernels.Arithmetic{Products: gpukernels.Int8}, nil
 	}
-	return gpukernels.Arithmetic{}, usageErrorf("--precision %s is not for GPUs, which compute in float16, bfloat16, int8 or fp8", name)
+	return gpukernels.Arithmetic{}, usageErrorf("%s %s is not for GPUs, which compute in float16, bfloat16, int8 or fp8", option, name)
 }
 
 // demandedError sorts the reason why no GPU can be used by what the user has to look at.

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/internal/sharedtest"
 )
@@ -99,5 +100,29 @@ func TestDevicesOnTheCommandLine(t *testing.T) {
 	nameDevices(flags, changedFlags(flags))
 	if have := flags.Lookup("devices").Value.(pflag.SliceValue).GetSlice(); !slices.Equal(have, []string{"gpu:0", "gpu:1", "gpu:3"}) || flags.Arg(0) != "corpus.en" {
 		t.Errorf("%q, %q", have, flags.Args())
+	}
+}
+
+// An arithmetic that GPUs do not have is an error that names the option which asks for it.
+func TestArithmeticOfGPUs(t *testing.T) {
+	for _, c := range []struct {
+		flags modelFlags
+		want  gpukernels.Arithmetic
+		err   string
+	}{
+		{modelFlags{precision: "float16"}, gpukernels.Arithmetic{}, ""},
+		{modelFlags{precision: "bfloat16"}, gpukernels.Arithmetic{Stored: gpukernels.BFloat16}, ""},
+		{modelFlags{precision: "int8"}, gpukernels.Arithmetic{Products: gpukernels.Int8}, ""},
+		{modelFlags{precision: "auto", gemmPrecision: "int8shiftAll"}, gpukernels.Arithmetic{Products: gpukernels.Int8}, ""},
+		{modelFlags{precision: "fp8"}, gpukernels.Arithmetic{Products: gpukernels.FP8}, ""},
+		{modelFlags{precision: "int16"}, gpukernels.Arithmetic{}, "--precision int16 is not for GPUs"},
+		{modelFlags{precision: "auto", gemmPrecision: "float32"}, gpukernels.Arithmetic{}, "--gemm-precision float32 is not for GPUs"},
+		{modelFlags{precision: "int8", gemmPrecision: "int8shiftAlphaAll"}, gpukernels.Arithmetic{}, "--gemm-precision int8shiftAlphaAll: GPUs do not know"},
+	} {
+		name, option := c.flags.arithmeticName()
+		have, err := gpuArithmeticOf(option, name)
+		if have != c.want || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
+			t.Errorf("%s %s: %v, %v, want %v, %s", option, name, have, err, c.want, c.err)
+		}
 	}
 }

@@ -86,11 +86,11 @@ written, 6 finished with flagged records, 7 interrupted (the same command contin
 
 // prepareArguments rewrites Marian's way of writing options into the form that the flag library reads.
 func prepareArguments(root *cobra.Command, arguments []string) []string {
-	command, _, err := root.Find(arguments)
+	command, options, err := root.Find(arguments)
 	if err != nil || command == root {
 		return arguments
 	}
-	if rewritten, ok := benchOfGPU(command, arguments); ok {
+	if rewritten, ok := benchOfGPU(command, options); ok {
 		return rewritten
 	}
 	if parent := command.Parent(); parent != nil && parent.Name() == "score" {

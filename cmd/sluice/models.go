@@ -192,20 +192,17 @@ func (e *ensemble) stored() cpumodel.Precision {
 	return precision
 }
 
-// arithmeticName is what --precision or --gemm-precision says.
-func (f *modelFlags) arithmeticName() string {
+// arithmeticName is what --precision or --gemm-precision says, and the option that says it.
+func (f *modelFlags) arithmeticName() (name, option string) {
 	if f.gemmPrecision != "" {
-		return f.gemmPrecision
+		return f.gemmPrecision, "--gemm-precision"
 	}
-	return f.precision
+	return f.precision, "--precision"
 }
 
 // choosePrecision reads --precision and --gemm-precision. stored is what the models are stored for.
 func (f *modelFlags) choosePrecision(stored cpumodel.Precision) (cpumodel.Precision, error) {
-	name, option := f.arithmeticName(), "--precision"
-	if f.gemmPrecision != "" {
-		option = "--gemm-precision"
-	}
+	name, option := f.arithmeticName()
 	switch {
 	case name == "auto":
 		return stored, nil
