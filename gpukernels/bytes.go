@@ -2,6 +2,7 @@ package gpukernels
 
 import (
 	"cmp"
+	"math"
 	"strings"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -27,6 +28,19 @@ func (m ByteMatrix) elements() int { return ByteStride(m.Columns) / 2 }
 // Quantise sets rows of bytes to those of fp16, with a scale for each row: integers and scales are those that kernels.QuantizeRows gives, and
 // of Float8 the largest of a row becomes ±448. What is not finite becomes a scale that is not.
 func (k *Kernels) Quantise(s *cuda.Stream, to ByteMatrix, from Matrix) error {
+	return k.quantise(s, to, from, 0)
+}
+
+// QuantiseFixed is Quantise with one multiplier for all rows, a model's own: finite rows become the integers that kernels.QuantizeRowsFixed gives.
+func (k *Kernels) QuantiseFixed(s *cuda.Stream, to ByteMatrix, from Matrix, multiplier float32) error {
+	if err := need(multiplier > 0 && multiplier <= math.MaxFloat32, "quantise", "a multiplier of %v", multiplier); err != nil {
+		return err
+	}
+	return k.quantise(s, to, from, multiplier)
+}
+
+// quantise takes a multiplier for each row where fixed is 0.
+func (k *Kernels) quantise(s *cuda.Stream, to ByteMatrix, from Matrix, fixed float32) error {
 	if from.Rows == 0 {
 		return nil
 	}
@@ -38,7 +52,7 @@ func (k *Kernels) Quantise(s *cuda.Stream, to ByteMatrix, from Matrix) error {
 		return err
 	}
 	return k.byName["quantise_"+k.bytes].Launch(s, rowGrid(from.Rows), rowBlock, 0, cuda.Address(from.At), cuda.Address(to.At), cuda.Address(to.Scales),
-		cuda.Int(from.Rows), cuda.Int(from.Columns), cuda.Int(from.stride()), cuda.Int(ByteStride(from.Columns)))
+		cuda.Int(from.Rows), cuda.Int(from.Columns), cuda.Int(from.stride()), cuda.Int(ByteStride(from.Columns)), cuda.Float(fixed))
 }
 
 // A ByteProduct is a Product of bytes: with a number q of X and one of Weights, and a scale of each,

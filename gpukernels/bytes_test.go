@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/kernels"
 )
 
@@ -67,26 +68,44 @@ func sameFloats(x, y []float32) bool {
 	return slices.EqualFunc(x, y, func(x, y float32) bool { return x == y || x != x && y != y })
 }
 
-// quantiseOn quantises rows on the device and compares with the processor.
-func quantiseOn(r *rig, x []number, rows, columns, stride int) {
+// quantisedFixed are rows that all have one multiplier. Those that are not finite become zeros with a scale that is not either.
+func quantisedFixed(x []float32, rows, columns int, multiplier float32) *integers {
+	q := quantised(x, rows, columns)
+	for row := range rows {
+		if !(q.scales[row] <= math.MaxFloat32) {
+			continue
+		}
+		q.scales[row] = 1 / multiplier
+		kernels.QuantizeRowsFixed(q.bytes[row*kernels.Int8Stride(columns):], x[row*columns:][:columns], 1, columns, multiplier)
+	}
+	return q
+}
+
+// quantiseOn quantises rows on the device, with a multiplier for all if it is not 0, and compares with the processor.
+func quantiseOn(r *rig, x []number, rows, columns, stride int, multiplier float32) {
 	r.t.Helper()
 	var plain []float32
 	for row := range rows {
 		plain = append(plain, floatsOf(x[row*stride:row*stride+columns])...)
 	}
-	want := quantised(plain, rows, columns)
+	want, quantise := quantised(plain, rows, columns), r.kernels.Quantise
+	if multiplier != 0 {
+		want = quantisedFixed(plain, rows, columns, multiplier)
+		quantise = func(s *cuda.Stream, to ByteMatrix, from Matrix) error { return r.kernels.QuantiseFixed(s, to, from, multiplier) }
+	}
 	n := rows * ByteStride(columns)
 	to := ByteMatrix{At: in(r, make([]int8, n+16)), Scales: in(r, make([]float32, rows+1)), Rows: rows, Columns: columns}
-	must(r.t, r.kernels.Quantise(r.stream, to, Matrix{in(r, x), rows, columns, stride}))
+	must(r.t, quantise(r.stream, to, Matrix{in(r, x), rows, columns, stride}))
 	if have := out[int8](r, to.At, n+16); !slices.Equal(have, append(want.padded(), make([]int8, 16)...)) {
-		r.t.Errorf("%d×%d: integers are %v, want %v", rows, columns, have, want.padded())
+		r.t.Errorf("%d×%d, multiplier %v: integers are %v, want %v", rows, columns, multiplier, have, want.padded())
 	}
 	if have := out[float32](r, to.Scales, rows+1); !sameFloats(have, append(slices.Clone(want.scales), 0)) {
-		r.t.Errorf("%d×%d: scales are %v, want %v", rows, columns, have, want.scales)
+		r.t.Errorf("%d×%d, multiplier %v: scales are %v, want %v", rows, columns, multiplier, have, want.scales)
 	}
 }
 
-// Integers and scales are those of the processor, for numbers of all sizes and for what is not finite.
+// Integers and scales are those of the processor, for numbers of all sizes and for what is not finite: with a multiplier for each row, and with
+// one for all, which cuts much off, little or nothing.
 func TestQuantise(t *testing.T) {
 	r := newRig(t)
 	for _, shape := range [][2]int{{1, 8}, {3, 40}, {5, 264}, {7, 520}} {
@@ -97,7 +116,9 @@ func TestQuantise(t *testing.T) {
 			x[i] = numberOf(x[i].Float32() / 1e6)               // the smallest
 			x[(rows-1)*stride+i] = numberOf(float32(i%8) - 3.5) // ties
 		}
-		quantiseOn(r, x, rows, columns, stride)
+		for _, multiplier := range []float32{0, 127. / 4, 100, 3, 1e-3} {
+			quantiseOn(r, x, rows, columns, stride, multiplier)
+		}
 	}
 	const columns = 48
 	x := r.halves(5*columns, 100)
@@ -105,7 +126,9 @@ func TestQuantise(t *testing.T) {
 	for i := range columns {
 		x[3*columns+i] = 0x8000 * number(i%2) // zeros of both signs
 	}
-	quantiseOn(r, x, 5, columns, columns)
+	for _, multiplier := range []float32{0, 1, 1e30} {
+		quantiseOn(r, x, 5, columns, columns, multiplier)
+	}
 }
 
 // An int8Case is a product of integers with its operands on this machine.
@@ -237,6 +260,11 @@ func TestInt8ProductRefuses(t *testing.T) {
 	for _, x := range []Matrix{{1, 4, 12, 0}, {1, 4, 16, 20}, {1, 5, 16, 0}} {
 		if err := r.kernels.Quantise(r.stream, ByteMatrix{1, 1, 4, 16}, x); err == nil {
 			t.Errorf("%v was launched", x)
+		}
+	}
+	for _, multiplier := range []float32{0, -1, float32(math.Inf(1)), float32(math.NaN())} {
+		if err := r.kernels.QuantiseFixed(r.stream, ByteMatrix{1, 1, 4, 16}, Matrix{1, 4, 16, 0}, multiplier); err == nil {
+			t.Errorf("a multiplier of %v was launched", multiplier)
 		}
 	}
 	empty := good()

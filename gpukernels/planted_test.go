@@ -50,6 +50,8 @@ var plantedBugs = []plantedBug{
 		"int8.cu", "forward", "Quantise", ""},
 	{"quantise: what lies behind a row is not zeros", "bytes.cuh", "if (i < n && !zeros)", "if (!zeros)",
 		"int8.cu", "forward", "Quantise", ""},
+	{"quantise: what a fixed multiplier makes too large is not cut off", "bytes.cuh", "fmaxf(-most, fminf(most, __fmul_rn(v[e], multiplier)))",
+		"__fmul_rn(v[e], multiplier)", "int8.cu", "forward", "Quantise", ""},
 	{"fp8 product: waits for one slice too few", "product.cuh", "copy_async_wait<T::STAGES - 2>", "copy_async_wait<T::STAGES - 1>",
 		"fp8.cu", "forward", "Float8Product", ""},
 	{"quantise to fp8: pairs in each other's place", "fp8.cu", "pack_float8(v[2], v[3]) << 16", "pack_float8(v[2], v[3])",

@@ -185,6 +185,7 @@ func openGPU(e *ensemble, opened *openedGPUs, number int) (*gpu, error) {
 	}
 	for i, m := range e.models {
 		weights, err := device.Load(m, gpumodel.Options{Suppress: e.suppress, Tuning: tuning, Saturation: e.int8.saturation,
+			Alphas:     !e.int8.ignoreAlphas,
 			ForScoring: e.scoring})
 		if err != nil {
 			g.close()
@@ -295,8 +296,6 @@ func gpuArithmeticOf(option, name string) (gpukernels.Arithmetic, error) {
 		return gpukernels.Arithmetic{Stored: gpukernels.BFloat16}, nil
 	case name == "fp8":
 		return gpukernels.Arithmetic{Products: gpukernels.FP8}, nil
-	case strings.HasPrefix(name, "int8") && strings.Contains(name, "Alpha"):
-		return gpukernels.Arithmetic{}, usageErrorf("%s %s: GPUs do not know a model's fixed multipliers of activations; --precision int8 has one for each row", option, name)
 	case strings.HasPrefix(name, "int8"):
 		return gpukernels.Arithmetic{Products: gpukernels.Int8}, nil
 	}

@@ -117,7 +117,7 @@ func TestArithmeticOfGPUs(t *testing.T) {
 		{modelFlags{precision: "fp8"}, gpukernels.Arithmetic{Products: gpukernels.FP8}, ""},
 		{modelFlags{precision: "int16"}, gpukernels.Arithmetic{}, "--precision int16 is not for GPUs"},
 		{modelFlags{precision: "auto", gemmPrecision: "float32"}, gpukernels.Arithmetic{}, "--gemm-precision float32 is not for GPUs"},
-		{modelFlags{precision: "int8", gemmPrecision: "int8shiftAlphaAll"}, gpukernels.Arithmetic{}, "--gemm-precision int8shiftAlphaAll: GPUs do not know"},
+		{modelFlags{precision: "int8", gemmPrecision: "int8shiftAlphaAll"}, gpukernels.Arithmetic{Products: gpukernels.Int8}, ""},
 	} {
 		name, option := c.flags.arithmeticName()
 		have, err := gpuArithmeticOf(option, name)

@@ -56,7 +56,7 @@ func (m *scoringModel) newScorer(config rescore.Config) (*rescore.Scorer, error)
 }
 
 func (o *scorerOpener) placeOnGPUs(m *scoringModel, loaded *model.Model, precision string, config rescore.Config, threads rescore.Device) error {
-	e := &ensemble{files: []*marian.File{m.file}, models: []*model.Model{loaded}, scoring: true}
+	e := &ensemble{files: []*marian.File{m.file}, models: []*model.Model{loaded}, int8: o.onDevices(precision).quantisation(), scoring: true}
 	if err := e.chooseGPUs(o.onDevices(precision), o.device, &o.opened, o.logger); err != nil {
 		return err
 	}

@@ -11,14 +11,14 @@
 struct __align__(8) EightBytes { unsigned low, high; };
 
 // Quantises rows of n elements, x_stride apart: with a row's largest magnitude, scale = largest/most and q = x·(most/largest), rounded as pack
-// does it that makes bytes of four numbers. n and x_stride are multiples of 8; rows of q are `padded` bytes apart, a multiple of 16, and zeros
-// fill what is behind the n-th.
+// does it that makes bytes of four numbers. Where a multiplier is fixed, which 0 does not do, scale = 1/fixed and q = x·fixed, cut off at ±most.
+// n and x_stride are multiples of 8; rows of q are `padded` bytes apart, a multiple of 16, and zeros fill what is behind the n-th.
 //
 // A row whose magnitudes are so small that most/largest overflows becomes zeros with scale 0. One with NaN or an infinity becomes zeros with that
 // scale, so that every product with it is NaN.
 template <class Pack>
-__device__ __forceinline__ void quantise(const Element* x, unsigned char* q, float* scales, int rows, int n, int x_stride, int padded, float most,
-                                         Pack pack) {
+__device__ __forceinline__ void quantise(const Element* x, unsigned char* q, float* scales, int rows, int n, int x_stride, int padded, float fixed,
+                                         float most, Pack pack) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   x += size_t(row) * x_stride, q += size_t(row) * padded;
@@ -29,20 +29,28 @@ __device__ __forceinline__ void quantise(const Element* x, unsigned char* q, flo
 #pragma unroll
     for (int e = 0; e < 8; e++) magnitude = max(magnitude, __float_as_int(fabsf(v[e])));
   }
-  float largest = __int_as_float(warp_max(magnitude)), multiplier = most / largest;
+  float largest = __int_as_float(warp_max(magnitude)), multiplier = fixed > 0 ? fixed : most / largest;
   bool finite = largest < INFINITY, zeros = !finite || !(multiplier < INFINITY);
-  if (lane == 0) scales[row] = finite && zeros ? 0.f : finite ? largest / most : largest;
+  if (lane == 0) scales[row] = !finite ? largest : zeros ? 0.f : fixed > 0 ? 1 / fixed : largest / most;
   for (int i = lane * 8; i < padded; i += 256) {
     EightBytes eight = {};
     if (i < n && !zeros) {
       read_eight(v, x + i);
 #pragma unroll
-      for (int e = 0; e < 8; e++) v[e] = __fmul_rn(v[e], multiplier);
+      for (int e = 0; e < 8; e++) v[e] = fmaxf(-most, fminf(most, __fmul_rn(v[e], multiplier)));
       eight = {pack(v), pack(v + 4)};
     }
     *reinterpret_cast<EightBytes*>(q + i) = eight;
   }
 }
+
+// See quantise. Numbers up to ±most are rounded by pack_four.
+#define QUANTISE_TO_BYTES(name, most)                                                                                         \
+  extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(name)(const Element* x, unsigned char* q, float* scales, \
+                                                                                int rows, int n, int x_stride, int padded, float fixed) { \
+    quantise(x, q, scales, rows, n, x_stride, padded, fixed, most, pack_four);                                                \
+  }                                                                                                                           \
+  KERNEL(name)
 
 #define PRODUCT_OF_BYTES(name, Sum, ...)                                                                                            \
   extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                           \
@@ -76,7 +84,8 @@ __device__ __forceinline__ void quantise(const Element* x, unsigned char* q, flo
   KERNEL(name)
 
 // All of them.
-#define KERNELS_OF_BYTES(what, Sum)                               \
+#define KERNELS_OF_BYTES(what, Sum, most)                               \
+  QUANTISE_TO_BYTES(quantise_##what, most);                             \
   PRODUCT_OF_BYTES(product_##what##_128x128, Sum, 128, 128, 64, 32, 3); \
   PRODUCT_OF_BYTES(product_##what##_64x64, Sum, 64, 64, 32, 32, 3);     \
   PRODUCT_OF_BYTES(product_##what##_16x64, Sum, 16, 64, 16, 16, 4);     \

@@ -12,12 +12,5 @@ __device__ __forceinline__ unsigned pack_four(const float* v) { return pack_floa
 
 }  // namespace
 
-// See quantise in bytes.cuh.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(quantise_fp8)(const Element* x, unsigned char* q, float* scales, int rows, int n, int x_stride, int padded) {
-  quantise(x, q, scales, rows, n, x_stride, padded, 448.f, pack_four);
-}
-KERNEL(quantise_fp8);
-
-KERNELS_OF_BYTES(fp8, Float8Sum);
+KERNELS_OF_BYTES(fp8, Float8Sum, 448.f);
 #endif

@@ -12,7 +12,7 @@ __device__ __forceinline__ float scaled(int sum, float of_row, float of_column) 
 }
 
 // Four numbers rounded to the nearest integers, ties to the even ones.
-__device__ __forceinline__ unsigned pack_integers(const float* v) {
+__device__ __forceinline__ unsigned pack_four(const float* v) {
   unsigned four = 0;
 #pragma unroll
   for (int e = 0; e < 4; e++) four |= (__float2int_rn(v[e]) & 255u) << 8 * e;
@@ -21,12 +21,6 @@ __device__ __forceinline__ unsigned pack_integers(const float* v) {
 
 }  // namespace
 
-// See quantise in bytes.cuh: the integers are those of kernels.QuantizeRows.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(quantise_int8)(const Element* x, unsigned char* q, float* scales, int rows, int n, int x_stride, int padded) {
-  quantise(x, q, scales, rows, n, x_stride, padded, 127.f, pack_integers);
-}
-KERNEL(quantise_int8);
-
-KERNELS_OF_BYTES(int8, int);
+// The integers are those of kernels.QuantizeRows, and of kernels.QuantizeRowsFixed but for rows that are not finite.
+KERNELS_OF_BYTES(int8, int, 127.f);
 #endif

@@ -42,11 +42,7 @@ func (w *Weights) outputLayer(p *packer, m *model.Model) {
 	o := &w.output
 	o.dim, o.n, o.bias = m.Dim, m.TargetVocabulary, p.vector(m.Output.Bias)
 	o.names = []string{m.Output.W.Name}
-	if m.Output.W.Name == "Wemb" {
-		o.multiplier = p.multiplier("Wemb", "none") // "none" in files that old versions of browsermt wrote
-	} else {
-		o.multiplier = p.multiplier(m.Output.W.Name)
-	}
+	o.multiplier = p.ofInt8(func() (float32, error) { return m.Output.Multiplier(p.alphas) })
 	p.jobs = append(p.jobs, func() error {
 		switch w.precision {
 		case Float32:

@@ -2,7 +2,6 @@ package cpumodel
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 
@@ -17,10 +16,10 @@ import (
 type packer struct {
 	precision  Precision
 	saturation float64
-	plain      bool                      // without VectorGates
-	beam       int                       // expected
-	scoring    bool                      // see Options.ForScoring
-	alphas     map[string]*marian.Tensor // nil if activations are not to use them
+	plain      bool         // without VectorGates
+	beam       int          // expected
+	scoring    bool         // see Options.ForScoring
+	alphas     model.Alphas // nil if activations are not to use them
 	jobs       []func() error
 	linears    []*linear // that the jobs pack
 	tune       func([]kernels.Matrix)
@@ -64,26 +63,21 @@ func (p *packer) vector(t *marian.Tensor) []float32 {
 }
 
 // multiplier returns the activation multiplier that the model has for a parameter, 0 if it has none.
-func (p *packer) multiplier(names ...string) float32 {
+func (p *packer) multiplier(name string) float32 {
+	return p.ofInt8(func() (float32, error) { return p.alphas.Multiplier(name) })
+}
+
+// ofInt8 returns a multiplier that only products in 8 bits have.
+func (p *packer) ofInt8(multiplier func() (float32, error)) float32 {
 	if p.precision != Int8 {
 		return 0
 	}
-	for _, name := range names {
-		t := p.alphas[name]
-		if t == nil {
-			continue
-		}
-		m, err := t.Scalar()
-		if err == nil && !(m > 0 && m <= math.MaxFloat32) {
-			err = fmt.Errorf("tensor %s: an activation multiplier of %v, but it must be greater than 0", t.Name, m)
-		}
-		if err != nil {
-			p.fail(err)
-			return 0
-		}
-		return m
+	m, err := multiplier()
+	if err != nil {
+		p.fail(err)
+		return 0
 	}
-	return 0
+	return m
 }
 
 // linear packs matrices that read the same input, side by side.

@@ -85,10 +85,62 @@ func (u *uploader) quantise(t *marian.Tensor, n, k int, across bool) (values []i
 	return values, scales
 }
 
-// quantised returns rows as bytes, made where the rows of a are quantised.
-func (s *Stepper) quantised(a *activations, from gpukernels.Matrix) (gpukernels.ByteMatrix, error) {
-	to := gpukernels.ByteMatrix{At: a.bytes, Scales: a.scales, Rows: from.Rows, Columns: from.Columns}
-	return to, s.w.device.kernels.Quantise(a.stream, to, from)
+// A bytePart is columns of a product's result before which rows are quantised in the same way.
+type bytePart struct {
+	first, columns int
+	multiplier     float32 // of the model; 0: each row has its own
+}
+
+// addPart adds columns to those that there are.
+func (l *linear) addPart(columns int, multiplier float32) {
+	first := 0
+	if n := len(l.parts); n > 0 {
+		last := &l.parts[n-1]
+		if last.multiplier == multiplier {
+			last.columns += columns
+			return
+		}
+		first = last.first + last.columns
+	}
+	l.parts = append(l.parts, bytePart{first, columns, multiplier})
+}
+
+// known returns a multiplier that could be read.
+func (u *uploader) known(multiplier float32, err error) float32 {
+	if u.err == nil {
+		u.err = err
+	}
+	return multiplier
+}
+
+// of returns what of a product with l belongs to the part.
+func (part bytePart) of(l *linear, p gpukernels.Product) gpukernels.ByteProduct {
+	weights := l.bytes
+	weights.At, weights.Scales = cuda.Offset[int8](weights.At, part.first*gpukernels.ByteStride(weights.Columns)), cuda.Offset[float32](weights.Scales, part.first)
+	weights.Rows = part.columns
+	return gpukernels.ByteProduct{Weights: weights, Bias: cuda.Offset[float32](l.bias, part.first), Residual: part.columnsOf(p.Residual),
+		Result: part.columnsOf(p.Result), Rectified: p.Rectified}
+}
+
+// columnsOf returns those columns of a matrix, of none nothing.
+func (part bytePart) columnsOf(m gpukernels.Matrix) gpukernels.Matrix {
+	if m.At == 0 {
+		return m
+	}
+	if m.Stride == 0 {
+		m.Stride = m.Columns
+	}
+	m.At, m.Columns = cuda.Offset[gpukernels.Half](m.At, part.first), part.columns
+	return m
+}
+
+// quantised returns rows as bytes, made where the rows of a are quantised, with a multiplier or, if that is 0, one for each row.
+func (s *Stepper) quantised(a *activations, from gpukernels.Matrix, multiplier float32) (gpukernels.ByteMatrix, error) {
+	to, k := gpukernels.ByteMatrix{At: a.bytes, Scales: a.scales, Rows: from.Rows, Columns: from.Columns}, s.w.device.kernels
+	if multiplier == 0 {
+		return to, k.Quantise(a.stream, to, from)
+	}
+	return to, k.QuantiseFixed(a.stream, to, from, multiplier)
 }
 
 // runProduct runs a product with l, whose other operands are filled in.
@@ -96,18 +148,23 @@ func (s *Stepper) runProduct(a *activations, l *linear, p gpukernels.Product) er
 	if l.bytes.At == 0 {
 		return s.multiplyBy(a.stream, l, p)
 	}
-	x, err := s.quantised(a, p.X)
-	if err != nil {
-		return err
+	for _, part := range l.parts {
+		product := part.of(l, p)
+		var err error
+		if product.X, err = s.quantised(a, p.X, part.multiplier); err != nil {
+			return err
+		}
+		if err := s.w.device.kernels.ByteProduct(a.stream, product); err != nil {
+			return err
+		}
 	}
-	return s.w.device.kernels.ByteProduct(a.stream, gpukernels.ByteProduct{X: x, Weights: l.bytes, Bias: l.bias, Residual: p.Residual, Result: p.Result,
-		Rectified: p.Rectified})
+	return nil
 }
 
 // chooseFrom runs the output layer over the rows o.X.
 func (s *Stepper) chooseFrom(o gpukernels.Output) error {
 	if table := s.w.bytes; table.At != 0 {
-		x, err := s.quantised(&s.rowsOf, o.X)
+		x, err := s.quantised(&s.rowsOf, o.X, s.w.multiplier)
 		if err != nil {
 			return err
 		}
@@ -122,7 +179,7 @@ func (s *Stepper) scoresOf(x gpukernels.Matrix, to cuda.Pointer) error {
 	if w.bytes.At == 0 {
 		return k.Scores(s.stream, x, w.table, w.bias, to, w.vocabulary)
 	}
-	rows, err := s.quantised(&s.rowsOf, x)
+	rows, err := s.quantised(&s.rowsOf, x, w.multiplier)
 	if err != nil {
 		return err
 	}

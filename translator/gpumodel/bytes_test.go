@@ -25,15 +25,29 @@ func TestInt8Models(t *testing.T) {
 	d := openInt8(t)
 	for _, name := range byteKinds() {
 		t.Run(name, func(t *testing.T) {
-			m := randomModel(t, describe(descriptions[name]))
-			packed, err := cpumodel.Load(m, cpumodel.Int8, cpumodel.Options{Suppress: []search.Token{5}})
-			must(t, err)
-			c := comparison{t: t, p: pair{newStepper(t, d, m, 4, 5), packed.NewStepper(4)}, tolerance: 0.25, most: 4, scored: true}
-			c.run(randomSources(3, 17, 1, 9))
-			if c.ties > 4 {
-				t.Errorf("%d other tokens", c.ties)
-			}
+			likeProcessorsInt8(t, d, randomModel(t, describe(descriptions[name])))
 		})
+	}
+}
+
+// So it is where the model has multipliers for activations, even others for matrices that are multiplied together.
+func TestAlphas(t *testing.T) {
+	d := openInt8(t)
+	for _, name := range byteKinds() {
+		t.Run(name, func(t *testing.T) {
+			likeProcessorsInt8(t, d, withAlphas(randomModel(t, describe(descriptions[name]))))
+		})
+	}
+}
+
+func likeProcessorsInt8(t *testing.T, d *Device, m *model.Model) {
+	t.Helper()
+	packed, err := cpumodel.Load(m, cpumodel.Int8, cpumodel.Options{Suppress: []search.Token{5}})
+	must(t, err)
+	c := comparison{t: t, p: pair{newStepper(t, d, m, 4, 5), packed.NewStepper(4)}, tolerance: 0.25, most: 4, scored: true}
+	c.run(randomSources(3, 17, 1, 9))
+	if c.ties > 4 {
+		t.Errorf("%d other tokens", c.ties)
 	}
 }
 
@@ -51,13 +65,20 @@ func TestFP8Models(t *testing.T) {
 	}
 }
 
-// On the demonstration model, products in 8 bits translate as the processor's do: greedily and with beams, with the same scores of words
-// within what rounding to 16 bits, and on the processor keys and values in bfloat16, make of integers.
+// On the demonstration model, products in 8 bits translate as the processor's do, with the model's multipliers for activations and with one for each
+// row: greedily and with beams, with the same scores of words within what rounding to 16 bits, and on the processor keys and values in bfloat16, make
+// of integers.
 func TestInt8DemoModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a whole model")
 	}
-	testDemoSearches(t, openInt8(t), cpumodel.Int8, 0.25, 2)
+	m := demoModel(t)
+	if len(m.Alphas) == 0 {
+		t.Fatal("the model has no multipliers")
+	}
+	testDemoSearches(t, openInt8(t), m, cpumodel.Int8, 0.25, 2)
+	m.Alphas = nil
+	testDemoSearches(t, openInt8(t), m, cpumodel.Int8, 0.25, 2)
 }
 
 // In fp8 it translates nearly as the processor does in float32.
@@ -65,14 +86,14 @@ func TestFP8DemoModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a whole model")
 	}
-	testDemoSearches(t, openFP8(t), cpumodel.Float32, 1, 4)
+	testDemoSearches(t, openFP8(t), demoModel(t), cpumodel.Float32, 1, 4)
 }
 
 // testDemoSearches compares what a device finds with what the processor does in a precision, within a tolerance of the logarithms of words'
 // probabilities, and up to so many ties.
-func testDemoSearches(t *testing.T, d *Device, precision cpumodel.Precision, tolerance float64, ties int) {
+func testDemoSearches(t *testing.T, d *Device, m *model.Model, precision cpumodel.Precision, tolerance float64, ties int) {
 	t.Helper()
-	models := []*model.Model{demoModel(t)}
+	models := []*model.Model{m}
 	j := judge{precise: precise{t, models, precision}, tolerance: tolerance}
 	want := searchAll(t, onProcessor(t, models, 24, precision), demoSearches(t))
 	for i, have := range searchAll(t, on(t, d, models, 24), demoSearches(t)) {

@@ -109,7 +109,7 @@ func newPair(t testing.TB, d *Device, m *model.Model, slots int, suppress ...sea
 // newStepper returns a Stepper that is closed when the test ends, and then must not have failed.
 func newStepper(t testing.TB, d *Device, m *model.Model, slots int, suppress ...search.Token) *Stepper {
 	t.Helper()
-	w, err := d.Load(m, Options{Suppress: suppress})
+	w, err := d.Load(m, Options{Suppress: suppress, Alphas: true}) // which most models do not have
 	must(t, err)
 	s, err := w.NewStepper(slots)
 	must(t, err)
@@ -159,6 +159,16 @@ func randomModel(t testing.TB, description []byte) *model.Model {
 			}
 			p.Data = binary.LittleEndian.AppendUint32(p.Data, math.Float32bits(float32(x)))
 		}
+	}
+	return m
+}
+
+// withAlphas gives each matrix of a model a multiplier for activations, some of which cut much off, neighbours others, and returns the model.
+func withAlphas(m *model.Model) *model.Model {
+	m.Alphas = model.Alphas{}
+	for i, p := range m.Parameters() {
+		data := binary.LittleEndian.AppendUint32(nil, math.Float32bits([]float32{30, 45, 120, 60}[i%4]))
+		m.Alphas[p.Name] = &marian.Tensor{Name: p.Name + "_QuantMultA", Shape: []int{1}, Type: marian.Float32, Data: data}
 	}
 	return m
 }

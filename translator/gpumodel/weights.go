@@ -27,6 +27,9 @@ type Options struct {
 	// ForScoring is for scoring given translations: hard attention then forbids nothing. See model.HardAttention.
 	ForScoring bool
 
+	// Alphas has activations quantised by the model's own multipliers for products of integers, where it has them, and not by one for each row.
+	Alphas bool
+
 	// Saturation is where weights are cut off that are quantised at load for products in 8 bits: see cpumodel.Options.
 	Saturation float64
 }
@@ -54,6 +57,7 @@ type Weights struct {
 	alignment   int      // layer whose attention serves as alignment
 	table, bias cuda.Pointer
 	bytes       gpukernels.ByteMatrix // the table in 8 bits; without an address none
+	multiplier  float32               // with which rows are quantised for it; 0: with one of its own for each
 
 	multipliers        []*gpukernels.Multiplier // by cuBLASLt
 	kinds, kindsByBLAS int                      // of products
@@ -75,6 +79,7 @@ type linear struct {
 	in, out       int
 
 	bytes gpukernels.ByteMatrix // the weights in 8 bits, in place of those of 16; without an address none
+	parts []bytePart            // of these
 
 	storedBias cuda.Pointer           // the bias in 16 bits; 0 if there is no use for it
 	by         *gpukernels.Multiplier // nil: own kernels
@@ -185,6 +190,9 @@ func (w *Weights) load(m *model.Model, options Options) error {
 	}
 	defer stream.Close()
 	u := &uploader{w: w, stream: stream, options: options, tables: map[*marian.Tensor]cuda.Pointer{}}
+	if options.Alphas && w.device.as.Products == gpukernels.Int8 {
+		u.alphas = m.Alphas
+	}
 	w.target = u.embedding(m.TargetEmbedding)
 	w.emb, w.top = u.process(m.DecoderEmb), u.process(m.DecoderTop)
 	if m.Recurrent != nil {
@@ -198,6 +206,7 @@ func (w *Weights) load(m *model.Model, options Options) error {
 	case w.device.inBytes():
 		values, scales := u.quantise(m.Output.W, w.vocabulary, m.Dim, m.Output.Columns)
 		w.bytes = u.bytes(w.vocabulary, w.dim, fillMatrix(values, unit{1, 1}.of(w.vocabulary), rowOf(m.Dim)), scales)
+		w.multiplier = u.known(m.Output.Multiplier(u.alphas))
 	case m.Output.W != m.TargetEmbedding || m.Output.Columns:
 		w.table = u.table(m.Output.W, m.Output.Columns)
 	}
@@ -213,6 +222,7 @@ type uploader struct {
 	w       *Weights
 	stream  *cuda.Stream
 	options Options
+	alphas  model.Alphas                    // nil where they are not asked for
 	tables  map[*marian.Tensor]cuda.Pointer // of embeddings
 	err     error
 }
@@ -419,6 +429,7 @@ func (u *uploader) laidOut(in layout, of unit, more []float32, pieces ...model.A
 		if u.w.device.inBytes() {
 			q, scale := u.quantise(piece.W, piece.Out, piece.In, true)
 			quantised, scales = append(quantised, q...), append(scales, scale...)
+			l.addPart(of.of(piece.Out).width(), u.known(u.alphas.Multiplier(piece.W.Name)))
 		} else {
 			weights = append(weights, transpose(u.floats(piece.W), piece.In, piece.Out)...)
 		}

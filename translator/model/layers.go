@@ -25,7 +25,7 @@ type Model struct {
 
 	// Alphas holds the activation multipliers of a quantised model by the name of the parameter whose product they serve,
 	// as stored: NAME_QuantMultA under NAME.
-	Alphas map[string]*marian.Tensor
+	Alphas Alphas
 
 	// Marker is a tensor without elements that a file needs if its parameters go by the names of Nematus; else nil.
 	Marker *marian.Tensor
