@@ -91,7 +91,9 @@ func quantiseOn(r *rig, x []number, rows, columns, stride int, multiplier float3
 	want, quantise := quantised(plain, rows, columns), r.kernels.Quantise
 	if multiplier != 0 {
 		want = quantisedFixed(plain, rows, columns, multiplier)
-		quantise = func(s *cuda.Stream, to ByteMatrix, from Matrix) error { return r.kernels.QuantiseFixed(s, to, from, multiplier) }
+		quantise = func(s *cuda.Stream, to ByteMatrix, from Matrix) error {
+			return r.kernels.QuantiseFixed(s, to, from, multiplier)
+		}
 	}
 	n := rows * ByteStride(columns)
 	to := ByteMatrix{At: in(r, make([]int8, n+16)), Scales: in(r, make([]float32, rows+1)), Rows: rows, Columns: columns}

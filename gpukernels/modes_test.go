@@ -26,15 +26,12 @@ const (
 
 // All kernels in the other modes of the emulated device: each that is in the PTX must have run in each mode.
 func TestModes(t *testing.T) {
-	if os.Getenv(emulated.LibraryVariable) != "" {
-		t.Skip("runs in one mode already")
-	}
-	for of, tests := range map[Storage]string{Float16: kernelTests + "|" + bytesTests, BFloat16: kernelTests} {
-		for _, mode := range emulated.Modes() {
-			t.Run(mode.Name+", "+of.String(), func(t *testing.T) {
+	emulated.In(t, emulated.Modes(), func(t *testing.T, m emulated.Mode) {
+		for of, tests := range map[Storage]string{Float16: kernelTests + "|" + bytesTests, BFloat16: kernelTests} {
+			t.Run(of.String(), func(t *testing.T) {
 				t.Parallel()
 				launched := filepath.Join(t.TempDir(), "launched")
-				output, err := emulated.Rerun(t, mode, libraryFor(t, of, mode.Sanitizer), "^Test("+tests+")$",
+				output, err := emulated.Rerun(t, m, libraryFor(t, of, m.Sanitizer), "^Test("+tests+")$",
 					storedVariable+"="+of.String(), "SLUICE_EMULATED_LAUNCHED="+launched)
 				if err != nil {
 					t.Fatalf("%v\n%s", err, output)
@@ -42,7 +39,7 @@ func TestModes(t *testing.T) {
 				checkLaunched(t, of, launched)
 			})
 		}
-	}
+	})
 }
 
 // entry is how a kernel begins in PTX.

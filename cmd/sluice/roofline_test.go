@@ -43,9 +43,8 @@ func TestRoofline(t *testing.T) {
 		fast.in(inFP8).roofline(large, 512, 1) >= fast.in(inBytes).roofline(large, 512, 1) {
 		t.Error("products in fp8 are not those of integers on a card that has them, or as fast on one that has not")
 	}
-	var table bytes.Buffer
-	if err := printRoofline(&table, inFP8); err != nil || strings.Count(table.String(), "A100") != 2 { // those of training
-		t.Errorf("cards without fp8 are in its table: %s, %v", table.String(), err)
+	if table := rooflineTable(t, inFP8); strings.Count(table, "A100") != 2 { // those of training
+		t.Errorf("cards without fp8 are in its table: %s", table)
 	}
 	t.Setenv(driverVariable, t.TempDir()+"/libcuda.so")
 	command, out, messages := newBenchGPUCommand(), new(bytes.Buffer), new(bytes.Buffer)
@@ -82,19 +81,36 @@ func TestGrowingCache(t *testing.T) {
 	}
 }
 
+// matrixElements are the elements of all matrices of a model.
+func matrixElements(t *testing.T, description string) int {
+	t.Helper()
+	m, err := model.New([]byte(description))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elements := 0
+	for _, parameter := range m.Parameters() {
+		if rows, columns := parameter.Matrix(); rows > 1 && columns > 1 {
+			elements += rows * columns
+		}
+	}
+	return elements
+}
+
+// rooflineTable is what the command prints.
+func rooflineTable(t *testing.T, as gpukernels.Arithmetic) string {
+	t.Helper()
+	var table bytes.Buffer
+	if err := printRoofline(&table, as); err != nil {
+		t.Fatal(err)
+	}
+	return table.String()
+}
+
 // The products of a student have all elements of its matrices.
 func TestStudentProducts(t *testing.T) {
 	for _, s := range slices.Concat(students(), attentiveStudents()) {
-		m, err := model.New([]byte(s.description()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := 0
-		for _, parameter := range m.Parameters() {
-			if rows, columns := parameter.Matrix(); rows > 1 && columns > 1 {
-				want += rows * columns
-			}
-		}
+		want := matrixElements(t, s.description())
 		if have := s.parameters(); have != float64(want) {
 			t.Errorf("%s: products with %v elements, want %d", s.Name, have, want)
 		}
@@ -104,16 +120,7 @@ func TestStudentProducts(t *testing.T) {
 // The products of a recurrent model have all elements of its matrices.
 func TestRecurrentProducts(t *testing.T) {
 	for _, r := range recurrentModels() {
-		m, err := model.New([]byte(r.description()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := 0
-		for _, parameter := range m.Parameters() {
-			if rows, columns := parameter.Matrix(); rows > 1 && columns > 1 {
-				want += rows * columns
-			}
-		}
+		want := matrixElements(t, r.description())
 		elements := func(p productShape) int { return p.n * p.k }
 		have := r.Vocabulary*r.Dim + 2*r.State*r.State + elements(r.contextProduct(1)) // embeddings, and what the decoder begins with
 		have += 2 * (elements(r.firstInput(1)) + (r.Encoder-1)*elements(r.laterInput(1)) + r.Encoder*elements(r.state(1)))
@@ -135,13 +142,10 @@ func TestRooflineInBenchmarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var table bytes.Buffer
-	if err := printRoofline(&table, gpukernels.Arithmetic{}); err != nil {
-		t.Fatal(err)
-	}
+	table := rooflineTable(t, gpukernels.Arithmetic{})
 	const mark = "<!-- roofline: sluice bench gpu --roofline -->\n```text\n"
 	_, rest, found := strings.Cut(string(page), mark)
-	if there, _, _ := strings.Cut(rest, "```"); !found || there != table.String() {
-		t.Errorf("BENCHMARKS.md has\n%s\nand the command prints\n%s", there, table.String())
+	if there, _, _ := strings.Cut(rest, "```"); !found || there != table {
+		t.Errorf("BENCHMARKS.md has\n%s\nand the command prints\n%s", there, table)
 	}
 }

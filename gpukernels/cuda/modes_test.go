@@ -13,18 +13,10 @@ import (
 
 // The tests of the driver's interface in the other modes of the emulated device.
 func TestModes(t *testing.T) {
-	if os.Getenv(emulated.LibraryVariable) != "" {
-		t.Skip("runs in one mode already")
-	}
-	for _, mode := range emulated.Modes() {
-		t.Run(mode.Name, func(t *testing.T) {
-			at := emulated.Library(t, mode.Sanitizer, "testdata/trial.cu")
-			output, err := emulated.Rerun(t, mode, at, "^Test(Add|Across|WarpsAndAtomics|Fences|Graph|Events|Goroutines)$")
-			if err != nil {
-				t.Errorf("%v\n%s", err, output)
-			}
-		})
-	}
+	emulated.In(t, emulated.Modes(), func(t *testing.T, m emulated.Mode) {
+		at := emulated.Library(t, m.Sanitizer, "testdata/trial.cu")
+		emulated.Repeat(t, m, at, "Add|Across|WarpsAndAtomics|Fences|Graph|Events|EventsOutliveStreams|Goroutines")
+	})
 }
 
 // Kernels that misbehave: each fails in the mode that is there to find it, with a message that says what is wrong.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,36 @@ func Modes() []Mode {
 	return []Mode{
 		{"reverse", Unwatched, "reverse", "even"}, {"random", Unwatched, "1", "odd"},
 		{"address", Address, "forward", ""}, {"thread", Thread, "reverse", ""},
+	}
+}
+
+// WholeModes are those of Modes that are fast enough for whole models: the kernels' own tests run with the thread sanitizer.
+func WholeModes() []Mode {
+	return slices.DeleteFunc(Modes(), func(m Mode) bool { return m.Sanitizer == Thread })
+}
+
+// In runs a test by itself for each of some modes, unless the program has been started again for one already.
+func In(t *testing.T, modes []Mode, test func(t *testing.T, m Mode)) {
+	t.Helper()
+	if os.Getenv(LibraryVariable) != "" {
+		t.Skip("runs in one mode already")
+	}
+	for _, m := range modes {
+		t.Run(m.Name, func(t *testing.T) { test(t, m) })
+	}
+}
+
+// Repeat runs tests again as Rerun does, all of which must run, and pass. Their names stand without Test before them, and bars between.
+func Repeat(t *testing.T, m Mode, library, tests string, environment ...string) {
+	t.Helper()
+	output, err := Rerun(t, m, library, "^Test("+tests+")$", environment...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	for test := range strings.SplitSeq(tests, "|") {
+		if !strings.Contains(output, "--- PASS: Test"+test+" ") {
+			t.Errorf("Test%s did not run:\n%s", test, output)
+		}
 	}
 }
 

@@ -851,23 +851,7 @@ func TestRefuses(t *testing.T) {
 const modesTests = "SmallModels|Scores|Beam|Ahead|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
 
 func TestModes(t *testing.T) {
-	if os.Getenv(emulated.LibraryVariable) != "" {
-		t.Skip("runs in one mode already")
-	}
-	for _, mode := range emulated.Modes() {
-		if mode.Sanitizer == emulated.Thread {
-			continue // the kernels' own tests run with it; a model is too slow
-		}
-		t.Run(mode.Name, func(t *testing.T) {
-			output, err := emulated.Rerun(t, mode, library(t, mode.Sanitizer), "^Test("+modesTests+")$")
-			if err != nil {
-				t.Errorf("%v\n%s", err, output)
-			}
-			for test := range strings.SplitSeq(modesTests, "|") {
-				if !strings.Contains(output, "--- PASS: Test"+test+" ") {
-					t.Errorf("Test%s did not run:\n%s", test, output)
-				}
-			}
-		})
-	}
+	emulated.In(t, emulated.WholeModes(), func(t *testing.T, m emulated.Mode) {
+		emulated.Repeat(t, m, library(t, m.Sanitizer), modesTests)
+	})
 }
