@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-mt/sluice/internal/cpu"
 	"github.com/sluice-mt/sluice/internal/cpu/cputest"
+	"github.com/sluice-mt/sluice/internal/hugepage"
 )
 
 // These tests hold every implementation against the reference, bit by bit, on awkward shapes and numbers, in guarded
@@ -487,6 +488,40 @@ func TestMatrixOfChosenRowsAgrees(t *testing.T) {
 					if !slices.Equal(got[row*chosen:(row+1)*chosen], want) {
 						t.Fatalf("%d of %d rows of %d, row %d: %v, want %v", chosen, n, k, row, got, want)
 					}
+				}
+			}
+		}
+	})
+}
+
+// A whole table as a matrix has the weights of its rows, wherever these are: in memory of their own, or where they were.
+func TestWholeTableAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for i, k := range []int{1, 4, 17, 64, 100, 128, 256} {
+			const rows = 3
+			r := source(uint64(i))
+			n := 40 + 9*i
+			weights, scales := int8s(r, n*k+1), normals(r, n)
+			a, aScales := uint8s(r, rows*Int8Stride(k)), normals(r, rows)
+			columns := make([]int8, k*n)
+			for row := range n {
+				for j := range k {
+					columns[j*n+row] = weights[1+row*k+j]
+				}
+			}
+			want := make([]float32, rows*n)
+			MulInt8(want, n, a, aScales, rows, PackInt8(k, n, columns, scales), nil, None)
+			inPlace := hugepage.Make[int8](n * k)
+			copy(inPlace, weights[1:])
+			for what, weights := range map[string][]int8{"copied": weights[1:], "in place": inPlace} {
+				table := PackInt8Rows(n, k, weights, scales)
+				if alone := &table.rows[0] != &weights[0]; alone != (what == "copied" || k%64 != 0) {
+					t.Errorf("%s, rows of %d: a copy is made: %v", what, k, alone)
+				}
+				got := make([]float32, rows*n)
+				MulInt8(got, n, a, aScales, rows, table.Whole(), nil, None)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: a table of %d rows of %d as a matrix gives other results", what, n, k)
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/sluice-mt/sluice/internal/hugepage"
 )
@@ -19,6 +20,9 @@ type Int8Rows struct {
 }
 
 // PackInt8Rows packs n×k row-major weights, in [-127, 127], with one scale per row. It panics if k exceeds MaxInt8K.
+//
+// Weights that can be multiplied where they are, that begin at a multiple of 64 bytes and of which a row is such a multiple, are not copied,
+// and must not be changed.
 func PackInt8Rows(n, k int, weights []int8, scales []float32) *Int8Rows {
 	if k < 0 || k > MaxInt8K || n < 0 {
 		panic(fmt.Sprintf("kernels: %d int8 rows of %d", n, k))
@@ -27,18 +31,29 @@ func PackInt8Rows(n, k int, weights []int8, scales []float32) *Int8Rows {
 	need(len(scales), n, "scales of int8 rows")
 	t := &Int8Rows{
 		N: n, K: k, stride: Int8Stride(k),
-		rows:        hugepage.Make[int8](n * Int8Stride(k)),
+		rows:        paddedRows(n, k, weights),
 		corrections: make([]int32, n),
 		scales:      append([]float32(nil), scales[:n]...),
 	}
 	for i := range n {
-		row := weights[i*k : (i+1)*k]
-		copy(t.rows[i*t.stride:], row)
-		for _, q := range row {
+		for _, q := range weights[i*k : (i+1)*k] {
 			t.corrections[i] -= int8Zero * int32(q)
 		}
 	}
 	return t
+}
+
+// paddedRows returns n rows of k weights, Int8Stride(k) bytes apart from a multiple of 64 bytes on.
+func paddedRows(n, k int, weights []int8) []int8 {
+	stride := Int8Stride(k)
+	if stride == k && uintptr(unsafe.Pointer(unsafe.SliceData(weights)))%int8Align == 0 {
+		return weights[:n*k]
+	}
+	rows := hugepage.Make[int8](n * stride)
+	for i := range n {
+		copy(rows[i*stride:], weights[i*k:(i+1)*k])
+	}
+	return rows
 }
 
 // An Int8Choice is chosen rows of an Int8Rows, with what finishes their sums side by side: in the table it lies as far apart as the rows,

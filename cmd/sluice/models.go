@@ -148,6 +148,7 @@ func (e *ensemble) pack(precision cpumodel.Precision) error {
 			return modelError{fmt.Errorf("%s: %w", e.files[i].Path, err)}
 		}
 		e.weights = append(e.weights, weights)
+		e.files[i].Forget() // what is used is packed
 	}
 	return nil
 }

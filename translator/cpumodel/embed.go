@@ -2,6 +2,7 @@ package cpumodel
 
 import (
 	"math"
+	"sync"
 
 	"github.com/sluice-mt/sluice/internal/hugepage"
 	"github.com/sluice-mt/sluice/kernels"
@@ -34,12 +35,9 @@ func (p *packer) embedding(t *marian.Tensor, dim int) *embedding {
 	e := &embedding{dim: dim}
 	p.jobs = append(p.jobs, func() error {
 		if p.precision == Int8 && t.Type == marian.Intgemm8 {
-			q, multiplier, err := t.Int8()
-			if err != nil {
-				return err
-			}
-			e.int8, e.factor = copied(q), 1/multiplier
-			return nil
+			table := p.table(t)
+			e.int8, e.factor = table.values, 1/table.multiplier
+			return table.err
 		}
 		values, err := t.Float32()
 		if err != nil {
@@ -49,6 +47,22 @@ func (p *packer) embedding(t *marian.Tensor, dim int) *embedding {
 		return nil
 	})
 	return e
+}
+
+// A table is a matrix of integers in memory for what is read all the time: weight = value/multiplier.
+type table struct {
+	values     []int8
+	multiplier float32
+	err        error
+}
+
+// table returns a matrix that is quantised in the file. The embeddings and the output layer of a model that ties them share it.
+func (p *packer) table(t *marian.Tensor) table {
+	load, _ := p.tables.LoadOrStore(t, sync.OnceValue(func() table {
+		values, multiplier, err := t.Int8()
+		return table{copied(values), multiplier, err}
+	}))
+	return load.(func() table)()
 }
 
 // ownedFloat32 returns the values of a tensor in memory that outlives the file.

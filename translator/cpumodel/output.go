@@ -32,8 +32,6 @@ type floatTable struct {
 }
 
 type int8Table struct {
-	values []int8 // n × dim
-	scales []float32
 	rows   *kernels.Int8Rows
 	packed func() *kernels.Int8Matrix
 }
@@ -50,7 +48,7 @@ func (w *Weights) outputLayer(p *packer, m *model.Model) {
 		case Int16:
 			return o.packInt16(&m.Output)
 		}
-		return o.packInt8(&m.Output, p.saturation)
+		return o.packInt8(p, &m.Output)
 	})
 }
 
@@ -77,33 +75,39 @@ func (o *output) packFloat32(from *model.Output) error {
 	return nil
 }
 
-func (o *output) packInt8(from *model.Output, saturation float64) error {
-	t := &int8Table{values: make([]int8, o.n*o.dim), scales: make([]float32, o.n)}
-	if from.W.Type == marian.Intgemm8 {
-		q, multiplier, err := from.W.Int8()
-		if err != nil {
-			return err
-		}
-		if from.Columns {
-			q = transpose(q, o.dim, o.n)
-		}
-		copy(t.values, q)
-		for i := range t.scales {
-			t.scales[i] = 1 / multiplier
-		}
-	} else {
-		values, err := o.rowMajor(from)
-		if err != nil {
-			return err
-		}
-		kernels.QuantizeTable(t.values, t.scales, values, o.n, o.dim, saturation)
+func (o *output) packInt8(p *packer, from *model.Output) error {
+	values, scales, err := o.quantised(p, from)
+	if err != nil {
+		return err
 	}
-	t.rows = kernels.PackInt8Rows(o.n, o.dim, t.values, t.scales)
-	t.packed = sync.OnceValue(func() *kernels.Int8Matrix {
-		return kernels.PackInt8(o.dim, o.n, transpose(t.values, o.n, o.dim), t.scales)
-	})
-	o.int8 = t
+	rows := kernels.PackInt8Rows(o.n, o.dim, values, scales)
+	o.int8 = &int8Table{rows: rows, packed: sync.OnceValue(rows.Whole)}
 	return nil
+}
+
+// quantised returns the output matrix as a table of n rows of integers, and a scale for each row.
+func (o *output) quantised(p *packer, from *model.Output) (values []int8, scales []float32, err error) {
+	scales = make([]float32, o.n)
+	if from.W.Type != marian.Intgemm8 {
+		floats, err := o.rowMajor(from)
+		if err != nil {
+			return nil, nil, err
+		}
+		values = hugepage.Make[int8](o.n * o.dim)
+		kernels.QuantizeTable(values, scales, floats, o.n, o.dim, p.saturation)
+		return values, scales, nil
+	}
+	table := p.table(from.W)
+	if table.err != nil {
+		return nil, nil, table.err
+	}
+	for i := range scales {
+		scales[i] = 1 / table.multiplier
+	}
+	if from.Columns {
+		return transpose(table.values, o.dim, o.n), scales, nil
+	}
+	return table.values, scales, nil
 }
 
 // transpose returns the columns of a rows×columns matrix as rows.

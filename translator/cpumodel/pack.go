@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +23,7 @@ type packer struct {
 	alphas     model.Alphas // nil if activations are not to use them
 	jobs       []func() error
 	linears    []*linear // that the jobs pack
+	tables     sync.Map  // *marian.Tensor to func() table
 	tune       func([]kernels.Matrix)
 	err        error
 }

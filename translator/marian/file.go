@@ -7,6 +7,7 @@ package marian
 
 import (
 	"sync"
+	"sync/atomic"
 )
 
 // A Format is a container that holds a model.
@@ -50,7 +51,9 @@ type File struct {
 	Tensors     []*Tensor // in the order of the file, the configuration left out
 
 	members     []member     // archive members with their checksums, for Verify
-	release     func() error // of the memory map; nil if there is none
+	mapped      []byte       // the memory map; nil if there is none
+	release     func() error // of the memory map
+	forgotten   atomic.Bool
 	closed      bool
 	fingerprint func() string
 }
@@ -76,7 +79,7 @@ func (f *File) Tensor(name string) *Tensor {
 // again does nothing.
 func (f *File) Close() error {
 	release := f.release
-	f.release = nil
+	f.mapped, f.release = nil, nil
 	f.closed = true
 	f.members = nil
 	for _, t := range f.Tensors {
@@ -86,6 +89,15 @@ func (f *File) Close() error {
 		return nil
 	}
 	return release()
+}
+
+// Forget lets the system have the memory that a mapped file takes, as when all weights have been packed: 17 MB are 17 MB less that are
+// resident. Tensors may still be used; they are read from the file again. Files that are not mapped keep their memory.
+func (f *File) Forget() {
+	f.forgotten.Store(true)
+	if f.mapped != nil {
+		evict(f.mapped)
+	}
 }
 
 func newFile(path string, format Format, config []byte, tensors []*Tensor) *File {

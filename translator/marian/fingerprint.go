@@ -41,6 +41,9 @@ func (f *File) computeFingerprint() string {
 		hashBytes(h, t.Data)
 	}
 	hashBytes(h, bytes.TrimSpace(printedAgain(f.Config)))
+	if f.forgotten.Load() {
+		f.Forget()
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -49,7 +49,9 @@ func Open(path string) (*File, error) {
 		}
 		release = nil
 	}
-	f.release = release
+	if release != nil {
+		f.mapped, f.release = raw, release
+	}
 	return f, nil
 }
 

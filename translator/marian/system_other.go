@@ -16,5 +16,8 @@ func mapFile(f *os.File, size int) (data []byte, release func() error, err error
 	return data, nil, nil
 }
 
+// evict does nothing: what was read into memory cannot be read again.
+func evict([]byte) {}
+
 // syncFolder does nothing: only unix systems let a program flush a folder.
 func syncFolder(string) error { return nil }

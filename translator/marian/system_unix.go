@@ -18,6 +18,9 @@ func mapFile(f *os.File, size int) (data []byte, release func() error, err error
 	return data, func() error { return unix.Munmap(data) }, nil
 }
 
+// evict lets the system have the memory of a map: what is read again comes from the file again.
+func evict(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }
+
 // syncFolder makes a rename in a folder durable.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)

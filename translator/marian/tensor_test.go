@@ -3,6 +3,7 @@ package marian
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/klauspost/compress/gzip"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-mt/sluice/internal/sharedtest"
@@ -231,6 +233,49 @@ func TestClosedFilesHandOutNothing(t *testing.T) {
 	}
 	if fingerprint := f.Fingerprint(); fingerprint != "" {
 		t.Errorf("fingerprint %q after Close", fingerprint)
+	}
+}
+
+func compressedNPZ(path string) error {
+	if err := WriteNPZ(path, small()); err != nil {
+		return err
+	}
+	plain, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	if _, err := writer.Write(plain); err != nil {
+		return err
+	}
+	return errors.Join(writer.Close(), os.WriteFile(path, compressed.Bytes(), 0o600))
+}
+
+// A file that was forgotten has all that it had.
+func TestForget(t *testing.T) {
+	for name, write := range map[string]func(path string) error{
+		"an .npz":           func(path string) error { return WriteNPZ(path, small()) },
+		"a .bin":            func(path string) error { return WriteBin(path, small(), Mainline) },
+		"a compressed file": compressedNPZ,
+	} {
+		path := filepath.Join(t.TempDir(), "model")
+		if err := write(path); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := slices.Clone(f.Tensors[0].Data)
+		f.Forget()
+		if !slices.Equal(f.Tensors[0].Data, before) || f.Fingerprint() != small().Fingerprint() || !slices.Equal(f.Tensors[0].Data, before) {
+			t.Errorf("%s: other content after Forget", name)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		f.Forget() // of nothing
 	}
 }
 

@@ -1,0 +1,49 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/sluice-mt/sluice/internal/sharedtest"
+)
+
+// TestResidentMemory translates news with the demonstration model. At no time may there be more in memory, beside the program's own pages, than
+// the model file and 64 MB for each worker.
+func TestResidentMemory(t *testing.T) {
+	const perWorker = 64 << 20
+	lines := 1500
+	if testing.Short() {
+		lines = 300
+	}
+	text := firstLines(t, sharedtest.Path(t, "data/bench-news.en"), lines)
+	model := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
+	file, err := os.Stat(filepath.Join(model, "model.intgemm.alphas.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := peak(t, "version")
+	for workers := 1; workers <= 2; workers++ {
+		took := peak(t, "translate", "-m", model, "--quiet", "--cpu-threads", strconv.Itoa(workers), "-i", text, "-o", text+".de", "--overwrite") - program
+		t.Logf("%d workers: %d MB, program %d MB, model file %d MB", workers, took>>20, program>>20, file.Size()>>20)
+		if most := file.Size() + int64(workers)*perWorker; took > most {
+			t.Errorf("%d workers: %d MB beside the program, more than %d", workers, took>>20, most>>20)
+		}
+	}
+}
+
+// peak runs the command and returns the most bytes that it had in memory.
+func peak(t *testing.T, arguments ...string) int64 {
+	t.Helper()
+	command := exec.Command("sluice", arguments...)
+	said, err := command.CombinedOutput()
+	if code := command.ProcessState.ExitCode(); code != 0 && code != exitFlagged {
+		t.Fatalf("%v: %s", err, said)
+	}
+	return command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+}
