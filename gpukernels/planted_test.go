@@ -170,6 +170,8 @@ var plantedBugs = []plantedBug{
 		"training_gates.cu", "forward", "TrainingSRU", ""},
 	{"training gates: elements behind the end", "training_gates.cu", "* 2;\n  if (i >= size_t(n)) return;", "* 2;\n  if (i > size_t(n)) return;",
 		"training_gates.cu", "address", "TrainingGatedSum", "heap-buffer-overflow"},
+	{"training rounding: a row that is not finite", "training_rows.cu", "if (finite) v[e] =", "v[e] =",
+		"training_rows.cu", "forward", "TrainingRoundRows", ""},
 	{"training gather: readers behind the last one", "training_cells.cu", "for (int i = first; i < end; i++) sum", "for (int i = first; i <= end; i++) sum",
 		"training_cells.cu", "address", "TrainingGather", "heap-buffer-overflow"},
 	{"training cells: a row too many", "training_cells.cu", "if (row >= rows) return;  // of all rows", "if (row > rows) return;",

@@ -12,7 +12,7 @@ var trainingSources = map[string]map[string]int{
 		"training_product_transposed_a_128x128": large.shared(), "training_product_transposed_a_64x64": middle.shared(),
 	},
 	"training_rows": {
-		"training_add": 0, "training_mask": 0, "training_dropout": 0, "training_store": 0, "training_norm": 0, "training_norm_backward": 0,
+		"training_add": 0, "training_mask": 0, "training_dropout": 0, "training_store": 0, "training_round_rows": 0, "training_norm": 0, "training_norm_backward": 0,
 		"training_norm_sums": 0, "training_column_sums": 0, "training_add_groups": 0, "training_embed": 0, "training_embed_backward": 0,
 		"training_ssru": 0, "training_ssru_backward": 0,
 	},

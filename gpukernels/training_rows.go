@@ -29,6 +29,11 @@ func (t *Training) addGroups(s *cuda.Stream, to, groups cuda.Pointer, count, n i
 		cuda.Int(count), cuda.Int(n))
 }
 
+// RoundRows sets y to the rows of x, without gaps, rounded to 8 bits: see autodiff.Tape.QuantiseRows.
+func (t *Training) RoundRows(s *cuda.Stream, y cuda.Pointer, x Matrix) error {
+	return t.overRows(s, "training_round_rows", x.Rows, x.Columns, cuda.Address(x.At), cuda.Address(y), cuda.Int(x.Rows), cuda.Int(x.Columns))
+}
+
 // A Norm is a layer norm of rows, or an RMS norm.
 type Norm struct {
 	X           Matrix       // a multiple of 8 elements wide, and as many apart

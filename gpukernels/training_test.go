@@ -203,6 +203,32 @@ func TestTrainingElements(t *testing.T) {
 	}
 }
 
+// Rows are rounded to the processor's numbers, rows of zeros and rows that are not finite among them.
+func TestTrainingRoundRows(t *testing.T) {
+	r := newTrainingRig(t)
+	tape := autodiff.NewTape[float32](autodiff.Plain[float32]{})
+	for _, n := range []int{8, 264} {
+		const rows = 7
+		h := r.halves(rows*n, 3)
+		for i := range n {
+			h[i] = 0
+		}
+		h[2*n+3], h[3*n+5] = numberOf(float32(math.Inf(-1))), numberOf(float32(math.NaN()))
+		x := &autodiff.Matrix[float32]{Rows: rows, Cols: n}
+		for _, v := range h {
+			x.Value = append(x.Value, v.Float32())
+		}
+		tape.Reset(false, 0)
+		want, at := tape.QuantiseRows(x), alloc[number](r.rig, rows*n)
+		must(t, r.kernels.RoundRows(r.stream, at, Matrix{At: in(r.rig, h), Rows: rows, Columns: n}))
+		for i, have := range out[number](r.rig, at, rows*n) {
+			if have, want := have.Float32(), numberOf(want.Value[i]).Float32(); have != want && !(have != have && want != want) {
+				t.Fatalf("%d columns: element %d is %v, want %v", n, i, have, want)
+			}
+		}
+	}
+}
+
 func TestTrainingNorm(t *testing.T) {
 	r := newTrainingRig(t)
 	const epsilon = 1e-6

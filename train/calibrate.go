@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/network"
+	"github.com/sluice-mt/sluice/train/optimiser"
 	"github.com/sluice-mt/sluice/train/quantise"
 )
 
@@ -88,7 +89,7 @@ func (r *run) calibrate() error {
 	}
 	r.round(r.trained, r.values)
 	r.logger.Info("calibrated", "mini-batches", c.QuantizeCalibrate)
-	return nil
+	return r.putTrained(optimiser.State{Values: r.values, Average: r.optimiser.Average})
 }
 
 // correctBias adds to a bias what rounding a matrix has taken from the mean of its products (Nagel et al. 2019).
@@ -122,14 +123,14 @@ func (r *run) meetings() ([]meeting, error) {
 	}
 	copy(r.trained, r.values)
 	all := make([]meeting, len(r.network.Parameters))
-	cpu, replica := new(autodiff.CPU), r.replicas[0]
+	cpu, replica := new(autodiff.CPU), network.NewEvaluator(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.trained)
+	replica.Quantised = c.quantisesActivations()
 	replica.Observe = func(parameter, bias int, x *autodiff.Matrix[float32]) {
 		if r.network.Parameters[parameter].Rows > 1 {
 			all[parameter].bias = bias
 			all[parameter].add(cpu, x)
 		}
 	}
-	defer func() { replica.Observe = nil }()
 	var batch network.Batch
 	for range c.QuantizeCalibrate {
 		batch.Reset()

@@ -17,6 +17,11 @@ type Device interface {
 	Workers() int
 	// Fix leaves tables of embeddings as they are: they have no gradient.
 	Fix(tables []*marian.Tensor)
+	// Quantise lets what meets a matrix be rounded to 8 bits.
+	Quantise()
+	// Put replaces what the device has by the vectors of a state that are not nil, and lets losses and gradients be those of other parameters than
+	// the state's, if trained is not nil: of rounded ones.
+	Put(state optimiser.State, trained []float32) error
 	// Train adds the gradient of a batch's loss to that of a worker. The seed decides about dropout. Different workers may train at the same time.
 	Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error)
 	// Memory says what the last mini-batch of the first worker took, in bytes: what grows with its pieces, and what does not, for mini-batches
@@ -30,7 +35,7 @@ type Device interface {
 	Move(m optimiser.Move, scale float64) error
 	// Clear sets all gradients to zero.
 	Clear() error
-	// Fetch copies the parameters and what the optimiser keeps into the vectors.
+	// Fetch copies the parameters and what the optimiser keeps into the vectors that are not nil.
 	Fetch(optimiser.State) error
 	Close() error
 }
@@ -42,9 +47,6 @@ type OpenDevice func(*network.Network, optimiser.State) (Device, error)
 func (r *run) openDevice() error {
 	if r.open == nil {
 		return nil
-	}
-	if r.config.QuantizeBits > 0 {
-		return fmt.Errorf("%w: %w: quantize-bits: only the processor trains quantised models", ErrConfig, network.ErrUnsupported)
 	}
 	var err error
 	if r.device, err = r.open(r.network, r.optimiser.State()); err == nil {
@@ -125,6 +127,28 @@ func (r *run) move(scale float64) (optimiser.Report, error) {
 	}
 	r.moved = true
 	return report, r.device.Move(move, scale)
+}
+
+// roundTrained makes the parameters that losses are of from those that were moved.
+func (r *run) roundTrained() error {
+	if r.config.quantisation() == nil {
+		return nil
+	}
+	if r.device != nil {
+		if err := r.device.Fetch(optimiser.State{Values: r.values}); err != nil {
+			return err
+		}
+	}
+	r.round(r.trained, r.values)
+	return r.putTrained(optimiser.State{})
+}
+
+// putTrained tells the device, if there is one, of which parameters losses are, and of a state that has changed.
+func (r *run) putTrained(changed optimiser.State) error {
+	if r.device == nil || r.config.quantisation() == nil {
+		return nil
+	}
+	return r.device.Put(changed, r.trained)
 }
 
 // fetch brings the parameters from the device, if it has others.

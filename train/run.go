@@ -231,6 +231,12 @@ func (r *run) makeReplicas() error {
 	if err := r.prepareRounding(); err != nil {
 		return err
 	}
+	if err := r.putTrained(optimiser.State{}); err != nil {
+		return r.failed(err)
+	}
+	if r.device != nil && c.quantisesActivations() {
+		r.device.Quantise()
+	}
 	r.options = network.Options{
 		LabelSmoothing: c.LabelSmoothing, Dropout: c.Dropout, DropoutAttention: c.DropoutAttention, DropoutFFN: c.DropoutFFN,
 		DropoutSource: c.DropoutSrc, DropoutTarget: c.DropoutTrg, DropoutRNN: c.DropoutRNN,

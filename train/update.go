@@ -132,8 +132,10 @@ func (r *run) step() error {
 		r.skipped(err, lowered)
 		return nil
 	}
-	r.round(r.trained, r.values)
-	return err
+	if err != nil {
+		return err
+	}
+	return r.roundTrained()
 }
 
 var errLoss = errors.New("the loss is not finite")

@@ -66,6 +66,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) KERNEL_NAME(training_st
 }
 KERNEL(training_store);
 
+// Rounds each row of n elements, a multiple of 8, to whole multiples of its largest magnitude divided by 127, halves to even: what products in 8
+// bits make of their input. A row that is not finite stays as it is.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(training_round_rows)(const Element* x, Element* y, int rows, int n) {
+  int row = row_of_warp(), lane = threadIdx.x % 32;
+  if (row >= rows) return;
+  x += size_t(row) * n, y += size_t(row) * n;
+  float v[8], largest = 0;
+  int finite = 1;
+  for (int i = lane * 8; i < n; i += 256) {
+    read_eight(v, x + i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      largest = fmaxf(largest, fabsf(v[e]));
+      finite = finite && fabsf(v[e]) < INFINITY;
+    }
+  }
+  largest = warp_max(largest);
+  finite = -warp_max(-finite);
+  float multiplier = 127 / largest, scale = largest / 127;
+  for (int i = lane * 8; i < n; i += 256) {
+    read_eight(v, x + i);
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      if (finite) v[e] = multiplier < INFINITY ? rintf(v[e] * multiplier) * scale : 0.f;
+    }
+    write_eight(y + i, v);
+  }
+}
+KERNEL(training_round_rows);
+
 // y = (x - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, a multiple of 8; rows of x and y are `stride` apart, and bias
 // may be null. statistics receives the mean and 1/sqrt(variance + epsilon) of each row. In an RMS norm, the mean counts as zero.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)

@@ -43,6 +43,13 @@ func (w *watchedTrainer) Reserve(bytes int) error {
 
 // With mini-batch-fit, mini-batches fill the workspace in the device's memory and never exceed it.
 func TestMiniBatchFit(t *testing.T) {
+	for name, recurrent := range map[string]bool{"student": false, "recurrent": true} {
+		t.Run(name, func(t *testing.T) { checkMiniBatchFit(t, recurrent) })
+	}
+}
+
+func checkMiniBatchFit(t *testing.T, recurrent bool) {
+	t.Helper()
 	folder := t.TempDir()
 	write := func(name string, lines []string) string {
 		at := filepath.Join(folder, name)
@@ -64,6 +71,9 @@ func TestMiniBatchFit(t *testing.T) {
 	c.Description.Type, c.DimEmb, c.Heads, c.DimFFN, c.EncDepth, c.DecDepth = "transformer", 32, 2, 48, 1, 1
 	c.FFNActivation, c.Autoregression, c.DecCell, c.TiedEmbeddingsAll = "relu", "rnn", "ssru", true
 	c.Model, c.TrainSets, c.Vocabs = filepath.Join(folder, "m.npz"), []string{write("a", sides[0]), write("b", sides[1])}, []string{write("v.yml", vocabulary)}
+	if recurrent {
+		c.Description.Type, c.DimRNN, c.DecCell, c.Autoregression, c.TiedEmbeddingsAll = "s2s", 24, "gru", "self-attention", true
+	}
 	c.MiniBatchFit, c.Workspace, c.MaxLength, c.AfterBatches = true, 1, 30, 8
 	w := &watchedTrainer{room: 1 << 20}
 	openWatched := func(n *network.Network, state optimiser.State) (_ train.Device, err error) {

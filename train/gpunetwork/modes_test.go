@@ -23,7 +23,7 @@ func TestModes(t *testing.T) {
 		}
 		t.Run(mode.Name, func(t *testing.T) {
 			for stored, tests := range map[gpukernels.Storage]string{
-				gpukernels.Float16: "Gradients|GradientsOfNorms", gpukernels.BFloat16: "Updates|Several",
+				gpukernels.Float16: "Gradients|GradientsOfNorms|Quantised", gpukernels.BFloat16: "Updates|Several",
 			} {
 				output, err := emulated.Rerun(t, mode, emulatedFor(t, stored, mode.Sanitizer), "^Test("+tests+")$")
 				if err != nil {

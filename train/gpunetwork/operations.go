@@ -228,6 +228,7 @@ func (t *tape) sru(f, r, w, x *matrix, s *side) *matrix {
 
 // loss puts the cross-entropy of the output layer and its gradients into the stream, and returns where the statistics of the rows will be.
 func (t *tape) loss(h *matrix, o *model.Output, words []int32, weights []float32, smoothing float64) cuda.Pointer {
+	h = t.input(h)
 	vocabulary := t.worker.network.Parameter(o.W).Rows
 	chunk := gpukernels.LossChunk(h.rows, vocabulary)
 	before := t.wanted

@@ -119,12 +119,16 @@ type joint struct {
 	product    *model.Product
 	biases     []*marian.Tensor // side by side, added to the result
 	x          *matrix
+	factor     *matrix        // x, or what it is rounded to, without a gradient
 	raw, y     *matrix        // before and after the norms; the same without norms
 	statistics []cuda.Pointer // of the rows, for each norm
 }
 
 func (t *tape) joint(p *model.Product, biases []*marian.Tensor, x *matrix) *joint {
-	j := &joint{tape: t, product: p, biases: biases, x: x, raw: t.room(x.rows, p.Width())}
+	j := &joint{tape: t, product: p, biases: biases, x: x, factor: x, raw: t.room(x.rows, p.Width())}
+	if t.worker.quantised {
+		j.factor = &matrix{rows: x.rows, cols: x.cols, at: t.take(2 * x.numbers())}
+	}
 	j.y = j.raw
 	if len(p.Norms) > 0 {
 		j.y = t.room(x.rows, j.raw.cols)
@@ -145,8 +149,12 @@ func (t *tape) multiply(p *model.Product, biases []*marian.Tensor, x *matrix) *m
 func (j *joint) rows(first, rows int) *matrix {
 	t := j.tape
 	x, raw, y, column := t.part(j.x, first, rows), t.part(j.raw, first, rows), t.part(j.y, first, rows), 0
+	factor := gpukernels.Matrix{At: cuda.Offset[uint16](j.factor.at, first*x.cols), Rows: rows, Columns: x.cols}
+	if j.factor != j.x {
+		t.do(func() error { return t.kernels.RoundRows(t.stream, factor.At, x.view()) })
+	}
 	for i := range j.product.Matrices {
-		t.factor(&j.product.Matrices[i], x, raw, column)
+		t.multiplyBy(&j.product.Matrices[i], factor, x, raw, column)
 		column += j.product.Matrices[i].Out
 	}
 	for i := range j.product.Norms {
@@ -164,12 +172,12 @@ func (j *joint) rows(first, rows int) *matrix {
 	return y
 }
 
-// factor multiplies rows of the input by a matrix, into columns of the result from one on.
-func (t *tape) factor(a *model.Affine, x, raw *matrix, column int) {
+// multiplyBy multiplies rows of the input, which are factor, by a matrix, into columns of the result from one on.
+func (t *tape) multiplyBy(a *model.Affine, factor gpukernels.Matrix, x, raw *matrix, column int) {
 	w := gpukernels.Matrix{At: t.stored(a.W), Rows: a.In, Columns: a.Out}
 	values, gradient := raw.columns(column, a.Out)
 	t.record(func() error {
-		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: x.view(), B: w, Bias: t.value(a.B), Result: values})
+		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: factor, B: w, Bias: t.value(a.B), Result: values})
 	}, func() error {
 		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: gradient, B: w, Order: gpukernels.TransposedB, Residual: x.grad, Result: x.gradient()})
 	})
@@ -227,7 +235,7 @@ func (j *joint) backward() error {
 		a := &j.product.Matrices[i]
 		_, dy := j.raw.columns(column, a.Out)
 		column += a.Out
-		dw := gpukernels.TrainingProduct{A: j.x.view(), B: dy, Order: gpukernels.TransposedA, Sums: t.slope(a.W), Add: true,
+		dw := gpukernels.TrainingProduct{A: j.factor.view(), B: dy, Order: gpukernels.TransposedA, Sums: t.slope(a.W), Add: true,
 			Result: gpukernels.Matrix{Rows: a.In, Columns: a.Out}}
 		if err := t.kernels.Product(t.stream, dw); err != nil {
 			return err

@@ -50,6 +50,7 @@ type tape struct {
 
 	seed     uint64
 	dropouts uint64 // operations with random numbers so far
+	rounded  roundedInput
 	steps    []func() error
 }
 
@@ -61,7 +62,7 @@ func (t *tape) reset(seed uint64) {
 	if len(t.extra) > 0 {
 		t.do(t.grow)
 	}
-	t.taken, t.used, t.wanted, t.pieces = 0, 0, 0, 0
+	t.taken, t.used, t.wanted, t.pieces, t.rounded = 0, 0, 0, 0, roundedInput{}
 }
 
 func (t *tape) grow() error {
@@ -179,7 +180,7 @@ func (t *tape) matrix(rows, cols int) *matrix {
 
 // Where a parameter, its rounded copy and its gradient are; 0 for no parameter.
 func (t *tape) value(p *marian.Tensor) cuda.Pointer {
-	return parameter[float32](t, t.worker.values, p)
+	return parameter[float32](t, t.worker.parameters(), p)
 }
 func (t *tape) stored(p *marian.Tensor) cuda.Pointer {
 	return parameter[uint16](t, t.worker.stored, p)
@@ -236,8 +237,26 @@ func (t *tape) pass(m *matrix, grad cuda.Pointer) error {
 	return t.kernels.Add(t.stream, m.grad, m.grad, grad, m.numbers())
 }
 
+// A roundedInput is the last matrix that was rounded: queries, keys and values often have the same one.
+type roundedInput struct{ from, to *matrix }
+
+// input returns what a product takes for its input: x, or in quantised training what 8 bits leave of it. The gradient goes through rounding as
+// if nothing had happened.
+func (t *tape) input(x *matrix) *matrix {
+	if !t.worker.quantised {
+		return x
+	}
+	if t.rounded.from != x {
+		y := t.matrix(x.rows, x.cols)
+		t.record(func() error { return t.kernels.RoundRows(t.stream, y.at, x.view()) }, func() error { return t.pass(x, y.grad) })
+		t.rounded = roundedInput{x, y}
+	}
+	return t.rounded.to
+}
+
 // affine returns f(x·w + b), where f is max(0, ·) if rectified.
 func (t *tape) affine(x *matrix, a *model.Affine, rectified bool) *matrix {
+	x = t.input(x)
 	y := t.matrix(x.rows, a.Out)
 	w := gpukernels.Matrix{At: t.stored(a.W), Rows: a.In, Columns: a.Out}
 	t.record(func() error {

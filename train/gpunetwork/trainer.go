@@ -74,6 +74,27 @@ func (t *Trainer) Fix(tables []*marian.Tensor) {
 	}
 }
 
+// Quantise lets what meets a matrix be rounded to 8 bits, row by row, as in the engine's arithmetic.
+func (t *Trainer) Quantise() {
+	for _, w := range t.workers {
+		w.quantised = true
+	}
+}
+
+// Put replaces what the devices have by the vectors of a state that are not nil, and lets losses and gradients be those of other parameters than
+// the state's, if trained is not nil: of rounded ones.
+func (t *Trainer) Put(state optimiser.State, trained []float32) error {
+	for i, w := range t.workers {
+		if i > 0 {
+			state = optimiser.State{Values: state.Values}
+		}
+		if err := w.bound(func() error { return w.put(state, trained) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Train adds the gradient of a batch's loss to that of a worker and returns the loss. The seed decides about dropout. Different workers may
 // train at the same time.
 func (t *Trainer) Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error) {
@@ -148,7 +169,7 @@ func (t *Trainer) Clear() error {
 	return nil
 }
 
-// Fetch copies the state from the first device.
+// Fetch copies the vectors of a state that are not nil from the first device.
 func (t *Trainer) Fetch(state optimiser.State) error { return t.workers[0].fetch(state) }
 
 // Memory says what the last mini-batch of the first worker took of the device's memory, in bytes: what grows with its pieces, and what does

@@ -236,6 +236,12 @@ func gradientOf(t *Trainer) ([]float32, error) {
 // compareDirection compares the gradients of a parameter.
 func compareDirection(t *testing.T, p *network.Parameter, have, want []float32) {
 	t.Helper()
+	compareDirectionWithin(t, p, have, want, 0.001)
+}
+
+// compareDirectionWithin is compareDirection for cosines that may be off by more.
+func compareDirectionWithin(t *testing.T, p *network.Parameter, have, want []float32, tolerance float64) {
+	t.Helper()
 	var both, ofHave, ofWant float64
 	for i, w := range want {
 		both += float64(have[i]) * float64(w)
@@ -249,7 +255,7 @@ func compareDirection(t *testing.T, p *network.Parameter, have, want []float32) 
 		return
 	}
 	cosine, ratio := both/math.Sqrt(ofHave*ofWant), math.Sqrt(ofHave/ofWant)
-	if !(cosine > 0.999) || !(math.Abs(ratio-1) < 0.03) {
+	if !(cosine > 1-tolerance) || !(math.Abs(ratio-1) < max(0.03, 5*tolerance)) {
 		t.Errorf("%s: the cosine of the gradients is %v, the ratio of their lengths %v, want 1 and 1", p.Name, cosine, ratio)
 	}
 }
@@ -320,6 +326,126 @@ func checkUpdates(t *testing.T, more string) {
 		}
 		if !(apart < 0.05*moved) {
 			t.Errorf("%s: %v apart after a way of %v", what, math.Sqrt(apart), math.Sqrt(moved))
+		}
+	}
+}
+
+// Quantised training: losses and gradients are those of rounded parameters that meet rounded rows, as on the processor, and the step moves the
+// others, which stay with what losses are of until that is told anew.
+func TestQuantised(t *testing.T) {
+	for name, more := range map[string]string{"student": "transformer-ffn-activation: swish", "recurrent": s2s, "Devlin": s2s + "type: devlin\ndec-fc-depth: 2"} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t, student(more))
+			state := initial(n)
+			trained := make([]float32, n.Size())
+			for i, v := range state.Values {
+				trained[i] = float32(math.Round(float64(v)*16)) / 16
+			}
+			gpu := openTrainer(t, n, state, gpukernels.Float16)
+			gpu.Quantise()
+			must(t, gpu.Put(optimiser.State{}, trained))
+			cpu := network.NewReplica(n, autodiff.Device[float32](autodiff.Plain[float32]{}), trained)
+			cpu.Quantised = true
+			batch := randomBatch(5, [2]int{5, 4}, [2]int{1, 1}, [2]int{3, 9}, [2]int{7, 2})
+			want := cpu.Train(batch, network.Options{Dropout: 0.1, DropoutRNN: 0.1}, 5)
+			train := func() float64 {
+				have, err := gpu.Train(0, batch, network.Options{Dropout: 0.1, DropoutRNN: 0.1}, 5)
+				must(t, err)
+				return have.CrossEntropy
+			}
+			have := train()
+			if !(math.Abs(have-want.CrossEntropy) < 0.002*want.CrossEntropy) {
+				t.Errorf("the loss is %v, want %v", have, want.CrossEntropy)
+			}
+			gradient, err := gradientOf(gpu)
+			must(t, err)
+			for i := range n.Parameters {
+				p := &n.Parameters[i]
+				compareDirectionWithin(t, p, network.Values(p, gradient), network.Values(p, cpu.Gradient), 0.02)
+			}
+			must(t, gpu.Move(optimiser.Move{Clip: 1, Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, Rate: 0.01, Root: 1}, 1))
+			fetched := optimiser.State{Values: make([]float32, n.Size())}
+			must(t, gpu.Fetch(fetched))
+			moved, most := 0, 0.0
+			for i, v := range fetched.Values {
+				if v != state.Values[i] {
+					moved++
+				}
+				most = max(most, math.Abs(float64(v-state.Values[i])))
+			}
+			if moved < n.Count()/2 || most > 0.1 {
+				t.Errorf("%d of %d parameters moved, by %v at most", moved, n.Count(), most)
+			}
+			if again := train(); again != have {
+				t.Errorf("after a step the loss of the same rounded parameters is %v, not %v", again, have)
+			}
+			must(t, gpu.Put(optimiser.State{}, fetched.Values))
+			if again := train(); again == have {
+				t.Errorf("the loss of other parameters is %v, too", again)
+			}
+			must(t, gpu.Put(state, nil))
+			must(t, gpu.Fetch(fetched))
+			if !slices.Equal(fetched.Values, state.Values) {
+				t.Error("the state that was put there is not what is fetched")
+			}
+			if err := gpu.Put(optimiser.State{}, trained[1:]); err == nil {
+				t.Error("fewer parameters than there are were taken")
+			}
+		})
+	}
+}
+
+// In quantised training, every product reads rounded rows: what it gives for any rows it gives without it for the rounded ones, bit for bit.
+func TestQuantisedProducts(t *testing.T) {
+	n := newNetwork(t, student(""))
+	gpu := openTrainer(t, n, initial(n), gpukernels.Float16)
+	w := gpu.workers[0]
+	tape, random := &w.tape, rand.New(rand.NewPCG(1, 2))
+	const rows = 3
+	given := make([]uint16, rows*n.Model.Dim)
+	for i := range given {
+		given[i] = gpukernels.Float16.Round(random.Float32() - 0.5)
+	}
+	layer := &n.Model.Decoder[0].FFN.Layers[0]
+	for name, operation := range map[string]func(x *matrix) (at cuda.Pointer, bytes int){
+		"affine": func(x *matrix) (cuda.Pointer, int) {
+			y := tape.affine(x, layer, false)
+			return y.at, 2 * y.numbers()
+		},
+		"joint": func(x *matrix) (cuda.Pointer, int) {
+			y := tape.multiply(&model.Product{Matrices: []model.Affine{*layer}}, nil, x)
+			return y.at, 2 * y.numbers()
+		},
+		"output": func(x *matrix) (cuda.Pointer, int) {
+			return tape.loss(x, &n.Model.Output, []int32{1, 7, 3}, nil, 0.1), 16 * rows
+		},
+	} {
+		run := func(x []uint16, quantised bool) []byte {
+			w.quantised = quantised
+			var result []byte
+			must(t, w.bound(func() error {
+				tape.reset(1)
+				m := tape.matrix(rows, n.Model.Dim)
+				tape.do(func() error { return cuda.CopyIn(w.stream, m.at, x) })
+				at, bytes := operation(m)
+				result = make([]byte, bytes)
+				tape.do(func() error { return cuda.CopyOut(w.stream, result, at) })
+				return tape.err
+			}))
+			return result
+		}
+		rounded := make([]uint16, len(given))
+		must(t, w.bound(func() error {
+			tape.reset(1)
+			x, y := tape.matrix(rows, n.Model.Dim), tape.matrix(rows, n.Model.Dim)
+			tape.do(func() error { return cuda.CopyIn(w.stream, x.at, given) })
+			tape.do(func() error { return w.kernels.RoundRows(w.stream, y.at, x.view()) })
+			tape.do(func() error { return cuda.CopyOut(w.stream, rounded, y.at) })
+			return tape.err
+		}))
+		want, exact := run(rounded, false), run(given, false)
+		if have := run(given, true); !slices.Equal(have, want) || slices.Equal(want, exact) {
+			t.Errorf("%s: equal to that of rounded rows: %v, which differs from that of others: %v", name, slices.Equal(have, want), !slices.Equal(want, exact))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package gpunetwork
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -21,7 +22,8 @@ type worker struct {
 
 	n        int          // numbers of each vector
 	values   cuda.Pointer // float32
-	stored   cuda.Pointer // the values as bfloat16
+	trained  cuda.Pointer // float32: the parameters that losses are of; 0 if they are the values
+	stored   cuda.Pointer // those as bfloat16
 	gradient cuda.Pointer // float32
 	means    cuda.Pointer // of the optimiser, float32
 	squares  cuda.Pointer
@@ -29,6 +31,7 @@ type worker struct {
 	sums     cuda.Pointer // float64: squares of the gradient's chunks
 	part     cuda.Pointer // room for a part of another device's gradient; 0 without others
 
+	quantised bool             // what meets a matrix is rounded to 8 bits
 	fixed     []*marian.Tensor // tables that stay as they are
 	tape      tape
 	positions positionTable
@@ -54,7 +57,10 @@ func openWorker(driver *cuda.Driver, number int, n *network.Network, state optim
 		if err := w.allocate(state); err != nil {
 			return fmt.Errorf("put the parameters onto %v: %w", properties, err)
 		}
-		return w.put(state)
+		if err := w.put(state, nil); err != nil {
+			return err
+		}
+		return w.clear()
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.close())
@@ -93,22 +99,40 @@ func (w *worker) allocate(state optimiser.State) error {
 	return err
 }
 
-// put copies a state to the device. The gradient begins as zero.
-func (w *worker) put(state optimiser.State) error {
+// put copies the vectors of a state that are not nil to the device, and the parameters that losses are to be of, if they are others. The context
+// is bound.
+func (w *worker) put(state optimiser.State, trained []float32) error {
 	err := w.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyIn(w.stream, at, vector) })
 	if err != nil {
 		return err
 	}
-	if err := w.store(); err != nil {
-		return err
+	if trained != nil {
+		if err := w.putTrained(trained); err != nil {
+			return err
+		}
 	}
-	return w.clear()
+	return w.store()
 }
 
-// store rounds the values for the products. The context is bound.
-func (w *worker) store() error { return w.kernels.Store(w.stream, w.stored, w.values, w.n) }
+func (w *worker) putTrained(trained []float32) (err error) {
+	if len(trained) != w.n {
+		return fmt.Errorf("gpunetwork: %d parameters for a network of %d", len(trained), w.n)
+	}
+	if w.trained == 0 {
+		if w.trained, err = cuda.Alloc[float32](w.context, w.n); err != nil {
+			return err
+		}
+	}
+	return cuda.CopyIn(w.stream, w.trained, trained)
+}
 
-// fetch copies the state from the device.
+// parameters are those that losses are of.
+func (w *worker) parameters() cuda.Pointer { return cmp.Or(w.trained, w.values) }
+
+// store rounds the parameters for the products. The context is bound.
+func (w *worker) store() error { return w.kernels.Store(w.stream, w.stored, w.parameters(), w.n) }
+
+// fetch copies the vectors of a state that are not nil from the device.
 func (w *worker) fetch(state optimiser.State) error {
 	return w.bound(func() error {
 		return w.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyOut(w.stream, vector, at) })
@@ -118,7 +142,7 @@ func (w *worker) fetch(state optimiser.State) error {
 func (w *worker) each(state optimiser.State, work func(at cuda.Pointer, vector []float32) error) error {
 	places := []cuda.Pointer{w.values, w.means, w.squares, w.averages}
 	for i, vector := range [][]float32{state.Values, state.Mean, state.Square, state.Average} {
-		if places[i] == 0 {
+		if places[i] == 0 || vector == nil {
 			continue
 		}
 		if len(vector) != w.n {
@@ -169,9 +193,13 @@ func (w *worker) sumOfSquares(scale float64) (square float64, err error) {
 // move makes a step with the gradient, times scale, and sets it to zero.
 func (w *worker) move(m optimiser.Move, scale float64) error {
 	return w.bound(func() error {
-		return w.kernels.Adam(w.stream, gpukernels.Adam{Values: w.values, Gradient: w.gradient, Means: w.means, Squares: w.squares,
+		err := w.kernels.Adam(w.stream, gpukernels.Adam{Values: w.values, Gradient: w.gradient, Means: w.means, Squares: w.squares,
 			Averages: w.averages, Stored: w.stored, N: w.n, Scale: float32(scale) * m.Clip, Beta1: m.Beta1, Beta2: m.Beta2, Epsilon: m.Epsilon,
 			Rate: m.Rate, Root: m.Root, Weight: m.Weight})
+		if err != nil || w.trained == 0 {
+			return err
+		}
+		return w.store() // of the parameters that losses are of, which have not moved
 	})
 }
 
@@ -195,7 +223,7 @@ func (w *worker) free() error {
 		if w.kernels != nil {
 			failures = append(failures, w.kernels.Close())
 		}
-		for _, memory := range append(w.tape.memory(), w.values, w.stored, w.gradient, w.means, w.squares, w.averages, w.sums, w.part, w.positions.at) {
+		for _, memory := range append(w.tape.memory(), w.values, w.trained, w.stored, w.gradient, w.means, w.squares, w.averages, w.sums, w.part, w.positions.at) {
 			failures = append(failures, w.context.Free(memory))
 		}
 		if w.stream != nil {
