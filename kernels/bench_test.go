@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -29,20 +30,24 @@ func best(b *testing.B, op func()) float64 {
 	return fastest.Seconds() / float64(batch)
 }
 
-// reportMACs reports int8 or float32 multiply-accumulates per second, and how many percent of the int8 ceiling they are.
-// The ceiling is measured beside each benchmark, since clocks wander.
-func reportMACs(b *testing.B, macs int, op func()) {
+// reportMACs reports int8 multiply-accumulates per second, and how many percent of the int8 ceiling they are.
+func reportMACs(b *testing.B, macs int, op func()) { reportBeside(b, Int8Peak, macs, op) }
+
+// reportBeside reports multiply-accumulates per second, and how many percent of a ceiling they are. The ceiling is measured beside each
+// benchmark, since clocks wander.
+func reportBeside(b *testing.B, ceiling func(time.Duration) float64, macs int, op func()) {
 	seconds := best(b, op)
 	rate := float64(macs) / seconds
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(seconds*1e9, "best-ns")
 	b.ReportMetric(rate/1e9, "GMAC/s")
-	b.ReportMetric(100*rate/Int8Peak(10*time.Millisecond), "%peak")
+	b.ReportMetric(100*rate/ceiling(10*time.Millisecond), "%peak")
 }
 
-// The weights are spread as in the demo model's feed-forward layers, which matters where there is no VNNI: see int8Chains.
+// The shapes are those of tiny, small, base and big models. The weights are spread as in the demo model's feed-forward layers, which matters
+// where there is no VNNI: see int8Chains. Matrices that are longer than wide stand for the second ones of feed-forward sublayers, after a ReLU.
 func BenchmarkMulInt8(b *testing.B) {
-	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}, {512, 2048}, {2048, 512}, {1024, 1024}, {1024, 4096}, {256, 32000}} {
+	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}, {384, 384}, {384, 1536}, {1536, 384}, {512, 2048}, {2048, 512}, {1024, 1024}, {1024, 4096}, {256, 32000}} {
 		for _, rows := range []int{1, 2, 4, 8, 16, 32, 64, 256} {
 			k, n := shape[0], shape[1]
 			if n == 32000 && rows > 32 {
@@ -50,40 +55,77 @@ func BenchmarkMulInt8(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
 				r := source(1)
-				w := PackInt8(k, n, trained(r, k*n, 32), normals(r, n))
+				w, a := benchInt8(r, k, n, rows)
 				Tuning{}.Tune(150*time.Millisecond, w)
-				a, aScales, bias, y := uint8s(r, rows*k), normals(r, rows), normals(r, n), make([]float32, rows*n)
+				aScales, bias, y := normals(r, rows), normals(r, n), make([]float32, rows*n)
 				reportMACs(b, rows*k*n, func() { MulInt8(y, n, a, aScales, rows, w, bias, Rectified) })
 				if rows == 1 {
-					reportRead(b, *w.weights())
+					reportRead(b, func() []int8 { return *w.weights() })
 				}
 			})
 		}
 	}
 }
 
-// reportRead reports how many GB a core reads in a second where the weights of a product are: what bounds the product with a single row.
-func reportRead(b *testing.B, weights []int8) {
-	fastest := time.Duration(math.MaxInt64)
-	times := 1 + 1<<20/len(weights)
-	for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
-		begin := time.Now()
-		for range times {
-			read(weights)
-		}
-		fastest = min(fastest, time.Since(begin))
+// benchInt8 returns a matrix and activations for it.
+func benchInt8(r *rand.Rand, k, n, rows int) (w *Int8Matrix, a []uint8) {
+	weights, scales := trained(r, k*n, 32), normals(r, n)
+	a = uint8s(r, rows*Int8Stride(k))
+	if k > n {
+		return PackInt8Rectified(k, n, weights, scales), atLeastZero(a)
 	}
-	b.ReportMetric(float64(times*len(weights))/fastest.Seconds()/1e9, "GB/s-read")
+	return PackInt8(k, n, weights, scales), a
+}
+
+// BenchmarkMulInt8FromMemory multiplies with matrices in turn that no cache holds together.
+func BenchmarkMulInt8FromMemory(b *testing.B) {
+	const k, n, all = 1024, 4096, 256 << 20
+	r := source(1)
+	var matrices []Matrix
+	for range all / (k * n) {
+		w, _ := benchInt8(r, k, n, 1)
+		matrices = append(matrices, w)
+	}
+	Together(matrices...)
+	for _, rows := range []int{1, 32, 64} {
+		b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
+			a, aScales, y := uint8s(r, rows*k), normals(r, rows), make([]float32, rows*n)
+			turn := 0
+			next := func() *Int8Matrix {
+				turn = (turn + 1) % len(matrices)
+				return matrices[turn].(*Int8Matrix)
+			}
+			reportMACs(b, rows*k*n, func() { MulInt8(y, n, a, aScales, rows, next(), nil, None) })
+			if rows == 1 {
+				reportRead(b, func() []int8 { return *next().weights() })
+			}
+		})
+	}
+}
+
+// reportRead reports how many GB a core reads in a second where the weights of a product are: what bounds the product with a single row.
+func reportRead(b *testing.B, next func() []int8) {
+	fastest := math.Inf(1) // seconds for a byte
+	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
+		begin, bytes := time.Now(), 0
+		for bytes < 1<<20 {
+			weights := next()
+			read(weights)
+			bytes += len(weights)
+		}
+		fastest = min(fastest, time.Since(begin).Seconds()/float64(bytes))
+	}
+	b.ReportMetric(1e-9/fastest, "GB/s-read")
 }
 
 func BenchmarkMulFloat32(b *testing.B) {
-	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}} {
-		for _, rows := range []int{1, 4, 16, 64} {
+	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}, {512, 512}} {
+		for _, rows := range []int{1, 4, 16, 64, 512} {
 			k, n := shape[0], shape[1]
 			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
 				r := source(1)
 				w, x, bias, y := PackFloat32(k, n, normals(r, k*n)), normals(r, rows*k), normals(r, n), make([]float32, rows*n)
-				reportMACs(b, rows*k*n, func() { MulFloat32(y, n, x, k, rows, w, bias, None) })
+				reportBeside(b, Float32Peak, rows*k*n, func() { MulFloat32(y, n, x, k, rows, w, bias, None) })
 			})
 		}
 	}

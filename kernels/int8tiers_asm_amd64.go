@@ -40,7 +40,7 @@ func widenInt8(dst *uint16, a *uint8, n int)
 //go:noescape
 func int8BurstAVXVNNI(turns int)
 
-// int8BurstAVX512Chains does 24 independent times in each turn what mulInt8ChainsAVX512 does for a chain of two steps of 64 bytes.
+// int8BurstAVX512Chains does 24 independent times in each turn what mulInt8ChainsAVX512 does for a chain of four steps of 64 bytes.
 //
 //go:noescape
 func int8BurstAVX512Chains(turns int)

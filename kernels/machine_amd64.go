@@ -11,11 +11,11 @@ func int8Burst(n int) int {
 	case cpu.AVX512VNNI:
 		perTurn, burst = 24*64, int8BurstAVX512
 	case cpu.AVX512:
-		perTurn, burst = 24*128, int8BurstAVX512Chains
+		perTurn, burst = 24*256, int8BurstAVX512Chains
 	case cpu.AVXVNNI:
 		perTurn, burst = 12*32, int8BurstAVXVNNI
 	case cpu.AVX2:
-		perTurn, burst = 12*64, int8BurstAVX2
+		perTurn, burst = 12*128, int8BurstAVX2
 	default:
 		return int8BurstGeneric(n)
 	}
