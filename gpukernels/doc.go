@@ -23,5 +23,6 @@
 // As on the processor, what a row gives depends, to the last bit, on that row and the weights: not on how many rows there are, on
 // which tile of a product they fall into, or on the other sentences of a batch. Every sum runs in an order that the length of the sum
 // alone decides: products over ascending k in steps of a tensor instruction, rows of a norm over the lanes of a warp and then in one
-// fixed tree, attention over ascending positions of its own sentence. No sum is divided among blocks, and no kernel adds with atomics.
+// fixed tree, attention over ascending positions of its own sentence. No sum is divided among blocks, and no kernel adds with atomics. Where
+// tokens are drawn, and models are joined (Joined), sums are those of whole numbers, which have no order.
 package gpukernels

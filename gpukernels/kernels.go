@@ -22,9 +22,10 @@ var sources = map[string]map[string]int{
 	"attention": ofHeads(attentionShared, "attention"),
 	"lookup":    ofHeads(func(int) int { return 0 }, "lookup", "lookup_weights", "recall"),
 	"output": {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared(),
-		"guess_beams": 0, "begin_rows": 0},
-	"draw": {"draw_tokens": 0},
-	"pick": {"pick_log_probabilities": 0},
+		"guess_beams": 0, "begin_rows": 0, "read_on": 0},
+	"draw":   {"draw_tokens": 0},
+	"joined": {"join_models": 0, "choose_joined": 0},
+	"pick":   {"pick_log_probabilities": 0},
 }
 
 // ofHeads names the kernels that there are for each size of attention heads.

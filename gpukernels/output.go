@@ -208,3 +208,23 @@ func (k *Kernels) BeginRows(s *cuda.Stream, b Beginnings, rows int) error {
 		cuda.Address(b.Guesses), cuda.Address(b.Guessed), cuda.Address(b.Tokens), cuda.Address(b.From), cuda.Address(b.To),
 		cuda.Address(b.Positions), cuda.Address(b.Words), cuda.Int(rows), cuda.Int(b.Capacity))
 }
+
+// Readings are where hard attention is in the sources of rows. All lists are int32.
+type Readings struct {
+	Tokens, From, To, Positions cuda.Pointer // what BeginRows begins with
+	Firsts, Counts              cuda.Pointer // rows of the memory that have a row's source
+	Steps                       cuda.Pointer // tokens after which it moves on
+	StepCount                   int
+	Reads                       cuda.Pointer // of each state: the number of a token of the source. No state is both read and written
+	Places                      cuda.Pointer // result: the row of the memory that each row reads, -1 if its source is empty
+}
+
+// ReadOn moves hard attention on where a row's token says so, behind BeginRows.
+func (k *Kernels) ReadOn(s *cuda.Stream, r Readings, rows int) error {
+	if rows == 0 {
+		return nil
+	}
+	return k.byName["read_on"].Launch(s, cuda.Shape{X: blocks(rows, rowBlock.X)}, rowBlock, 0, cuda.Address(r.Tokens), cuda.Address(r.From),
+		cuda.Address(r.To), cuda.Address(r.Positions), cuda.Address(r.Firsts), cuda.Address(r.Counts), cuda.Address(r.Steps),
+		cuda.Address(r.Reads), cuda.Address(r.Places), cuda.Int(rows), cuda.Int(r.StepCount))
+}

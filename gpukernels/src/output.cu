@@ -107,3 +107,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
   for (int i = lane; i < positions[row]; i += 32) words[size_t(to[row]) * capacity + i] = words[size_t(state) * capacity + i];
 }
 KERNEL(begin_rows);
+
+// Where hard attention is: reads, for each state the number of a token of the source. It begins at the first, and after a token that is one of
+// the steps it moves on, as long as there are tokens. places[r] becomes the row of the memory that row r reads, of those from firsts[r] on, of
+// which there are counts[r]; -1 if there are none.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
+    KERNEL_NAME(read_on)(const int* tokens, const int* from, const int* to, const int* positions, const int* firsts, const int* counts,
+                         const int* steps, int* reads, int* places, int rows, int step_count) {
+  int row = blockIdx.x * 32 * WARPS + threadIdx.x;
+  if (row >= rows) return;  // of read_on
+  int read = positions[row] > 0 ? reads[from[row]] : 0;
+  bool moves = false;
+  for (int i = 0; i < step_count; i++) moves = moves || tokens[row] == steps[i];
+  read = max(0, min(read + moves, counts[row] - 1));
+  reads[to[row]] = read;
+  places[row] = counts[row] > 0 ? firsts[row] + read : -1;
+}
+KERNEL(read_on);
