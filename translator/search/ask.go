@@ -1,5 +1,7 @@
 package search
 
+import "slices"
+
 // A mode is the way in which a sentence's next tokens are found.
 type mode uint8
 
@@ -7,7 +9,8 @@ const (
 	modeForced mode = iota // the prefix says
 	modeBest               // Stepper.Best: greedy without scores
 	modeTop                // Stepper.Top: beams and top-k sampling of one model
-	modeFull               // Stepper.LogProbs: ensembles, and sampling that looks at all candidates
+	modeJoint              // Joint.Choose: ensembles, and sampling that looks at all candidates
+	modeFull               // Stepper.LogProbs: the same where there is no Joint, and what a Joint does not do
 )
 
 // A question is put to the Stepper for the rows of many sentences at once.
@@ -46,15 +49,19 @@ func (q *question) prepare(k int) [][]Token {
 func (d *Decoder) ask() {
 	d.best.reset()
 	d.top.reset()
-	d.bans = d.bans[:0]
-	foreseen := d.chooseModes()
+	d.joined.reset()
+	d.bans, d.lots = d.bans[:0], d.lots[:0]
+	single, joint := d.chooseModes()
 	for _, b := range d.active {
 		if len(b.live) > 0 {
-			d.addRows(b, foreseen && d.topK > 0)
+			d.addRows(b, single && d.foreseer != nil && d.topK > 0)
 		}
 	}
-	if foreseen && len(d.best.rows)+len(d.top.rows) > 0 {
-		d.foresee()
+	switch {
+	case single && d.foreseer != nil && len(d.best.rows)+len(d.top.rows) > 0:
+		d.foresee(d.foreseer, d.weights[0])
+	case joint && len(d.joined.rows) > 0:
+		d.foresee(d.joint, 1) // sums have their weights already
 	}
 	if len(d.best.rows) > 0 {
 		banned := d.best.prepare(1)
@@ -64,40 +71,56 @@ func (d *Decoder) ask() {
 		banned := d.top.prepare(d.topK)
 		d.steppers[0].Top(d.top.rows, d.topK, banned, d.top.answers)
 	}
+	if n := len(d.joined.rows); n > 0 {
+		banned := d.joined.prepare(d.joinedK)
+		parts := n * d.joinedK * len(d.steppers)
+		d.parts = slices.Grow(d.parts[:0], parts)[:parts]
+		d.joint.Choose(d.joined.rows, d.joinedK, banned, d.lots, d.joined.answers, d.parts)
+	}
 }
 
-// chooseModes gives each sentence its mode. It says whether a Stepper that goes ahead can be told how all of them go on.
-func (d *Decoder) chooseModes() bool {
-	d.topK = 0
-	foreseen := d.foreseer != nil
+// chooseModes gives each sentence its mode. It says whether all are for a single Stepper that chooses, and whether all are for the Joint, so that it
+// can be told how they go on.
+func (d *Decoder) chooseModes() (single, joint bool) {
+	d.topK, d.joinedK = 0, 0
+	single, joint = true, true
 	for _, b := range d.active {
 		if len(b.live) == 0 {
 			continue
 		}
 		b.mode = d.modeOf(b)
-		foreseen = foreseen && b.mode != modeFull
-		if b.mode == modeTop {
+		switch b.mode {
+		case modeTop:
 			d.topK = max(d.topK, d.topWanted(b))
+		case modeJoint:
+			d.joinedK = max(d.joinedK, d.jointlyWanted(b))
 		}
+		single = single && b.mode != modeFull && b.mode != modeJoint
+		joint = joint && (b.mode == modeForced || b.mode == modeJoint)
 	}
-	return foreseen
+	return single, joint
 }
 
-// foresee tells the Stepper what extend is going to do.
-func (d *Decoder) foresee() {
+// foresee tells a Stepper, or the Joint, what extend is going to do.
+func (d *Decoder) foresee(foreseer Foreseer, weight float32) {
 	f := &d.foresight
-	*f = Foresight{d.weights[0], f.Prospects[:0], f.Ranks[:0], f.Chances[:0]}
+	*f = Foresight{weight, f.Prospects[:0], f.Ranks[:0], f.Chances[:0]}
 	for _, b := range d.active {
 		if len(b.live) == 0 {
 			continue
 		}
 		p := Prospect{Rows: len(b.live), Ends: b.length+1 >= b.limit, Width: b.width(), Given: NoToken}
-		draws := b.mode == modeTop && b.options.Sampling.independent()
+		draws := b.mode != modeForced && b.options.Sampling.independent() && !b.options.Sampling.whole()
 		switch {
 		case b.mode == modeForced:
 			p.Given = b.sentence.Prefix[b.length]
 		case draws:
 			p.Kept, p.InverseTemperature = d.topWanted(b), b.options.Sampling.inverseTemperature()
+		case b.options.Sampling.whole(): // the answer is what was drawn
+			p.Rows, p.Width = 1, 1
+			for range len(b.live) - 1 {
+				f.Prospects = append(f.Prospects, p)
+			}
 		}
 		f.Prospects = append(f.Prospects, p)
 		for _, h := range b.live {
@@ -107,7 +130,7 @@ func (d *Decoder) foresee() {
 			}
 		}
 	}
-	d.foreseer.Foresee(*f)
+	foreseer.Foresee(*f)
 }
 
 func (d *Decoder) modeOf(b *beam) mode {
@@ -120,8 +143,21 @@ func (d *Decoder) modeOf(b *beam) mode {
 		return modeBest
 	case single && (method == NoSampling || method == TopK):
 		return modeTop
+	case d.joint != nil && method != Gumbel && d.jointlyWanted(b) <= mostJoint:
+		return modeJoint
 	}
 	return modeFull
+}
+
+// mostJoint is how many answers a row a Joint is asked for at most.
+const mostJoint = 64
+
+// jointlyWanted is the number of answers a row that the sentence needs of the Joint.
+func (d *Decoder) jointlyWanted(b *beam) int {
+	if b.options.Sampling.whole() {
+		return 1
+	}
+	return d.topWanted(b)
 }
 
 // topWanted is the number of answers a row that the sentence needs of Top.
@@ -148,12 +184,26 @@ func (d *Decoder) addRows(b *beam, one bool) {
 		b.question, b.answers = &d.top, d.topK
 	case b.mode == modeBest:
 		b.question, b.answers = &d.best, 1
+	case b.mode == modeJoint:
+		b.question, b.answers = &d.joined, d.joinedK
+		d.addLots(b)
 	default:
 		return
 	}
 	b.answer = len(b.question.rows) * b.answers
 	for i := range b.live {
 		b.question.add(b.firstRow+i, d.banned(b, i))
+	}
+}
+
+// addLots says how the rows of a sentence draw, if they draw from all candidates.
+func (d *Decoder) addLots(b *beam) {
+	for _, h := range b.live {
+		var lot Lot
+		if s := &b.options.Sampling; s.whole() {
+			lot = Lot{s.Method, s.limit(), s.inverseTemperature(), b.chance(h.number)}
+		}
+		d.lots = append(d.lots, lot)
 	}
 }
 

@@ -31,7 +31,12 @@ type Decoder struct {
 	best      question
 	top       question
 	topK      int
+	joined    question
+	joinedK   int
+	lots      []Lot     // of the rows of joined
+	parts     []float32 // each model's, of the answers of joined
 
+	joint     Joint    // of all steppers; nil if there is none
 	foreseer  Foreseer // steppers[0], if it is one
 	foresight Foresight
 
@@ -77,6 +82,9 @@ func NewDecoder(steppers []Stepper, weights []float32, end Token) (*Decoder, err
 		d.slots = min(d.slots, stepper.Slots())
 	}
 	d.foreseer, _ = steppers[0].(Foreseer)
+	if joiner, ok := steppers[0].(Joiner); ok {
+		d.joint = joiner.Join(d.steppers[1:], d.weights)
+	}
 	for slot := d.slots - 1; slot >= 0; slot-- {
 		d.free = append(d.free, Slot(slot))
 	}

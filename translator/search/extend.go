@@ -17,6 +17,8 @@ func (d *Decoder) extend(b *beam) {
 		ok = d.extendSamples(b)
 	case b.mode == modeTop:
 		ok = d.extendTop(b)
+	case b.mode == modeJoint:
+		ok = d.extendJoint(b)
 	default:
 		ok = d.extendFull(b)
 	}
@@ -106,7 +108,39 @@ func (d *Decoder) topAnswers(b *beam, i int) []Scored {
 	return b.question.answers[first : first+d.topWanted(b)]
 }
 
-// extendFull is a step of the beam of an ensemble, or with noise.
+// jointAnswers are those of the Joint for hypothesis i, and the log-probabilities of all models for each of them.
+func (d *Decoder) jointAnswers(b *beam, i int) (answers []Scored, parts []float32) {
+	first, models := b.answer+i*b.answers, len(d.steppers)
+	return b.question.answers[first : first+d.jointlyWanted(b)], d.parts[first*models : (first+d.jointlyWanted(b))*models]
+}
+
+// extendJoint is a step of the beam of an ensemble, whose best continuations of each row are known.
+func (d *Decoder) extendJoint(b *beam) bool {
+	width, models := b.width(), len(d.steppers)
+	for i := range b.live {
+		node := b.live[i].node
+		answers, parts := d.jointAnswers(b, i)
+		for n, answer := range answers {
+			if notFinite(answer.Score) {
+				return false
+			}
+			if answer.Token == NoToken || answer.Score == negativeInfinity {
+				break
+			}
+			e := expansion{
+				row: i, token: answer.Token, logProbs: len(d.logProbs),
+				score: b.trellis.score(node) + answer.Score, rank: b.trellis.rank(node) + answer.Score,
+			}
+			if !d.choose(e, width) {
+				break
+			}
+			d.logProbs = append(d.logProbs, parts[n*models:(n+1)*models]...)
+		}
+	}
+	return true
+}
+
+// extendFull is a step of the beam of an ensemble without a Joint, or with noise.
 func (d *Decoder) extendFull(b *beam) bool {
 	width := b.width()
 	for i := range b.live {

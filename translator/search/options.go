@@ -133,6 +133,22 @@ func (s *Sampling) validate() error {
 // independent says whether hypotheses are drawn on their own, without a beam.
 func (s *Sampling) independent() bool { return s.Method != NoSampling && s.Method != Gumbel }
 
+// whole says whether tokens are drawn from all candidates, of which each may be one.
+func (s *Sampling) whole() bool {
+	return s.Method == Full || s.Method == Nucleus || s.Method == Epsilon
+}
+
+// limit is the number that bounds what is drawn, if the method has one.
+func (s *Sampling) limit() float32 {
+	switch s.Method {
+	case Nucleus:
+		return s.P
+	case Epsilon:
+		return s.Epsilon
+	}
+	return 0
+}
+
 func (s *Sampling) inverseTemperature() float64 {
 	if s.Temperature == 0 {
 		return 1

@@ -11,9 +11,12 @@ func (d *Decoder) extendSamples(b *beam) bool {
 		h := &b.live[i]
 		e := expansion{row: i, logProbs: len(d.logProbs)}
 		var drawn, ok bool
-		if b.mode == modeTop {
+		switch b.mode {
+		case modeTop:
 			drawn, ok = d.drawTop(b, i, &e)
-		} else {
+		case modeJoint:
+			drawn, ok = d.drawJoint(b, i, &e)
+		default:
 			drawn, ok = d.drawFull(b, i, &e)
 		}
 		if !ok {
@@ -48,24 +51,45 @@ func (b *beam) finishUndrawn(chosen []expansion) {
 // is allowed, ok if a score is not finite.
 func (d *Decoder) drawTop(b *beam, i int, e *expansion) (drawn, ok bool) {
 	answers := d.topAnswers(b, i)
+	number, ok := d.drawAmong(b, i, answers, d.weights[0])
+	if number < 0 {
+		return false, ok
+	}
+	answer := answers[number]
+	e.token, e.score = answer.Token, float32(d.weights[0]*answer.Score)
+	d.logProbs = append(d.logProbs, answer.Score)
+	return true, true
+}
+
+// drawJoint draws from the answers of the Joint, or takes the one that it has drawn.
+func (d *Decoder) drawJoint(b *beam, i int, e *expansion) (drawn, ok bool) {
+	answers, parts := d.jointAnswers(b, i)
+	number, ok := d.drawAmong(b, i, answers, 1)
+	if number < 0 {
+		return false, ok
+	}
+	e.token, e.score = answers[number].Token, answers[number].Score
+	d.logProbs = append(d.logProbs, parts[number*len(d.steppers):(number+1)*len(d.steppers)]...)
+	return true, true
+}
+
+// drawAmong returns the number of the answer that a sample draws, -1 if none is allowed. ok is false if a score is not finite.
+func (d *Decoder) drawAmong(b *beam, i int, answers []Scored, weight float32) (number int, ok bool) {
 	d.odds = d.odds[:0]
 	for _, answer := range answers {
 		if notFinite(answer.Score) {
-			return false, false
+			return -1, false
 		}
 		if answer.Token == NoToken || answer.Score == negativeInfinity {
 			break
 		}
-		difference := float64(float32(d.weights[0]*answer.Score) - float32(d.weights[0]*answers[0].Score))
+		difference := float64(float32(weight*answer.Score) - float32(weight*answers[0].Score))
 		d.odds = append(d.odds, math.Exp(difference*b.options.Sampling.inverseTemperature()))
 	}
 	if len(d.odds) == 0 {
-		return false, true
+		return -1, true
 	}
-	answer := answers[draw(d.odds, b.chance(b.live[i].number))]
-	e.token, e.score = answer.Token, float32(d.weights[0]*answer.Score)
-	d.logProbs = append(d.logProbs, answer.Score)
-	return true, true
+	return draw(d.odds, b.chance(b.live[i].number)), true
 }
 
 // drawFull draws from the log-probabilities of all candidates.

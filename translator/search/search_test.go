@@ -14,7 +14,8 @@ type trial struct {
 	models    []*fakeModel
 	weights   []float32
 	sentences []*Sentence
-	stepped   int // rows of the last decode
+	stepped   int                        // rows of the last decode
+	wrap      func(*fakeStepper) Stepper // what the Decoder is given in place of a fakeStepper; nil: itself
 }
 
 func drawTrial(t *rapid.T) trial {
@@ -81,7 +82,11 @@ func (tr *trial) decode(t failer, sentences []*Sentence, slots, miniBatch, refil
 	var steppers []Stepper
 	for _, m := range tr.models {
 		fakes = append(fakes, newFakeStepper(m, slots))
-		steppers = append(steppers, fakes[len(fakes)-1])
+		if tr.wrap != nil {
+			steppers = append(steppers, tr.wrap(fakes[len(fakes)-1]))
+		} else {
+			steppers = append(steppers, fakes[len(fakes)-1])
+		}
 	}
 	d, err := NewDecoder(steppers, tr.weights, end)
 	if err != nil {

@@ -108,7 +108,38 @@ type Prospect struct {
 // A Foreseer is a Stepper that can begin the next step before the search has seen the answers of this one. It has to be right about
 // nothing: Reorder and Step say how the search went on.
 type Foreseer interface {
-	// Foresee says, before a Best or Top for all rows of the last Step but those whose token is given, what will be made of the answers.
+	// Foresee says, before a Best, a Top or a Choose for all rows of the last Step but those whose token is given, what will be made of the answers.
 	// The slices are the caller's again when that has answered.
 	Foresee(Foresight)
+}
+
+// A Joiner is a Stepper whose device can look at the log-probabilities of several models, its own perhaps alone, and choose among all
+// candidates. Who cannot is asked for LogProbs.
+type Joiner interface {
+	// Join returns a Joint of this Stepper and others, which make the same steps from now on, with a weight for each. It is nil if the
+	// device cannot look at all of them together.
+	Join(others []Stepper, weights []float32) Joint
+}
+
+// A Joint chooses by sums of log-probabilities, those of all models, each multiplied by its weight, added up in their order. What is not
+// allowed in one model is not allowed at all.
+//
+// Rounding is the device's own, and the same for a row whatever rows are beside it.
+type Joint interface {
+	Foreseer // of what is made of the answers of Choose
+
+	// Choose stores, for each of the given rows of the last Step, k ways to go on in out[i*k:(i+1)*k]: the allowed tokens with the largest
+	// sums, best first, ties going to the smaller token; or, if lots[i] has a method, the one token that is drawn. Where there are no
+	// more, the rest is {NoToken, -Inf}. A row with a NaN or an infinity in any model gets NaN scores. parts has as many log-probabilities
+	// as there are models for each element of out. banned is that of Top.
+	Choose(rows []int32, k int, banned [][]Token, lots []Lot, out []Scored, parts []float32)
+}
+
+// A Lot says how a row draws its token from all candidates. Its method is Full, Nucleus, Epsilon, or NoSampling for a row that draws none;
+// Chance is a number between 0 and 1. What falls on which chance is told by the candidates' order, in a nucleus by that of their sums.
+type Lot struct {
+	Method             Method
+	Limit              float32 // P of Nucleus, Epsilon of Epsilon
+	InverseTemperature float64
+	Chance             float64
 }
