@@ -204,7 +204,7 @@ func (s *Stepper) foresees() bool {
 			draws += p.Rows
 		}
 	}
-	return !s.waits && s.w.hard() == nil && rows == len(s.rows) && len(s.foresight.Ranks) == rows && len(s.foresight.Chances) == draws && next <= len(s.slots)
+	return !s.waits && rows == len(s.rows) && len(s.foresight.Ranks) == rows && len(s.foresight.Chances) == draws && next <= len(s.slots)
 }
 
 // chooseAhead puts the choices of all rows of the last Step into s.chosen, and runs the next one ahead. Of these rows the lists say which
@@ -222,9 +222,14 @@ func (s *Stepper) chooseAhead(rows []int32, banned [][]search.Token, count int, 
 			}
 		}
 	}
-	next, err := s.runAhead(count, normalised, banned != nil)
+	next, err := s.runAhead(s.ownAnswers(count))
 	if err != nil {
 		return err
+	}
+	if next != nil && banned == nil {
+		if err := s.askForChoices(next, count, normalised, false); err != nil {
+			return err
+		}
 	}
 	for i, r := range s.rows {
 		if err := s.wait(r.turn.done.Synchronize); err != nil {
@@ -311,14 +316,30 @@ func (s *Stepper) turnMatrix(t *turn, first, rows int) gpukernels.Matrix {
 	return gpukernels.Matrix{At: cuda.Offset[gpukernels.Half](t.x, first*s.w.dim), Rows: rows, Columns: s.w.dim}
 }
 
-// runAhead asks for the next step of the rows of the last Step, and for its choices unless tokens are forbidden. There is none if
-// everything ends with this one.
-func (s *Stepper) runAhead(count int, normalised, forbidding bool) (*turn, error) {
+// answers are what rows of the last Step have chosen, on the device.
+type answers struct {
+	choices cuda.Pointer
+	places  []int32 // of each row's first choice
+	count   int     // of each row
+	own     bool    // they are those of the turns, which steps can read
+}
+
+// ownAnswers are the choices in the turns of the rows of the last Step.
+func (s *Stepper) ownAnswers(count int) answers {
+	s.answered = s.answered[:0]
+	for i := range s.rows {
+		s.answered = append(s.answered, s.choicePlace(&s.rows[i]))
+	}
+	return answers{s.turnChoices.at, s.answered, count, true}
+}
+
+// runAhead asks for the next step of the rows of the last Step, which have these answers. There is none if everything ends with this one.
+func (s *Stepper) runAhead(of answers) (*turn, error) {
 	t, err := s.takeTurn()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.guess(t, count); err != nil {
+	if err := s.guess(t, of); err != nil {
 		return nil, err
 	}
 	if len(t.rows) == 0 {
@@ -332,10 +353,7 @@ func (s *Stepper) runAhead(count int, normalised, forbidding bool) (*turn, error
 		return nil, err
 	}
 	s.newest = t
-	if forbidding {
-		return t, nil
-	}
-	return t, s.askForChoices(t, count, normalised, false)
+	return t, nil
 }
 
 // readAhead notes what the rows of the step ahead went on with, so that slots can follow. Each row of the last Step has so many choices.

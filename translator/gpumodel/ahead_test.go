@@ -212,7 +212,7 @@ func TestAhead(t *testing.T) {
 	if testing.Short() {
 		kinds, steps = autoregressions[:2], 60
 	}
-	for i, kind := range kinds {
+	for i, kind := range append(slices.Clone(kinds), hardModels...) {
 		m := randomModel(t, describe(descriptions[kind]))
 		w := &walk{t: t, random: rand.New(rand.NewPCG(1, uint64(i))), ahead: newStepper(t, d, m, 5, 5), behind: newStepper(t, d, m, 5, 5),
 			free: []search.Slot{4, 3, 2, 1, 0}}
@@ -249,19 +249,24 @@ func TestAhead(t *testing.T) {
 // Whole searches give the same, to the last bit, whether steps are run ahead or not; and all rows that could have been run ahead are.
 func TestSearchesAhead(t *testing.T) {
 	d := openDevice(t)
-	for _, kind := range []string{"post-norm", "lstm", "self-attention", "s2s"} { // with states, with wider ones, and with words
+	for _, kind := range []string{"post-norm", "lstm", "self-attention", "s2s", "hard attention"} { // with states, with wider ones, with words, and with places in the source
 		m := randomModel(t, describe(descriptions[kind]))
+		if slices.Contains(hardModels, kind) {
+			m = hardModel(t, kind)
+		}
 		ahead, behind := newStepper(t, d, m, 24), newStepper(t, d, m, 24)
 		behind.waits = true
 		all := append(searches(), beams()...)
-		groups := [][]searchCase{all, slices.DeleteFunc(slices.Clone(all), searchCase.waits)} // side by side
-		for _, c := range groups[1] {
+		single := slices.DeleteFunc(slices.Clone(all), func(c searchCase) bool { return c.waits() || c.joint() })
+		jointly := slices.DeleteFunc(slices.Clone(all), func(c searchCase) bool { return !c.joint() })
+		groups := [][]searchCase{all, single, jointly, jointly} // side by side, with and without alignments
+		for _, c := range slices.Concat(single, jointly) {
 			if kind == "post-norm" {
 				groups = append(groups, []searchCase{c})
 			}
 		}
 		for number, group := range groups {
-			counted := &counter{Stepper: ahead, fresh: map[search.Slot]bool{}}
+			counted := count(ahead)
 			align := number%2 == 1
 			have := searchAll(t, []search.Stepper{counted}, sentencesOf(group, align))
 			want := searchAll(t, []search.Stepper{behind}, sentencesOf(group, align))
@@ -296,9 +301,13 @@ func beams() []searchCase {
 }
 
 // waits says whether some steps have to wait for the processor, which looks at all scores of a row.
-func (c searchCase) waits() bool {
+func (c searchCase) waits() bool { return c.options.Sampling.Method == search.Gumbel }
+
+// joint says whether the scores of all tokens are looked at even if there is one model: then other searches beside it keep steps from being
+// run ahead.
+func (c searchCase) joint() bool {
 	method := c.options.Sampling.Method
-	return method != search.NoSampling && method != search.TopK
+	return method == search.Full || method == search.Nucleus || method == search.Epsilon
 }
 
 // A counter counts the rows of all steps, those that had been run ahead, and those that had not although something was asked in the step
@@ -308,6 +317,32 @@ type counter struct {
 	rows, followed, missed int
 	fresh                  map[search.Slot]bool // that have not made a step
 	asked                  bool                 // something, in the last step
+}
+
+func count(s *Stepper) *counter { return &counter{Stepper: s, fresh: map[search.Slot]bool{}} }
+
+// Join lets a Joint of what is counted be counted, too.
+func (c *counter) Join(others []search.Stepper, weights []float32) search.Joint {
+	all := []*counter{c}
+	var steppers []search.Stepper
+	for _, other := range others {
+		all = append(all, other.(*counter))
+		steppers = append(steppers, other.(*counter).Stepper)
+	}
+	return &countedJoint{c.Stepper.Join(steppers, weights).(*joint), all}
+}
+
+// A countedJoint is one of counters.
+type countedJoint struct {
+	*joint
+	counters []*counter
+}
+
+func (j *countedJoint) Choose(rows []int32, k int, banned [][]search.Token, lots []search.Lot, out []search.Scored, parts []float32) {
+	for _, c := range j.counters {
+		c.asked = true
+	}
+	j.joint.Choose(rows, k, banned, lots, out, parts)
 }
 
 func (c *counter) Begin(slot search.Slot, context search.Context) {
@@ -390,11 +425,27 @@ var plantedBugs = []plantedtest.Bug{
 	{Name: "memory moves before it is written", File: "memory.go",
 		From: "\tfor _, s := range streams {\n\t\tif err := s.Synchronize(); err != nil {",
 		To:   "\tfor _, s := range streams {\n\t\tif err := unless(NAME, s.Synchronize); err != nil {"},
+	{Name: "scores are added up before all models have theirs", File: "joint.go",
+		From: "j.steppers[0].stream.Wait(j.scored[i])",
+		To:   "unless(NAME, func() error { return j.steppers[0].stream.Wait(j.scored[i]) })"},
+	{Name: "scores are overwritten before they are added up", File: "joint.go",
+		From: "if again {",
+		To:   "if again && planted(NAME) == 0 {"},
+	{Name: "models guess before anything is chosen", File: "joint.go",
+		From: "s.stream.Wait(j.done)",
+		To:   "unless(NAME, func() error { return s.stream.Wait(j.done) })"},
+	{Name: "what all models choose is read before it is there", File: "joint.go",
+		From: "j.steppers[0].wait(j.done.Synchronize)",
+		To:   "unless(NAME, j.done.Synchronize)"},
+	{Name: "hard attention does not move on", File: "hard.go",
+		From: "StepCount: len(s.w.hard().steps),",
+		To:   "StepCount: len(s.w.hard().steps) * int(1-planted(NAME)),"},
 	{Name: "the word of a step ahead is lost", File: "ahead.go",
 		From: "\t\t\ts.words.give(b.word)\n",
 		To:   "\t\t\tif planted(NAME) == 0 {\n\t\t\t\ts.words.give(b.word)\n\t\t\t}\n"},
 }
 
+// The tests notice each, with one half of the streams ahead of the other or with neither.
 func TestPlantedBugs(t *testing.T) {
 	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("builds the package again")
@@ -403,14 +454,22 @@ func TestPlantedBugs(t *testing.T) {
 	device := library(t, emulated.Unwatched)
 	for _, bug := range append(plantedBugs[:len(plantedBugs):len(plantedBugs)], plantedtest.Bug{}) {
 		t.Run(bug.Name, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Beam)$", "-test.failfast", "-test.timeout=2m")
-			command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, plantedtest.Variable+"="+bug.Name)
-			output, err := command.CombinedOutput()
-			switch {
-			case bug.Name == "" && err != nil:
-				t.Errorf("without a bug: %v\n%s", err, output)
-			case bug.Name != "" && (err == nil || !strings.Contains(string(output), ", want ") && !strings.Contains(string(output), "panic: runtime error")):
-				t.Errorf("nobody noticed: %v\n%s", err, output)
+			for _, hasty := range []string{"", "even", "odd"} {
+				command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Beam|Jointly|HardAttention)$", "-test.failfast", "-test.timeout=4m")
+				command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "SLUICE_EMULATED_HASTY="+hasty, plantedtest.Variable+"="+bug.Name)
+				output, err := command.CombinedOutput()
+				switch {
+				case bug.Name == "" && err != nil:
+					t.Errorf("without a bug: %v\n%s", err, output)
+				case err != nil && !strings.Contains(string(output), ", want ") && !strings.Contains(string(output), "panic: runtime error"):
+					t.Errorf("it failed in another way: %v\n%s", err, output)
+				}
+				if err != nil {
+					return
+				}
+			}
+			if bug.Name != "" {
+				t.Error("nobody noticed")
 			}
 		})
 	}

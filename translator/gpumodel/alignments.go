@@ -48,7 +48,7 @@ func (s *Stepper) alignments() cuda.Pointer {
 
 // keepAttention asks for the weights of the step that was just asked for, if the last Step was asked to align.
 func (s *Stepper) keepAttention(t *turn) error {
-	if t.aligned = s.aligned && !s.w.onlyHard(); !t.aligned {
+	if t.aligned = s.aligned; !t.aligned || s.w.onlyHard() { // the processor knows that of hard attention
 		return nil
 	}
 	t.furthest = s.furthest

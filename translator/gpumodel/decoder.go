@@ -49,19 +49,13 @@ func (l *stepLists) lengths(source int) cuda.Pointer {
 const firstOfSources = 8
 
 // numbersOfRow is how many lists there are.
-func (w *Weights) numbersOfRow() int {
-	if w.hard() != nil {
-		return firstOfSources + 2*len(w.encoders) + 1
-	}
-	return firstOfSources + 2*len(w.encoders)
-}
+func (w *Weights) numbersOfRow() int { return firstOfSources + 2*len(w.encoders) }
 
 // A beginning is what a row of a turn begins its step with. A row that is run ahead has token and from of a choice or of a guess; they are
 // known when the processor has read those.
 type beginning struct {
 	context         search.Context
 	position        int
-	reads           int // token of the source that hard attention is at
 	token           search.Token
 	choice, guessed int32 // the place of the one, the number of the other in the turn, or -1
 	chooser         int   // row of the last Step whose choice it is
@@ -74,7 +68,7 @@ type beginning struct {
 // beginning is what a row begins its step with if nothing else is known.
 func (s *Stepper) beginning(r *row) beginning {
 	at := &s.slots[r.slot]
-	b := beginning{context: r.context, position: at.position, reads: at.reads, token: search.NoToken, choice: -1, guessed: -1, from: at.state}
+	b := beginning{context: r.context, position: at.position, token: search.NoToken, choice: -1, guessed: -1, from: at.state}
 	if at.state == noState { // nobody reads it
 		b.from = int32(s.statePlaces())
 	}
@@ -99,9 +93,6 @@ func (s *Stepper) feedStep(t *turn, rows int) error {
 		for source, memory := range s.contexts[b.context].memory {
 			list(firstOfSources + 2*source)[i], list(firstOfSources + 2*source + 1)[i] = int32(memory.first), int32(memory.count)
 		}
-		if s.w.hard() != nil {
-			list(s.w.numbersOfRow() - 1)[i] = s.sourceRow(b)
-		}
 	}
 	for i := len(t.rows); i < rows; i++ {
 		spare := int32(i - len(t.rows))
@@ -110,9 +101,6 @@ func (s *Stepper) feedStep(t *turn, rows int) error {
 		positions[i], contexts[i] = 0, 0
 		for j := firstOfSources; j < s.w.numbersOfRow(); j++ {
 			list(j)[i] = 0
-		}
-		if s.w.hard() != nil {
-			list(s.w.numbersOfRow() - 1)[i] = -1
 		}
 	}
 	return nil

@@ -848,7 +848,7 @@ func TestRefuses(t *testing.T) {
 
 // modesTests are the tests that run in all modes: every kind of model, searches that run ahead and look at alignments, all arithmetics,
 // products by cuBLASLt, and several workers and GPUs.
-const modesTests = "SmallModels|Scores|Beam|Ahead|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
+const modesTests = "SmallModels|Scores|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
 
 func TestModes(t *testing.T) {
 	emulated.In(t, emulated.WholeModes(), func(t *testing.T, m emulated.Mode) {

@@ -29,14 +29,13 @@ func nextRows(p search.Prospect) int {
 	return p.Width
 }
 
-// guess lists the rows of the next step in a turn, and lets the device find out what it cannot be told. Each row of the last Step has so many
-// choices.
-func (s *Stepper) guess(t *turn, count int) error {
+// guess lists the rows of the next step in a turn, and lets the device find out what it cannot be told.
+func (s *Stepper) guess(t *turn, of answers) error {
 	l, row, chance := &s.guessLists, 0, 0
 	*l = guessLists{l.draws[:0], l.places[:0], l.ranks[:0], l.states[:0], append(l.firstRows[:0], 0), append(l.firstGuesses[:0], 0)}
 	beams := 0 // guesses of beams, which come first
 	for _, p := range s.foresight.Prospects {
-		if competes(p) {
+		if competes(p, of) {
 			beams += nextRows(p)
 		}
 	}
@@ -49,12 +48,12 @@ func (s *Stepper) guess(t *turn, count int) error {
 		case p.Given != search.NoToken:
 			s.goOnWith(t, first, row, p.Given)
 		case p.Kept > 0:
-			s.draw(t, first, row, p, s.foresight.Chances[chance:], guesses)
+			s.draw(t, first, row, p, s.foresight.Chances[chance:], guesses, of)
 			guesses += p.Rows
-		case competes(p):
-			s.compete(t, first, row, p.Width)
+		case competes(p, of):
+			s.compete(t, first, row, p.Width, of)
 		default:
-			s.goOn(t, first)
+			s.goOn(t, first, of)
 		}
 		if p.Kept > 0 {
 			chance += p.Rows
@@ -63,18 +62,19 @@ func (s *Stepper) guess(t *turn, count int) error {
 	if guesses == 0 {
 		return nil
 	}
-	return s.askForGuesses(t, count, guesses)
+	return s.askForGuesses(t, of, guesses)
 }
 
-// competes says whether it takes a kernel to see which of a sentence's rows go on. Who is alone goes on with the first choice.
-func competes(p search.Prospect) bool {
-	return p.Kept == 0 && p.Given == search.NoToken && !(p.Rows == 1 && p.Width == 1)
+// competes says whether it takes a kernel to see which of a sentence's rows go on. Who is alone goes on with the first choice, if the step can
+// read it.
+func competes(p search.Prospect, of answers) bool {
+	return p.Kept == 0 && p.Given == search.NoToken && !(p.Rows == 1 && p.Width == 1 && of.own)
 }
 
 // goOn lets a row of the last Step go on with its first choice.
-func (s *Stepper) goOn(t *turn, row int) {
+func (s *Stepper) goOn(t *turn, row int, of answers) {
 	b := s.beginning(&s.rows[row])
-	b.choice, b.chooser = s.choicePlace(&s.rows[row]), row
+	b.choice, b.chooser = of.places[row], row
 	t.rows = append(t.rows, b)
 }
 
@@ -88,7 +88,7 @@ func (s *Stepper) goOnWith(t *turn, first, end int, token search.Token) {
 }
 
 // draw lets rows of the last Step draw how they go on. The first of their guesses has that number.
-func (s *Stepper) draw(t *turn, first, end int, p search.Prospect, chances []float64, guess int) {
+func (s *Stepper) draw(t *turn, first, end int, p search.Prospect, chances []float64, guess int, of answers) {
 	both := func(x float64) (low, high int32) { bits := math.Float64bits(x); return int32(bits), int32(bits >> 32) }
 	for i := first; i < end; i++ {
 		b := s.beginning(&s.rows[i])
@@ -96,16 +96,16 @@ func (s *Stepper) draw(t *turn, first, end int, p search.Prospect, chances []flo
 		chance, chanceHigh := both(chances[i-first])
 		inverse, inverseHigh := both(p.InverseTemperature)
 		s.guessLists.draws = append(s.guessLists.draws, chance, chanceHigh, inverse, inverseHigh,
-			s.choicePlace(&s.rows[i]), int32(p.Kept), b.from, b.guessed)
+			of.places[i], int32(p.Kept), b.from, b.guessed)
 		t.rows = append(t.rows, b)
 	}
 }
 
 // compete lets rows of the last Step compete for so many places in the next one.
-func (s *Stepper) compete(t *turn, first, end, width int) {
+func (s *Stepper) compete(t *turn, first, end, width int, of answers) {
 	l := &s.guessLists
 	for i := first; i < end; i++ {
-		l.places, l.states = append(l.places, s.choicePlace(&s.rows[i])), append(l.states, s.beginning(&s.rows[i]).from)
+		l.places, l.states = append(l.places, of.places[i]), append(l.states, s.beginning(&s.rows[i]).from)
 		l.ranks = append(l.ranks, int32(math.Float32bits(s.foresight.Ranks[i])))
 	}
 	guess := l.firstGuesses[len(l.firstGuesses)-1]
@@ -119,13 +119,13 @@ func (s *Stepper) compete(t *turn, first, end, width int) {
 }
 
 // askForGuesses lets the device make the guesses of a turn.
-func (s *Stepper) askForGuesses(t *turn, count, guesses int) error {
+func (s *Stepper) askForGuesses(t *turn, of answers, guesses int) error {
 	l, k := &s.guessLists, s.w.device.kernels
 	places, err := s.guessFeed.put(s.w.device.context, s.stream, l.draws, l.places, l.ranks, l.states, l.firstRows, l.firstGuesses)
 	if err != nil {
 		return err
 	}
-	b := gpukernels.Beams{Choices: s.turnChoices.at, Places: places[1], Ranks: places[2], States: places[3], Count: count,
+	b := gpukernels.Beams{Choices: of.choices, Places: places[1], Ranks: places[2], States: places[3], Count: of.count,
 		Weight: s.foresight.Weight, FirstRows: places[4], FirstGuesses: places[5], Sentences: len(l.firstRows) - 1, Guesses: s.guessesOf(t)}
 	if err := k.GuessBeams(s.stream, b); err != nil {
 		return err

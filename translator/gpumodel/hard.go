@@ -1,6 +1,7 @@
 package gpumodel
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels"
@@ -9,8 +10,9 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// Which token of the source hard attention is at, and what it forbids, depends on the words so far, which the processor has to see. So steps of
-// such models are not run ahead.
+// Which token of the source hard attention is at depends on the words so far. The device keeps it beside each state, and moves it on by itself
+// when a step begins (gpukernels.ReadOn), so that steps can be run ahead; the processor keeps it for each slot. What is forbidden depends on
+// it, and so on the word that the processor has yet to see: of a step ahead, the choices are asked for later.
 
 // A hard is what a decoder knows of its hard attention: see model.HardAttention.
 type hard struct {
@@ -40,22 +42,38 @@ func (s *Stepper) moveAttention(number search.Slot, token search.Token) {
 // lastToken is the number of the last token of the source that hard attention reads.
 func (s *Stepper) lastToken(c search.Context) int { return max(s.contexts[c].memory[0].count-1, 0) }
 
-// sourceRow is the row of the memory with the token that hard attention is at in a row of a turn; -1 if the source has none.
-func (s *Stepper) sourceRow(b *beginning) int32 {
-	memory := s.contexts[b.context].memory[0]
-	if memory.count == 0 {
-		return -1
-	}
-	return int32(memory.first + b.reads)
+// hardStates are where hard attention is, on the device. All is int32.
+type hardStates struct {
+	reads  buffer // of each state
+	places buffer // of each row of the step that is under way: the row of the memory that it reads
+	steps  buffer // tokens after which it moves on
 }
 
-// tokensRead is the list of the rows of the memory that hard attention reads, which stands behind those of the sources.
-func (s *Stepper) tokensRead(lists stepLists) cuda.Pointer {
-	return cuda.Offset[int32](lists.sources, 2*len(s.w.encoders)*lists.rows)
+// openHard makes what hard attention has on the device, if there is any.
+func (s *Stepper) openHard(rows int) error {
+	h, c := s.w.hard(), s.w.device.context
+	if h == nil {
+		return nil
+	}
+	if err := errors.Join(s.hard.reads.reserve(c, 4*(s.statePlaces()+mostPadding)), s.hard.places.reserve(c, 4*rows),
+		s.hard.steps.reserve(c, 4*len(h.steps))); err != nil {
+		return err
+	}
+	if err := cuda.CopyIn(s.stream, s.hard.steps.at, h.steps); err != nil {
+		return err
+	}
+	return s.stream.Synchronize()
+}
+
+// readOn lets hard attention move on in a step.
+func (s *Stepper) readOn(a *activations, lists stepLists) error {
+	return s.w.device.kernels.ReadOn(a.stream, gpukernels.Readings{Tokens: lists.tokens, From: lists.from, To: lists.to, Positions: lists.positions,
+		Firsts: lists.starts(0), Counts: lists.lengths(0), Steps: s.hard.steps.at, StepCount: len(s.w.hard().steps),
+		Reads: s.hard.reads.at, Places: s.hard.places.at}, lists.rows)
 }
 
 // besideSource puts embeddings and what the encoder gave for the tokens that hard attention is at side by side.
-func (s *Stepper) besideSource(a *activations, lists stepLists, embedded gpukernels.Matrix) (gpukernels.Matrix, error) {
+func (s *Stepper) besideSource(a *activations, embedded gpukernels.Matrix) (gpukernels.Matrix, error) {
 	k, width := s.w.device.kernels, s.w.encoders[0].reader.width
 	both := a.matrix(a.normed, s.w.dim+width)
 	left := gpukernels.Matrix{At: both.At, Rows: a.rows, Columns: s.w.dim, Stride: both.Columns}
@@ -64,7 +82,7 @@ func (s *Stepper) besideSource(a *activations, lists stepLists, embedded gpukern
 	}
 	right := gpukernels.Matrix{At: cuda.Offset[gpukernels.Half](both.At, s.w.dim), Rows: a.rows, Columns: width, Stride: both.Columns}
 	values := gpukernels.Matrix{At: cuda.Offset[gpukernels.Half](s.memory.memory.at, s.w.firstOfValues()), Columns: width, Stride: s.w.contextWidth()}
-	return both, k.CopyRows(a.stream, right, values, s.tokensRead(lists))
+	return both, k.CopyRows(a.stream, right, values, s.hard.places.at)
 }
 
 // early returns the token that hard attention does not allow yet, or any more, in a row: the end of sentence before the end of the

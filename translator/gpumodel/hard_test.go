@@ -27,6 +27,7 @@ func TestHardAttention(t *testing.T) {
 			for _, options := range []search.Options{
 				{Beam: 1, MaxLengthFactor: 3, NoRepeat: 2}, {Beam: 3, Normalize: 1, MaxLengthFactor: 2},
 				{Beam: 2, MaxLengthFactor: 2, Seed: 7, Sampling: search.Sampling{Method: search.TopK, K: 3}},
+				{Beam: 1, MaxLengthFactor: 2, Seed: 7, Sampling: search.Sampling{Method: search.Nucleus, P: 0.9}},
 			} {
 				have, want := decode(t, p.gpu, sources, options), decode(t, p.cpu, sources, options)
 				for i := range want {

@@ -59,7 +59,10 @@ func (s *Stepper) firstInput(a *activations, lists stepLists) (gpukernels.Matrix
 	if n.hard == nil || err != nil {
 		return embedded, err
 	}
-	return s.besideSource(a, lists, embedded)
+	if err := s.readOn(a, lists); err != nil {
+		return embedded, err
+	}
+	return s.besideSource(a, embedded)
 }
 
 // attend looks at all sources with what the first cell gave. What it finds in them stands side by side.

@@ -14,6 +14,7 @@ import (
 var (
 	_ search.Stepper  = (*Stepper)(nil)
 	_ search.Foreseer = (*Stepper)(nil)
+	_ search.Joiner   = (*Stepper)(nil)
 )
 
 // A Stepper runs a model for one worker, on a stream of its own. It implements search.Stepper, and may be used from any goroutine, one at
@@ -46,6 +47,7 @@ type Stepper struct {
 	readerStates  buffer // float32: of the encoder's cells
 	weights       buffer // float32, twice furthest places for each row: of attention that nobody asked about, and of that for alignments
 	furthest      int    // tokens of a source
+	hard          hardStates
 	reading       reading
 
 	lists, sourceFeed feed        // of decoder and encoder
@@ -60,8 +62,10 @@ type Stepper struct {
 	firstAhead                         []int32          // for each state the first row ahead that goes on from it, or -1
 	foresight                          search.Foresight // of the last Step
 	guessLists                         guessLists
+	answered                           []int32 // where the first choice of each row of the last Step is
 	guessFeed                          feed
-	waits                              bool // for tests: nothing is run ahead
+	waits                              bool   // for tests: nothing is run ahead
+	joint                              *joint // of this Stepper and others behind it, if there is one
 
 	// Results of the last Step.
 	rows     []row
@@ -138,7 +142,8 @@ func (s *Stepper) open() (err error) {
 	}
 	s.rowsOf.stream = s.stream
 	rows, width := padded(len(s.slots)), 4*s.stateWidth() // of self-attention 0: it grows
-	return errors.Join(s.states.reserve(c, (s.statePlaces()+mostPadding)*width), s.rowsOf.reserve(s.w, rows), s.openTurns(rows), s.openWorkspaces())
+	return errors.Join(s.states.reserve(c, (s.statePlaces()+mostPadding)*width), s.rowsOf.reserve(s.w, rows), s.openTurns(rows), s.openWorkspaces(),
+		s.openHard(rows))
 }
 
 // Close frees what the Stepper has on the device.
@@ -151,6 +156,10 @@ func (s *Stepper) Close() error {
 				failed = append(failed, stream.Synchronize())
 			}
 		}
+		if s.joint != nil {
+			failed = append(failed, s.joint.close())
+			s.joint = nil
+		}
 		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.guessFeed.close(c))
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
@@ -158,7 +167,7 @@ func (s *Stepper) Close() error {
 		for _, b := range []*buffer{&s.memory.memory, &s.decoderStarts, &s.readerStates, &s.weights, &s.candidates, &s.states,
 			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.guessFeed.device, &s.encoding.memory,
 			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.choices, &s.scratch, &s.scores, &s.picked,
-			&s.workspaces[0], &s.workspaces[1]} {
+			&s.workspaces[0], &s.workspaces[1], &s.hard.reads, &s.hard.places, &s.hard.steps} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}
 		}

@@ -1,0 +1,277 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpumodel
+
+import (
+	"errors"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// ensemble makes models of these kinds.
+func ensemble(t *testing.T, kinds ...string) []*model.Model {
+	var models []*model.Model
+	for _, kind := range kinds {
+		m := randomModel(t, describe(descriptions[kind]))
+		if slices.Contains(hardModels, kind) {
+			m = hardModel(t, kind)
+		}
+		models = append(models, m)
+	}
+	return models
+}
+
+// jointSearches are some ways to search, in all of which a Joint chooses if there are several models.
+func jointSearches() []searchCase {
+	return slices.DeleteFunc(searches(), func(c searchCase) bool {
+		return !slices.Contains([]string{"greedy with candidates", "list", "list without repeating", "prefix of a beam", "samples", "samples of the best",
+			"samples of a nucleus", "likely samples"}, c.name)
+	})
+}
+
+// A jointPair are Steppers of the same models twice: some are counted, and run ahead; the others never do.
+type jointPair struct {
+	counters      []*counter
+	ahead, behind []search.Stepper
+}
+
+func newJointPair(t *testing.T, d *Device, models []*model.Model, slots int) *jointPair {
+	p := &jointPair{}
+	for _, m := range models {
+		c := count(newStepper(t, d, m, slots))
+		p.counters, p.ahead = append(p.counters, c), append(p.ahead, c)
+		s := newStepper(t, d, m, slots)
+		s.waits = true
+		p.behind = append(p.behind, s)
+		moveStreams(t, d)
+	}
+	return p
+}
+
+// moveStreams takes a stream, so that where one half of the streams is ahead of the other one, those of Steppers that follow are in the other
+// half.
+func moveStreams(t *testing.T, d *Device) {
+	var stream *cuda.Stream
+	must(t, d.bound(func() (err error) { stream, err = d.context.Stream(); return err }))
+	t.Cleanup(func() { must(t, d.bound(stream.Close)) })
+}
+
+// check fails unless both find the same, to the last bit, though those that run ahead look at fewer rows together; and unless all that could
+// have been run ahead was, by all models.
+func (p *jointPair) check(t *testing.T, what any, cases []searchCase, align bool) {
+	t.Helper()
+	for _, c := range p.counters {
+		*c = *count(c.Stepper)
+	}
+	have, want := searchFew(t, p.ahead, sentencesOf(cases, align)), searchAll(t, p.behind, sentencesOf(cases, align))
+	for i := range want {
+		if have[i].Flags != want[i].Flags || !reflect.DeepEqual(have[i].Hypotheses, want[i].Hypotheses) {
+			t.Errorf("%v, %v: it is %+v, want %+v", what, want[i].Sentence.Tag, have[i].Hypotheses, want[i].Hypotheses)
+		}
+	}
+	for i, c := range p.counters {
+		t.Logf("%v, %d ways to search: %d rows of %d were run ahead by model %d", what, len(cases), c.followed, c.rows, i)
+		if c.missed > 0 || c.followed == 0 {
+			t.Errorf("%v: model %d ran %d rows ahead, and %d that it could have run ahead it did not, want none", what, i, c.followed, c.missed)
+		}
+	}
+}
+
+// Two models together, and samples of one.
+func TestJointly(t *testing.T) {
+	d := openDevice(t)
+	p := newJointPair(t, d, ensemble(t, "pre-norm self-attention", "average attention"), 12)
+	p.check(t, "two models", jointSearches(), true)
+	samples := slices.DeleteFunc(jointSearches(), func(c searchCase) bool { return !c.joint() })
+	p = newJointPair(t, d, ensemble(t, "lstm"), 12)
+	p.check(t, "samples", samples, false)
+}
+
+// Ensembles of all kinds, in all ways to search.
+func TestEnsemblesAhead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("goes through all searches")
+	}
+	d := openDevice(t)
+	for i, kinds := range [][]string{{"post-norm", "s2s", "deep devlin"}, {"hard attention", "odd heads, pre-norm"}} {
+		p := newJointPair(t, d, ensemble(t, kinds...), 24)
+		p.check(t, kinds, slices.DeleteFunc(searches(), searchCase.waits), i == 1)
+	}
+}
+
+// searchFew is searchAll, with a Joint that looks at few rows together.
+func searchFew(t *testing.T, steppers []search.Stepper, sentences []*search.Sentence) []search.Result {
+	t.Helper()
+	few := slices.Clone(steppers)
+	few[0] = &fewTogether{steppers[0].(*counter)}
+	return searchAll(t, few, sentences)
+}
+
+type fewTogether struct{ *counter }
+
+func (f *fewTogether) Join(others []search.Stepper, weights []float32) search.Joint {
+	j := f.counter.Join(others, weights).(*countedJoint)
+	j.together = 5
+	return j
+}
+
+// What rows are drawn, and what ensembles choose, is the same alone and among others, to the last bit, in whichever slots.
+func TestJointAlone(t *testing.T) {
+	d := openDevice(t)
+	for _, kinds := range [][]string{{"post-norm"}, {"post-norm", "self-attention"}} {
+		models := ensemble(t, kinds...)
+		steppers, fewer := on(t, d, models, 40), on(t, d, models, 4)
+		cases := slices.DeleteFunc(searches(), searchCase.waits)
+		together := searchAll(t, steppers, sentencesOf(cases, false))
+		for i, sentence := range sentencesOf(cases, false) {
+			if i%3 != 1 { // one of each way
+				continue
+			}
+			alone := searchAll(t, fewer, []*search.Sentence{sentence})[0]
+			if !reflect.DeepEqual(alone.Hypotheses, together[i].Hypotheses) {
+				t.Errorf("%v, %v: alone it is\n%+v\nwant\n%+v", kinds, sentence.Tag, alone.Hypotheses, together[i].Hypotheses)
+			}
+		}
+	}
+}
+
+// Samples and ensembles never ask for all scores of a row.
+func TestJointLooksAtNothing(t *testing.T) {
+	d := openDevice(t)
+	for _, kinds := range [][]string{{"post-norm"}, {"post-norm", "s2s"}} {
+		steppers := on(t, d, ensemble(t, kinds...), 40)
+		for _, c := range searches() {
+			if c.waits() || len(c.prefix) > 0 {
+				continue
+			}
+			searchAll(t, steppers, sentencesOf([]searchCase{c}, false))
+		}
+		for i, s := range steppers {
+			if scored := s.(*Stepper).scored.scores; len(scored) > 0 {
+				t.Errorf("%v: %d scores of model %d were brought to the processor, want none", kinds, len(scored), i)
+			}
+		}
+	}
+}
+
+// A broken row of one model spoils its own sentence and no other.
+func TestJointOfBrokenRows(t *testing.T) {
+	d := openDevice(t)
+	models := ensemble(t, "post-norm", "average attention")
+	putFloat(models[1].Output.Bias, 40, float32(math.Inf(1)))
+	for _, method := range []search.Method{search.NoSampling, search.Full, search.Nucleus, search.TopK} {
+		var sentences []*search.Sentence
+		for i, source := range randomSources(6, 5, 4) {
+			if i != 1 {
+				source.Candidates = []search.Token{0, 2, 3, 4, 9}
+			}
+			sentences = append(sentences, &search.Sentence{Source: source, Options: search.Options{Beam: 2, NBest: 2, MaxLengthFactor: 2,
+				Sampling: search.Sampling{Method: method, K: 3, P: 0.8}}})
+		}
+		for i, r := range searchAll(t, on(t, d, models, 12), sentences) {
+			if broken := r.Flags&search.NonFinite != 0; broken != (i == 1) {
+				t.Errorf("method %d: sentence %d has the flags %b, want a broken one: %v", method, i, r.Flags, i == 1)
+			}
+		}
+	}
+}
+
+// Steppers of other devices, of other vocabularies, and of other kinds are asked for their scores.
+func TestJoin(t *testing.T) {
+	d := openDevice(t)
+	m := randomModel(t, small(""))
+	s, other := newStepper(t, d, m, 2), newStepper(t, openDevice(t), m, 2)
+	if s.Join([]search.Stepper{newStepper(t, d, m, 2)}, []float32{1, 1}) == nil {
+		t.Error("Steppers of one device have no Joint")
+	}
+	for what, others := range map[string][]search.Stepper{"another device": {other}, "another kind": {count(newStepper(t, d, m, 2))}} {
+		if j := s.Join(others, []float32{1, 1}); j != nil {
+			t.Errorf("with a Stepper of %s there is a Joint, %v", what, j)
+		}
+	}
+}
+
+// When the device fails while models choose together, all that they choose is NaN, from then on, and a Stepper says why.
+func TestJointFails(t *testing.T) {
+	if os.Getenv("FAULT") != "joint" {
+		if os.Getenv(emulated.LibraryVariable) != "" {
+			t.Skip("needs an emulated device of its own")
+		}
+		output, err := emulated.Rerun(t, emulated.Plain(), library(t, emulated.Unwatched), "^TestJointFails$", "FAULT=joint")
+		if err != nil {
+			t.Errorf("%v\n%s", err, output)
+		}
+		return
+	}
+	d := openDevice(t)
+	var steppers []*Stepper
+	for _, m := range ensemble(t, "post-norm", "s2s") {
+		w, err := d.Load(m, Options{})
+		must(t, err)
+		s, err := w.NewStepper(2)
+		must(t, err)
+		contexts := make([]search.Context, 2)
+		s.Encode(randomSources(5, 6), contexts)
+		s.Begin(0, contexts[0])
+		s.Begin(1, contexts[1])
+		s.Step([]search.Slot{0, 1}, []search.Token{search.NoToken, search.NoToken}, false)
+		steppers = append(steppers, s)
+	}
+	j := steppers[0].Join([]search.Stepper{steppers[1]}, []float32{1, 0.5})
+	for call := range 3 { // the second one's kernel fails
+		if call == 1 {
+			emulatedSetting(t)("fault", "cuLaunchKernel:4:719")
+		}
+		out, parts := make([]search.Scored, 4), make([]float32, 8)
+		j.Choose([]int32{0, 1}, 2, nil, make([]search.Lot, 2), out, parts)
+		for _, scored := range out {
+			if (scored.Score == scored.Score) != (call == 0) {
+				t.Errorf("call %d: the score %v, want NaN: %v", call, scored.Score, call > 0)
+			}
+		}
+	}
+	if err := errors.Join(steppers[0].Err(), steppers[1].Err()); !errors.Is(err, cuda.ErrLost) {
+		t.Errorf("got %v, want %v", err, cuda.ErrLost)
+	}
+}
+
+// What one of the models suppresses, nobody writes.
+func TestJointSuppresses(t *testing.T) {
+	d := openDevice(t)
+	models := ensemble(t, "lstm", "post-norm")
+	var favourites []search.Token // of the two without suppressed tokens
+	for _, suppress := range []bool{false, true} {
+		steppers := []search.Stepper{newStepper(t, d, models[0], 12), newStepper(t, d, models[1], 12)}
+		if suppress {
+			steppers[1] = newStepper(t, d, models[1], 12, favourites...)
+		}
+		for _, method := range []search.Method{search.NoSampling, search.Full, search.Nucleus} {
+			var sentences []*search.Sentence
+			for _, source := range randomSources(6, 5, 4) {
+				sentences = append(sentences, &search.Sentence{Source: source, Options: search.Options{Beam: 2, NBest: 3, MaxLengthFactor: 2,
+					Sampling: search.Sampling{Method: method, P: 0.8}}})
+			}
+			for _, r := range searchAll(t, steppers, sentences) {
+				for _, token := range r.Hypotheses[0].Tokens {
+					if suppress && slices.Contains(favourites, token) {
+						t.Errorf("method %d writes %d, want none of %v", method, token, favourites)
+					}
+					if !suppress && token != 0 && len(favourites) < 8 {
+						favourites = append(favourites, token)
+					}
+				}
+			}
+		}
+	}
+	if len(favourites) == 0 {
+		t.Error("there is nothing to suppress")
+	}
+}
