@@ -528,6 +528,36 @@ func TestWholeTableAgrees(t *testing.T) {
 	})
 }
 
+// Some columns of a matrix give what they give in the whole one.
+func TestColumnsAgree(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		const k, rows = 48, 7
+		for _, n := range []int{64, 65, 200, 256, 300} {
+			r := source(uint64(n))
+			weights, scales, bias := trained(r, k*n, 30), normals(r, n), normals(r, n)
+			a, aScales := atLeastZero(uint8s(r, rows*Int8Stride(k))), normals(r, rows)
+			for what, pack := range packings {
+				w, want := pack(k, n, weights, scales), make([]float32, rows*n)
+				MulInt8(want, n, a, aScales, rows, w, bias, None)
+				for first := 0; first < n; first += 64 {
+					for _, end := range []int{first, first + 1, first + 64, n} {
+						if end > n {
+							continue
+						}
+						part, got := w.Columns(first, end), make([]float32, rows*(end-first))
+						MulInt8(got, end-first, a, aScales, rows, &part, bias[first:end], None)
+						for row := range rows {
+							if !slices.Equal(got[row*(end-first):(row+1)*(end-first)], want[row*n+first:row*n+end]) {
+								t.Fatalf("%s: columns %d to %d of %d give other results", what, first, end, n)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 func TestPickAgrees(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
 		r := source(4)

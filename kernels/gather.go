@@ -46,12 +46,16 @@ func (t *Int8Rows) Whole() *Int8Matrix {
 
 // Columns returns the columns of the matrix from first, which must be a multiple of 64, to end. They share its memory.
 func (w *Int8Matrix) Columns(first, end int) Int8Matrix {
-	if first < 0 || first%64 != 0 || end < first || end > w.N || w.chains != nil {
+	if first < 0 || first%64 != 0 || end < first || end > w.N {
 		panic(fmt.Sprintf("kernels: columns %d to %d of an int8 matrix of %d", first, end, w.N))
 	}
 	part, columns := *w, roundUp(end-first, int8Panel)
 	part.N = end - first
-	part.panels = w.panels[first*w.steps*4:][:columns*w.steps*4]
+	if w.chains != nil {
+		part.chains = w.chains.columns(first/chainColumns, roundUp(end, chainColumns)/chainColumns)
+	} else {
+		part.panels = w.panels[first*w.steps*4:][:columns*w.steps*4]
+	}
 	part.corrections, part.scales = w.corrections[first:][:columns], w.scales[first:][:columns]
 	return part
 }

@@ -27,7 +27,7 @@ type int8Chains struct {
 	weights []int8   // 32 for each step, [8 columns][4 k]
 	order   []uint16 // which four k each step is for
 	counts  []uint16 // for each strip: how many chains it has of each length, the longest first
-	starts  []int    // of the strips, in steps
+	starts  []int    // of the strips, in steps, and where the last one ends
 	// rectified says that activations are what a ReLU lets pass: they are from 0 to 127 without their zero point, which is taken
 	// off before they are multiplied, and weights may be twice as large.
 	rectified bool
@@ -38,7 +38,7 @@ type int8Chains struct {
 func packInt8Chains(k, n int, weights []int8, rectified bool) *int8Chains {
 	const perWordStep = 4
 	c, instructions := newInt8Chains(k, n, weights, rectified)
-	if instructions > perWordStep*len(c.starts)*roundUp(k, 4)/4 {
+	if instructions > perWordStep*c.strips()*roundUp(k, 4)/4 {
 		return nil
 	}
 	return c
@@ -49,7 +49,7 @@ func newInt8Chains(k, n int, weights []int8, rectified bool) (c *int8Chains, ins
 	const perStep, perChain = 2, 1
 	strips, steps := roundUp(n, chainColumns)/chainColumns, roundUp(k, 4)/4
 	c = &int8Chains{
-		order: make([]uint16, 0, strips*steps*9/8), counts: make([]uint16, 0, longestChain*strips), starts: make([]int, 0, strips),
+		order: make([]uint16, 0, strips*steps*9/8), counts: make([]uint16, 0, longestChain*strips), starts: make([]int, 0, strips+1),
 		rectified: rectified,
 	}
 	c.weights = hugepage.Make[int8](stepWeights * cap(c.order))[:0]
@@ -70,7 +70,18 @@ func newInt8Chains(k, n int, weights []int8, rectified bool) (c *int8Chains, ins
 			instructions += chains * (length*perStep + perChain)
 		}
 	}
+	c.starts = append(c.starts, len(c.order))
 	return c, instructions
+}
+
+// strips is how many there are.
+func (c *int8Chains) strips() int { return len(c.starts) - 1 }
+
+// columns returns strips from first to end. They share the memory of all.
+func (c *int8Chains) columns(first, end int) *int8Chains {
+	part := *c
+	part.starts, part.counts = c.starts[first:end+1], c.counts[longestChain*first:longestChain*end]
+	return &part
 }
 
 // place appends steps.
@@ -226,22 +237,18 @@ func (s *chainStrip) line() {
 // addPanel adds to the sums of a panel the exact products with a row.
 func (c *int8Chains) addPanel(sums *[int8Panel]int32, row []uint8, panel int) {
 	const perPanel = int8Panel / chainColumns
-	for i := range min(perPanel, len(c.starts)-panel*perPanel) {
+	for i := range min(perPanel, c.strips()-panel*perPanel) {
 		c.addStrip(sums[i*chainColumns:][:chainColumns], row, panel*perPanel+i)
 	}
 }
 
 // addStrip adds to the sums of a strip the exact products with a row.
 func (c *int8Chains) addStrip(sums []int32, row []uint8, strip int) {
-	end := len(c.order)
-	if strip+1 < len(c.starts) {
-		end = c.starts[strip+1]
-	}
 	zero := int32(0)
 	if c.rectified {
 		zero = int8Zero
 	}
-	for i := c.starts[strip]; i < end; i++ {
+	for i := c.starts[strip]; i < c.starts[strip+1]; i++ {
 		a, w := row[4*int(c.order[i]):][:4], c.weights[i*stepWeights:][:stepWeights]
 		for j := range sums {
 			for e, q := range a {

@@ -78,7 +78,7 @@ func (c *mulInt8Call) manyChains(first, end, unit int) {
 
 // rows multiplies rows from first to end, with groups of strips.
 func (c *chainCall) rows(first, end int) {
-	strips := len(c.w.chains.starts)
+	strips := c.w.chains.strips()
 	group := evenPart(strips, max(1, chainGroup/(c.w.K*chainColumns)))
 	for strip := 0; strip < strips; strip += group {
 		c.blocks(first, end, strip, min(strip+group, strips))

@@ -10,7 +10,7 @@ import (
 
 // Greedy search wants to know the best candidate of each row and nothing else. What sentences have in common is multiplied some
 // columns at a time, the best scores of these are kept, and the others make room for those of the next columns before they leave the
-// nearest caches (fused with the search, as Hoang et al., 2018, do it on GPUs).
+// nearest caches (fused with the search, as Hoang et al., 2018, do it on GPUs). Rows without candidates have the whole vocabulary in common.
 
 // tileColumns is how many columns are multiplied at a time: a multiple of the bits in a word and of the columns in a panel.
 const tileColumns = 512
@@ -33,20 +33,37 @@ type leader struct {
 
 func (b *leaders) forget() { b.first, b.end = 0, 0 }
 
-// bestInCommon returns the best candidate of a row, or false if its scores are not computed in common, or if that candidate is not
-// allowed, so that the next one has to be found.
-func (s *Stepper) bestInCommon(row int, banned []search.Token) (search.Scored, bool) {
-	of, ok := s.inCommon(row)
-	if !ok {
+// A whole is the vocabulary as what rows without candidates have in common.
+type whole struct {
+	decided, on bool // whether it serves the rows of the current step
+
+	tokens  []search.Token // all
+	of      choice         // all but the suppressed ones
+	leaders leaders
+}
+
+// forget makes the next step decide again.
+func (w *whole) forget() {
+	w.decided, w.on = false, false
+	w.leaders.forget()
+}
+
+// bestOfMany returns the best candidate of a row, or false if its scores are not computed in common with those of others, or if that
+// candidate is not allowed, so that the next one has to be found.
+func (s *Stepper) bestOfMany(row int, banned []search.Token) (search.Scored, bool) {
+	var l leader
+	candidates := s.w.output.n
+	if of, ok := s.inCommon(row); ok {
+		c := &s.common
+		l = s.lead(&c.leaders, row, c.tokens, &c.matrix, c.bias, (*Stepper).inCommon)
+		if len(of.rare.IDs()) > 0 {
+			s.lookAtRare(row, of, &l)
+		}
+		candidates = len(of.places)
+	} else if _, ok := s.inWhole(row); ok {
+		l = s.lead(&s.whole.leaders, row, s.whole.tokens, s.w.output.int8.packed(), s.w.output.bias, (*Stepper).inWhole)
+	} else {
 		return search.Scored{}, false
-	}
-	b := &s.common.leaders
-	if row < b.first || row >= b.end {
-		s.fillLeaders(row)
-	}
-	l := b.of[row-b.first]
-	if len(of.rare.IDs()) > 0 {
-		s.lookAtRare(row, of, &l)
 	}
 	switch {
 	case l.broken || s.rows[row].broken:
@@ -54,33 +71,80 @@ func (s *Stepper) bestInCommon(row int, banned []search.Token) (search.Scored, b
 	case l.token != search.NoToken && (l.token == s.early(row) || slices.Contains(banned, l.token)):
 		return search.Scored{}, false
 	}
-	s.stats.MACs += int64(len(of.places)) * int64(s.w.dim)
+	s.stats.MACs += int64(candidates) * int64(s.w.dim)
 	return search.Scored{Token: l.token, Score: l.score}, true
 }
 
-// fillLeaders finds the best candidates in common of the rows that are multiplied together with one.
-func (s *Stepper) fillLeaders(row int) {
-	c, b := &s.common, &s.common.leaders
+// inWhole returns the choice of a row that may take any token, or false if its scores are not computed in common with those of others.
+func (s *Stepper) inWhole(row int) (*choice, bool) {
+	w := &s.whole
+	if !w.decided {
+		w.decided, w.on = true, s.chooseWhole()
+	}
+	return &w.of, w.on && len(s.contexts[s.rows[row].context].candidates) == 0
+}
+
+// chooseWhole decides whether rows that may take any token are multiplied together with all others: in 8 bits, if nearly all rows may.
+func (s *Stepper) chooseWhole() bool {
+	if s.w.output.int8 == nil {
+		return false
+	}
+	rows := 0
+	for i := range s.rows {
+		if len(s.contexts[s.rows[i].context].candidates) == 0 {
+			rows++
+		}
+	}
+	if rows < commonRows || rows < len(s.rows)*3/4 {
+		return false
+	}
+	if w := &s.whole; w.tokens == nil {
+		w.openAll(s.w.output.n, s.w.suppressed)
+	}
+	return true
+}
+
+// openAll lets rows take all tokens but some.
+func (w *whole) openAll(n int, but []search.Token) {
+	w.tokens, w.of.open, w.of.closed = make([]search.Token, n), make([]uint64, (n+63)/64), but
+	for token := range n {
+		w.tokens[token] = search.Token(token)
+		w.of.open[token/64] |= 1 << (token % 64)
+	}
+	for _, token := range but {
+		w.of.open[token/64] &^= 1 << (token % 64)
+	}
+}
+
+// lead returns the best of the tokens that a row has in common with others. choiceOf returns the choice of a row, or false if the tokens are
+// not for it.
+func (s *Stepper) lead(b *leaders, row int, tokens []search.Token, matrix *kernels.Int8Matrix, bias []float32,
+	choiceOf func(s *Stepper, row int) (*choice, bool),
+) leader {
+	if row >= b.first && row < b.end {
+		return b.of[row-b.first]
+	}
 	b.first, b.end = s.together(row)
 	rows := b.end - b.first
 	b.of, b.tile = grow(b.of, rows), grow(b.tile, rows*tileColumns)
 	for i := range b.of {
 		b.of[i] = leader{token: search.NoToken, score: float32(math.Inf(-1))}
 	}
-	for column := 0; column < len(c.tokens); column += tileColumns {
-		end := min(column+tileColumns, len(c.tokens))
-		var bias []float32
-		if c.bias != nil {
-			bias = c.bias[column:end]
+	for column := 0; column < len(tokens); column += tileColumns {
+		end := min(column+tileColumns, len(tokens))
+		var part []float32
+		if bias != nil {
+			part = bias[column:end]
 		}
-		b.part = c.matrix.Columns(column, end)
-		s.mulTop(b.tile, tileColumns, b.first, rows, &b.part, bias)
+		b.part = matrix.Columns(column, end)
+		s.mulTop(b.tile, tileColumns, b.first, rows, &b.part, part)
 		for i := range b.of {
-			if of, ok := s.inCommon(b.first + i); ok {
-				b.of[i].look(b.tile[i*tileColumns:(i+1)*tileColumns], of, column, c.tokens[column:end])
+			if of, ok := choiceOf(s, b.first+i); ok {
+				b.of[i].look(b.tile[i*tileColumns:(i+1)*tileColumns], of, column, tokens[column:end])
 			}
 		}
 	}
+	return b.of[row-b.first]
 }
 
 // look compares the leader with the candidates among some columns in common.

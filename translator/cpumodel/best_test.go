@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-mt/sluice/internal/cpu/cputest"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
@@ -65,6 +66,40 @@ func TestBestInCommon(t *testing.T) {
 	}
 }
 
+// TestBestOfAll does so for rows that may take any token, alone and beside a few that may not.
+func TestBestOfAll(t *testing.T) {
+	const vocabulary, rows = 2*tileColumns + 500, commonBlock + 9
+	cputest.Each(t, func(t *testing.T) {
+		for _, spoilt := range []int{-1, 888, 999} { // a token whose score is not finite: none, one that is suppressed, one that is not
+			for _, few := range []int{0, 3, 9} { // rows with candidates: none, too few to have anything in common, enough
+				random := rand.New(rand.NewPCG(13, 13))
+				m := synthesise(t, describe(fmt.Sprintf("dim-vocabs: [%d, %d]\ntied-embeddings: true", vocabulary, vocabulary)), false, random)
+				biases := map[int]float32{60: 50}
+				if spoilt >= 0 {
+					biases[spoilt] = float32(math.NaN())
+				}
+				makeTwins(t, m, random, biases)
+				makeTwin(t, m, 620, 620, 30)
+				makeTwin(t, m, 620, 1100, 30)
+				suppressed := []search.Token{1, 5, 60, 888}
+				s := pack(t, m, Int8, Options{Suppress: suppressed}).NewStepper(rows)
+				var sources []search.Source
+				for i := range rows {
+					source := search.Source{Tokens: append(randomTokens(random, 3, vocabulary), 0)}
+					if i%8 == 3 && i/8 < few {
+						source.Candidates = randomCandidates(random, vocabulary, 30)
+					}
+					sources = append(sources, source)
+				}
+				seen := compareBest(t, s, sources, random, suppressed)
+				if seen.common == 0 || seen.tied == 0 && spoilt < 0 || seen.next == 0 && spoilt < 0 || (seen.broken == 0) != (spoilt < 0) {
+					t.Errorf("not finite: %d, rows with candidates: %d: %+v", spoilt, few, seen)
+				}
+			}
+		}
+	})
+}
+
 // Answers are how many were of a kind.
 type answers struct{ common, tied, next, broken int }
 
@@ -80,12 +115,20 @@ func compareBest(t *testing.T, s *Stepper, sources []search.Source, random *rand
 		s.Begin(search.Slot(i), contexts[i])
 		slots, rows = append(slots, search.Slot(i)), append(rows, int32(i))
 	}
+	var all []search.Token
+	for token := range s.Vocabulary() {
+		all = append(all, search.Token(token))
+	}
 	for range 4 {
 		s.Step(slots, tokens, false)
 		best, banned := make([]search.Scored, len(rows)), make([][]search.Token, len(rows))
 		compare := func(i int) (want search.Scored, ties int) {
 			y := slices.Clone(s.raw(i, 0))
-			want, ties = naiveBest(y, sources[i].Candidates, suppressed, banned[i])
+			candidates := sources[i].Candidates
+			if len(candidates) == 0 {
+				candidates = all
+			}
+			want, ties = naiveBest(y, candidates, suppressed, banned[i])
 			if best[i].Token != want.Token || best[i].Score != want.Score && best[i].Score == best[i].Score {
 				t.Fatalf("row %d: %v, want %v; banned %v", i, best[i], want, banned[i])
 			}
@@ -101,7 +144,9 @@ func compareBest(t *testing.T, s *Stepper, sources []search.Source, random *rand
 		s.Best(rows, banned, best)
 		for i, row := range rows {
 			want, ties := compare(i)
-			if _, ok := s.inCommon(int(row)); ok {
+			_, common := s.inCommon(int(row))
+			_, whole := s.inWhole(int(row))
+			if common || whole {
 				seen.common++
 			}
 			if ties > 1 {

@@ -13,6 +13,7 @@ import (
 func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 	begin := time.Now()
 	s.common.forget()
+	s.whole.forget()
 	s.stats.Steps++
 	s.stats.TargetTokens += int64(len(slots))
 	s.rows = s.rows[:0]

@@ -328,7 +328,7 @@ func (s *Stepper) Best(rows []int32, banned [][]search.Token, out []search.Score
 	begin := time.Now()
 	for i, r := range rows {
 		row := int(r)
-		if best, ok := s.bestInCommon(row, bannedOf(banned, i)); ok {
+		if best, ok := s.bestOfMany(row, bannedOf(banned, i)); ok {
 			out[i] = best
 			continue
 		}

@@ -53,6 +53,7 @@ type Stepper struct {
 	attentions []float32
 	scores     scores
 	common     common
+	whole      whole
 }
 
 // A context is an encoded sentence.
