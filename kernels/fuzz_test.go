@@ -155,6 +155,39 @@ func FuzzAttention(f *testing.F) {
 			s.Run(out, guard(g, q), guard(g, kv), guard(g, kv), int(nq), int(nk), guard(g, make([]float32, s.ScratchLen(int(nk)))))
 			return out
 		})
+		if nq == 0 {
+			return
+		}
+		for _, brief := range []bool{false, true} {
+			s.KeepBFloat16 = brief
+			agreeEverywhere(t, fmt.Sprintf("attention over what is kept, bfloat16: %v", brief), func(g *arena) []float32 {
+				out, kept := guard(g, make([]float32, width)), guard(g, make([]float32, s.KeptLen(int(nk))))
+				scratch := guard(g, make([]float32, s.ScratchLen(int(nk))))
+				s.Keep(kept, guard(g, kv), guard(g, kv), int(nk), scratch)
+				s.RunKept(out, guard(g, q), kept, int(nk), scratch)
+				return out
+			})
+		}
+	})
+}
+
+func FuzzMaxChosen(f *testing.F) {
+	seeds(f, uint8(70), uint64(0x8000_0000_0000_0001))
+	f.Fuzz(func(t *testing.T, data []byte, n uint8, bits uint64) {
+		x, chosen := fuzzFloats(data, int(n)), make([]uint64, (int(n)+63)/64)
+		for i := range chosen {
+			chosen[i] = bits
+		}
+		if rest := n % 64; rest > 0 {
+			chosen[len(chosen)-1] &= 1<<rest - 1
+		}
+		agreeEverywhere(t, "MaxChosen", func(g *arena) []float32 {
+			largest, finite := MaxChosen(guard(g, x), chosen)
+			if !finite {
+				return []float32{0, 0} // the largest may be anything
+			}
+			return []float32{1, largest + 0} // of two zeros any is the largest
+		})
 	})
 }
 
@@ -177,6 +210,11 @@ func FuzzRows(f *testing.F) {
 			"Tanh":       Tanh,
 			"ReLU":       ReLU,
 			"SSRU":       func(y []float32) { SSRU(y, y, x, x) },
+			"SRU":        func(y []float32) { SRU(y, y, x, x, x, x) },
+			"GatedSum":   func(y []float32) { GatedSum(y, x, x, x, y) },
+			"Highway":    func(y []float32) { Highway(y, x, y, x) },
+			"Average":    func(y []float32) { Average(y, x, 3) },
+			"Embed":      func(y []float32) { Embed(y, x, 1.5, x) },
 			"ArgMax":     func(y []float32) { i, _ := ArgMax(y); y[0] = float32(i) },
 			"AbsMax":     func(y []float32) { y[0] = AbsMax(y) },
 		} {
