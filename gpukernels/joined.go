@@ -72,7 +72,7 @@ func (k *Kernels) JoinModels(s *cuda.Stream, j Joined) error {
 
 // ChooseJoined writes, for all rows, the tokens with the largest of the sums that JoinModels gave, best first, equal ones by token; or the one
 // that is drawn, with the odds exp((sum − the largest) × InverseTemperature). Where there are no more, the choice is {-∞, -1}. A row in
-// which a model has a score of a candidate that is not finite has NaN scores.
+// which a model has a score of a candidate that is not finite, or the largest sum is not, has NaN scores.
 func (k *Kernels) ChooseJoined(s *cuda.Stream, j Joined) error {
 	if j.Rows == 0 {
 		return nil

@@ -280,6 +280,22 @@ func TestJoinedOfBrokenRows(t *testing.T) {
 	}
 }
 
+// Weights may be so large that sums overflow: then nothing is drawn, in whichever way.
+func TestJoinedOverflow(t *testing.T) {
+	r := newRig(t)
+	c := r.joinedCase(4, 300, 1, 2)
+	c.weights[0] = -math.MaxFloat32
+	for row := range c.rows {
+		c.lots[row] = r.lot(LotMethod(row % 4))
+	}
+	choices, parts := c.run(r)
+	for i, choice := range choices {
+		if choice.Score == choice.Score || choice.Token != -1 || parts[i] != 0 {
+			t.Errorf("choice %d is %v, want none with a score that is no number", i, choice)
+		}
+	}
+}
+
 // What a row chooses does not hang on the rows beside it, to the last bit.
 func TestJoinedOfARowIsItsOwn(t *testing.T) {
 	r := newRig(t)

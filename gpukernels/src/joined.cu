@@ -233,7 +233,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 4)
 KERNEL(join_models);
 
 // result: for each row `count` choices by sums that join_models gave, the best first, or one that lots[row] has drawn, and {-∞, -1} where
-// there are no more. A row of which a normaliser is NaN has NaNs. parts: for each choice its log-probability by each model; 0 for none.
+// there are no more. A row of which a normaliser is NaN, or the largest sum infinite, has NaNs. parts: for each choice its log-probability by each
+// model; 0 for none.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4)
     KERNEL_NAME(choose_joined)(const float* scores, const float* normalisers, const float* sums, const Lot* lots, Choice* result, float* parts,
                                int models, int rows, int n, int count) {
@@ -249,9 +250,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 4)
   for (int m = 0; m < models; m++) broken = broken || normalisers[size_t(row) * models + m] != normalisers[size_t(row) * models + m];
   for (int i = threadIdx.x; i < n && !broken; i += BLOCK) r.highest = fmaxf(r.highest, r.sums[i]);
   r.highest = block_max(r.highest, tops);
+  broken = broken || r.highest == INFINITY;  // odds would be no numbers
   Choice last = {INFINITY, -1};
   for (int c = 0; c < count; c++) {
-    if (r.highest == -INFINITY || (c > 0 && lot.method != BEST)) {
+    if (broken || r.highest == -INFINITY || (c > 0 && lot.method != BEST)) {
       last = {-INFINITY, -1};
     } else if (lot.method == BEST) {
       last = next_best(r, last, best);
