@@ -150,8 +150,8 @@ func (s *Stepper) takeMemory(a *activations, number int, contexts []search.Conte
 	for i, handle := range contexts {
 		s.contexts[handle].memory[number] = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
 	}
-	if s.newest != nil { // a step ahead, in vain, may be reading what another sentence had there
-		if err := a.stream.Wait(s.newest.done); err != nil {
+	if s.newest != nil { // a step ahead, in vain, may be reading what another sentence had there: it has when its lists are let go
+		if err := a.stream.Wait(s.newest.feed.read); err != nil {
 			return 0, err
 		}
 	}
