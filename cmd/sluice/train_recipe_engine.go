@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,11 +88,11 @@ func (t *translation) recipeFlags() *pflag.FlagSet {
 
 // Translate translates a file as sluice translate does.
 func (e recipeEngine) Translate(ctx context.Context, task trainrecipe.Translation) (trainrecipe.Throughput, error) {
-	t, err := newStepTranslation(task, e.where(task))
+	t, cores, err := newStepTranslation(task, e.where(task))
 	if err != nil {
 		return trainrecipe.Throughput{}, err
 	}
-	parts, err := buildEngine(ctx, &t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
+	parts, err := buildEngine(ctx, &t.model, &t.search, &t.batch, cores, t.logger)
 	if err != nil {
 		return trainrecipe.Throughput{}, err
 	}
@@ -130,23 +131,25 @@ func (t *translation) carry(ctx context.Context, parts *engineParts, tell func(s
 }
 
 // newStepTranslation gives a translation the settings of a step; where it says nothing, the defaults of sluice translate. devices are where it
-// is made; none is left to the settings.
-func newStepTranslation(task trainrecipe.Translation, devices []string) (*translation, error) {
-	t := &translation{logger: task.Logger, stderr: io.Discard}
+// is made; none is left to the settings. cores are for the processor's workers.
+func newStepTranslation(task trainrecipe.Translation, devices []string) (t *translation, cores int, err error) {
+	t = &translation{logger: task.Logger, stderr: io.Discard}
 	flags := t.recipeFlags()
 	for _, group := range []flagGroup{t.input.group(), t.output.group(), t.log.group()} {
 		flags.AddFlagSet(group.flags)
 	}
 	for _, option := range task.Options {
 		if err := setJobOption(flags, option); err != nil {
-			return nil, usageErrorf("%s: %w", option.Name, err)
+			return nil, 0, usageErrorf("%s: %w", option.Name, err)
 		}
 	}
 	if err := applyStepEnvironment(flags); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if len(devices) > 0 {
-		t.model.devices, t.batch.threads = devices, 0 // threads of the environment, which would come before GPUs
+	cores = runtime.GOMAXPROCS(0)
+	if len(devices) > 0 { // threads of the environment would come before GPUs: they are for what these cannot do
+		cores = cmp.Or(t.batch.threads, cores)
+		t.model.devices, t.batch.threads = devices, 0
 	}
 	t.model.models, t.model.vocabs, t.model.shortlist = task.Models, task.Vocabularies, []string{"none"}
 	if task.Shortlist != "" {
@@ -157,7 +160,7 @@ func newStepTranslation(task trainrecipe.Translation, devices []string) (*transl
 	if task.Column > 0 {
 		t.input.tsv, t.input.field = true, strconv.Itoa(task.Column)
 	}
-	return t, nil
+	return t, cores, nil
 }
 
 // applyStepEnvironment takes from the environment what a translation does not depend on.
