@@ -71,6 +71,8 @@ type gpuReport struct {
 	Kernels  []kernelRow   `json:"kernels"`
 	Rows     []gpuRow      `json:"rows"`
 	Training []trainingRow `json:"training"`
+
+	TrainingKernels []kernelRow `json:"training_kernels"`
 }
 
 func newBenchGPUCommand() *cobra.Command {
@@ -83,7 +85,7 @@ numbers of streams, slots and beams, and print source words a second, where the 
 device was busy, what a step takes the processor, and the time of each kernel that takes long beside what the card's memory
 bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there.
 Every translation has the length of its source; text and vocabularies are left out, and a word is taken for 1.5 pieces.
-Then each student is trained for some updates, in bfloat16.
+Then each student is trained for some updates, in bfloat16, and the kernels that take most of the time of training are timed likewise.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
 		Example: `  sluice bench gpu
@@ -176,7 +178,10 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		report.Training = append(report.Training, training)
+		if kernels, err = b.timeTraining(driver, s, of); err != nil {
+			return err
+		}
+		report.Training, report.TrainingKernels = append(report.Training, training), append(report.TrainingKernels, kernels...)
 	}
 	if b.asJSON {
 		return writeJSON(out, report)
@@ -331,6 +336,8 @@ func (r *gpuReport) print(w io.Writer) error {
 	t.Flush()
 	fmt.Fprintln(&b)
 	printTraining(&b, r.Training)
+	fmt.Fprintln(&b)
+	printTrainingKernels(&b, r.TrainingKernels)
 	return writeOutput(w, b.String())
 }
 

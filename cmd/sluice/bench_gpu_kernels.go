@@ -12,7 +12,7 @@ import (
 )
 
 // A kernelRow is the time of a kernel beside its bound. Products have m×n results, sums of k; attention has m rows that look at n places of
-// k elements; a cell has m rows of n elements.
+// k elements; a cell has m rows of n elements, and an update one row.
 type kernelRow struct {
 	Model        string  `json:"model"`
 	Kernel       string  `json:"kernel"`
@@ -26,7 +26,7 @@ type kernelRow struct {
 	By           string  `json:"bound_by"`
 }
 
-// A timedKernel is a kernel that is no plain product, with the bytes that it has to move and the operations of its tensor cores.
+// A timedKernel is a kernel, or a few that follow each other, with the bytes that it has to move and the operations of its tensor cores.
 type timedKernel struct {
 	what              string
 	m, n, k           int
@@ -36,32 +36,44 @@ type timedKernel struct {
 
 // timeKernels times each kernel of an architecture that takes long.
 func (b *gpuBench) timeKernels(driver *cuda.Driver, a architecture, of card) (rows []kernelRow, err error) {
+	err = b.withRig(driver, b.onGPU, func(rig *kernelRig) (err error) {
+		rig.kernels, err = gpukernels.Load(driver, b.device, rig.context, b.onGPU)
+		if err != nil {
+			return err
+		}
+		defer rig.kernels.Close()
+		rows, err = b.timeTranslation(rig, a, of)
+		return err
+	})
+	return rows, err
+}
+
+// withRig lends a rig without kernels.
+func (b *gpuBench) withRig(driver *cuda.Driver, as gpukernels.Arithmetic, work func(*kernelRig) error) (err error) {
 	c, err := driver.Context(b.device)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = cmp.Or(err, c.Close()) }()
 	release, err := c.Bind()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer release()
-	kernels, err := gpukernels.Load(driver, b.device, c, b.onGPU)
+	stream, err := c.Stream()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer kernels.Close()
-	beside, err := newBLASTimer(c, kernels, b.onGPU.Stored)
+	defer func() { err = cmp.Or(err, stream.Close()) }()
+	return work(&kernelRig{context: c, stream: stream, as: as, rounds: b.work.rounds, random: rand.New(rand.NewPCG(2018, 3))})
+}
+
+func (b *gpuBench) timeTranslation(rig *kernelRig, a architecture, of card) (rows []kernelRow, err error) {
+	beside, err := newBLASTimer(rig.context, rig.kernels, b.onGPU.Stored)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = cmp.Or(err, beside.close()) }()
-	stream, err := c.Stream()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = cmp.Or(err, stream.Close()) }()
-	rig := &kernelRig{context: c, stream: stream, kernels: kernels, as: b.onGPU, rounds: b.work.rounds, random: rand.New(rand.NewPCG(2018, 3))}
 	for _, p := range slices.Concat(a.encoderProducts(b.work.tokens), a.stepProducts(b.work.rows), a.stepProducts(1)) {
 		bound, by := of.bound(p)
 		row := kernelRow{Model: a.size().Name, Kernel: p.what, M: p.m, N: p.n, K: p.k, Bound: 1e6 * bound, By: by}
@@ -74,10 +86,16 @@ func (b *gpuBench) timeKernels(driver *cuda.Driver, a architecture, of card) (ro
 	for _, count := range []int{b.work.rows, 1} {
 		others = slices.Concat(others, a.stepKernels(count), []timedKernel{a.size().outputKernel(of, count)})
 	}
-	for _, k := range others {
+	timed, err := rig.timeEach(a.size().Name, others, of)
+	return append(rows, timed...), err
+}
+
+// timeEach times kernels one by one.
+func (r *kernelRig) timeEach(model string, kernels []timedKernel, of card) (rows []kernelRow, err error) {
+	for _, k := range kernels {
 		bound, by := of.slower(k.bytes, k.operations)
-		row := kernelRow{Model: a.size().Name, Kernel: k.what, M: k.m, N: k.n, K: k.k, Bound: 1e6 * bound, By: by}
-		if err := rig.time(&row, k.ready); err != nil {
+		row := kernelRow{Model: model, Kernel: k.what, M: k.m, N: k.n, K: k.k, Bound: 1e6 * bound, By: by}
+		if err := r.time(&row, k.ready); err != nil {
 			return nil, err
 		}
 		rows = append(rows, row)
@@ -87,14 +105,15 @@ func (b *gpuBench) timeKernels(driver *cuda.Driver, a architecture, of card) (ro
 
 // A kernelRig is what kernels are timed with. Its first error stays.
 type kernelRig struct {
-	context *cuda.Context
-	stream  *cuda.Stream
-	kernels *gpukernels.Kernels
-	as      gpukernels.Arithmetic
-	rounds  int
-	random  *rand.Rand
-	memory  []cuda.Pointer // of the kernel that is timed
-	err     error
+	context  *cuda.Context
+	stream   *cuda.Stream
+	kernels  *gpukernels.Kernels  // of translation
+	training *gpukernels.Training // or of training
+	as       gpukernels.Arithmetic
+	rounds   int
+	random   *rand.Rand
+	memory   []cuda.Pointer // of the kernel that is timed
+	err      error
 }
 
 // time fills in how long a kernel takes, by the device's clock, the mean of several times one after another.

@@ -114,18 +114,23 @@ func (c card) trainingRoofline(s student, pieces int) float64 {
 		products []productShape
 	}{{s.Encoder, encoder}, {s.Decoder, decoder}} {
 		for _, p := range stack.products {
-			forward, _ := c.bound(p)
-			input, _ := c.bound(productShape{"", p.m, p.k, p.n})
-			weights, _ := c.bound(productShape{"", p.n, p.k, p.m})
-			seconds += float64(stack.layers) * (forward + input + weights)
+			seconds += float64(stack.layers) * c.sumOf(p.trainingKernels())
 		}
 	}
 	output := s.size().outputProduct(pieces)
 	numbers := float64(output.m) * float64(output.n)
 	const times, bytesOfLogit = 4, 2*(4+4) + 3*2 // logits twice, two gradients; written and read twice in float32, their gradients once in bfloat16 and read twice
 	seconds += max(times*output.operations()/c.tensor, bytesOfLogit*numbers/c.bandwidth)
-	const bytesOfParameter = 4 + 2*5*4 + 2 // the gradient's square; five vectors, read and written; the rounded copy
-	return float64(pieces) / (seconds + bytesOfParameter*s.parameters()/c.bandwidth)
+	return float64(pieces) / (seconds + c.sumOf(s.updateKernels()))
+}
+
+// sumOf is the least time for kernels one after another.
+func (c card) sumOf(kernels []timedKernel) (seconds float64) {
+	for _, k := range kernels {
+		bound, _ := c.slower(k.bytes, k.operations)
+		seconds += bound
+	}
+	return seconds
 }
 
 // parameters is how many numbers the student's matrices have.

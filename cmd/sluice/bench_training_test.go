@@ -78,15 +78,70 @@ func TestBenchGPU(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
+	checkTrainingKernels(t, report.TrainingKernels)
 	out.Reset()
 	if err := report.print(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`(?m)^ +attentive-toy +decoder: attention to the words +5 +13 +32 +[0-9.]+ +- +- +0\.0 +memory *$`,
-		`(?m)^ +toy +2 +3 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +- *$`} {
+		`(?m)^ +toy +2 +3 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +- *$`,
+		`(?m)^ +toy +encoder: feed-forward, up, gradient of the weights +32 +64 +30 +[0-9.]+ +0\.0 +memory *$`,
+		`(?m)^ +toy +update: Adam +1 +20032 +- +[0-9.]+ +[0-9.]+ +memory *$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("%s is not in\n%s", want, &out)
 		}
+	}
+}
+
+// checkTrainingKernels looks at what was measured of the three students among the toys.
+func checkTrainingKernels(t *testing.T, rows []kernelRow) {
+	t.Helper()
+	if len(rows) != 3*16 { // each has four shapes of products in three orders, two passes over the output layer and two kernels of an update
+		t.Fatalf("%d kernels of training: %+v", len(rows), rows)
+	}
+	bounds := map[string]float64{}
+	for _, k := range rows {
+		bounds[k.Model+" "+k.Kernel] = k.Bound
+		if !(k.Microseconds > 0) || !(k.Bound > 0) || k.By != "memory" {
+			t.Errorf("%+v", k)
+		}
+	}
+	for _, model := range []string{"toy", "attentive-toy", "averaging-toy"} {
+		if ratio := bounds[model+" update: Adam"] / bounds[model+" update: squares of the gradient"]; math.Abs(ratio-10.5) > 1e-9 {
+			t.Errorf("%s: Adam moves %v times as much as the squares read, want 42 bytes of a parameter beside 4", model, ratio)
+		}
+	}
+}
+
+// Kernels of training are bounded by what they move and multiply: products by three matrices each, of which gradients of weights are float32 that
+// are read, too.
+func TestTrainingKernels(t *testing.T) {
+	type work struct {
+		m, n, k           int
+		bytes, operations float64
+	}
+	want := map[string]work{
+		"encoder: feed-forward, up":                          {30, 64, 32, 9856, 122880},
+		"encoder: feed-forward, up, gradient of the input":   {30, 32, 64, 9856, 122880},
+		"encoder: feed-forward, up, gradient of the weights": {32, 64, 30, 22144, 122880},
+		"output layer: loss of some words":                   {30, 50, 32, 17120, 96000},
+		"output layer: gradients of some words":              {30, 50, 32, 46600, 288000},
+		"update: squares of the gradient":                    {1, 20032, 0, 80128, 0},
+		"update: Adam":                                       {1, 20032, 0, 841344, 0},
+	}
+	for _, k := range toys()[0].(student).trainingKernels(30) {
+		if w, listed := want[k.what]; listed && w != (work{k.m, k.n, k.k, k.bytes, k.operations}) {
+			t.Errorf("%s: %+v, want %+v", k.what, k, w)
+		}
+		delete(want, k.what)
+	}
+	if len(want) > 0 {
+		t.Errorf("there is no %v", want)
+	}
+	big := students()[2]
+	loss := big.size().lossKernels(trainingPieces)[0]
+	if words := gpukernels.LossChunk(trainingPieces, big.Vocabulary); loss.n != words || words >= big.Vocabulary {
+		t.Errorf("the loss is of %d words, want %d at a time", loss.n, words)
 	}
 }
 
