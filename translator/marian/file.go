@@ -91,8 +91,8 @@ func (f *File) Close() error {
 	return release()
 }
 
-// Forget lets the system have the memory that a mapped file takes, as when all weights have been packed: 17 MB are 17 MB less that are
-// resident. Tensors may still be used; they are read from the file again. Files that are not mapped keep their memory.
+// Forget lets the system have the memory of a mapped file, as when all weights have been packed. Tensors may still be used; they are read from
+// the file again. Files that are not mapped keep their memory. It may be called while tensors are read.
 func (f *File) Forget() {
 	f.forgotten.Store(true)
 	if f.mapped != nil {
