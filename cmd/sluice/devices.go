@@ -48,17 +48,27 @@ func (f *modelFlags) chooseDevices(threads int) (deviceChoice, error) {
 	if threads > 0 && outside["cpu-threads"] {
 		return deviceChoice{}, usageErrorf("--devices %s and --cpu-threads %d: choose the GPU or the CPU", strings.Join(said, " "), threads)
 	}
-	if len(said) == 1 && (said[0] == "auto" || said[0] == "all") {
-		return deviceChoice{all: true, demanded: said[0] == "all"}, nil
+	choice, err := readDevices(said, "--streams gives it several workers")
+	choice.demanded = choice.demanded && (choice.all || outside["devices"])
+	return choice, err
+}
+
+// readDevices reads the words of --devices; numbers and all are demanded. instead is what to do rather than to name a GPU twice.
+func readDevices(words []string, instead string) (choice deviceChoice, err error) {
+	if len(words) == 0 || len(words) == 1 && words[0] == "cpu" {
+		return choice, nil
 	}
-	choice := deviceChoice{demanded: outside["devices"]}
-	for _, word := range said {
+	if len(words) == 1 && (words[0] == "auto" || words[0] == "all") {
+		return deviceChoice{all: true, demanded: words[0] == "all"}, nil
+	}
+	choice.demanded = true
+	for _, word := range words {
 		number, ok := numberOfGPU(word)
 		if !ok {
-			return choice, usageErrorf("--devices %s: %s", strings.Join(said, " "), devicesHelp)
+			return choice, usageErrorf("--devices %s: %s", strings.Join(words, " "), devicesHelp)
 		}
 		if slices.Contains(choice.numbers, number) {
-			return choice, usageErrorf("--devices names GPU %d twice: --streams gives it several workers", number)
+			return choice, usageErrorf("--devices names GPU %d twice: %s", number, instead)
 		}
 		choice.numbers = append(choice.numbers, number)
 	}

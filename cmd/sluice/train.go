@@ -57,7 +57,7 @@ was stopped.`,
 	}
 	group := newGroup("Options")
 	group.flags.StringVarP(&t.config, "config", "c", "", "`FILE` with the settings")
-	group.flags.StringArrayVarP(&t.devices, "devices", "d", nil, "train on these `GPUS`: numbers beginning with 0; or cpu (the default); see docs/training.md")
+	group.flags.StringArrayVarP(&t.devices, "devices", "d", nil, "train on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/training.md")
 	group.flags.BoolVar(&t.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&t.progress, "progress", "auto", "bar, log, or auto: a bar on a terminal, messages alone elsewhere")
 	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
@@ -89,14 +89,14 @@ func (t *training) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	numbers, err := trainingGPUs(t.devices)
+	gpus, err := findTrainingGPUs(t.devices, logger)
 	if err != nil {
 		return err
 	}
 	texts := &corpora{ctx: command.Context()}
 	defer texts.close()
 	config.Open = texts.open
-	result, err := train.RunOn(command.Context(), config, openTrainer(numbers, logger), logger)
+	result, err := gpus.train(command.Context(), config, logger)
 	if err == nil {
 		logger.Info("done", slog.String("model", config.Model), slog.Int("updates", result.Updates), slog.Int("epochs", result.Epochs),
 			slog.Int64("words", result.Words), slog.Int("skipped", result.Skipped), slog.Bool("early", result.Early))

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train"
 	"github.com/sluice-mt/sluice/train/gpunetwork"
@@ -15,22 +16,67 @@ import (
 	"github.com/sluice-mt/sluice/train/optimiser"
 )
 
-// trainingGPUs reads the --devices of a training: numbers of GPUs, none for the processor.
-func trainingGPUs(words []string) (numbers []int, err error) {
-	if len(words) == 1 && words[0] == "cpu" {
-		return nil, nil
+// trainingGPUs are the GPUs that train; none for the processor.
+type trainingGPUs struct {
+	numbers  []int
+	demanded bool // what they cannot train is an error; otherwise the processor trains it
+}
+
+// findTrainingGPUs reads the --devices of a training. It looks for the GPUs where all or auto ask for them, and a warning says why auto has none.
+func findTrainingGPUs(words []string, logger *slog.Logger) (trainingGPUs, error) {
+	choice, err := readDevices(words, "each has one worker")
+	if err != nil || !choice.all {
+		return trainingGPUs{choice.numbers, choice.demanded}, err
 	}
-	for _, word := range words {
-		number, ok := numberOfGPU(word)
-		if !ok {
-			return nil, usageErrorf("--devices %s: expected cpu, or numbers of GPUs, beginning with 0", strings.Join(words, " "))
+	numbers, err := gpusThatTrain()
+	if err == nil {
+		return trainingGPUs{numbers, choice.demanded}, nil
+	}
+	if choice.demanded {
+		return trainingGPUs{}, demandedError(err)
+	}
+	logger.Warn("training on the CPU", "reason", err)
+	return trainingGPUs{}, nil
+}
+
+// gpusThatTrain returns the GPUs that the driver shows and that can train. It is an error if there are none.
+func gpusThatTrain() (numbers []int, err error) {
+	driver, err := cuda.Open(os.Getenv(driverVariable))
+	if err != nil {
+		return nil, err
+	}
+	n, err := driver.Devices()
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for number := range n {
+		properties, err := driver.Properties(number)
+		if err == nil {
+			err = gpukernels.Arithmetic{Stored: gpukernels.BFloat16}.Check(driver, properties)
 		}
-		if slices.Contains(numbers, number) {
-			return nil, usageErrorf("--devices names GPU %d twice", number)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("GPU %d: %w", number, err))
+			continue
 		}
 		numbers = append(numbers, number)
 	}
+	if len(numbers) == 0 {
+		return nil, errors.Join(failed...)
+	}
 	return numbers, nil
+}
+
+// train trains a model.
+func (g trainingGPUs) train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
+	if len(g.numbers) > 0 {
+		result, err := train.RunOn(ctx, config, openTrainer(g.numbers, logger), logger)
+		if g.demanded || !errors.Is(err, network.ErrUnsupported) {
+			return result, err
+		}
+		logger.Warn("training on the CPU", "reason", err)
+	}
+	return train.Run(ctx, config, logger)
 }
 
 // checkGPUs says at once which of the GPUs for a long work is not there.
@@ -50,11 +96,8 @@ func checkGPUs(numbers []int) error {
 	return nil
 }
 
-// openTrainer returns what opens GPUs for a training, nil for the processor if there are none.
+// openTrainer returns what opens GPUs for a training.
 func openTrainer(numbers []int, logger *slog.Logger) train.OpenDevice {
-	if len(numbers) == 0 {
-		return nil
-	}
 	return func(n *network.Network, state optimiser.State) (train.Device, error) {
 		driver, err := cuda.Open(os.Getenv(driverVariable))
 		if err != nil {

@@ -47,7 +47,7 @@ func newRunRecipeCommand() *cobra.Command {
 		},
 	}
 	group := newGroup("Options")
-	group.flags.StringArrayVarP(&r.devices, "devices", "d", nil, "train, translate and rescore on these `GPUS`: numbers beginning with 0; or cpu (the default); see docs/training.md")
+	group.flags.StringArrayVarP(&r.devices, "devices", "d", nil, "train, translate and rescore on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/training.md")
 	group.flags.BoolVar(&r.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&r.level, "log-level", "info", "debug, info, warn or error")
 	group.flags.StringVar(&r.logFormat, "log-format", "text", "text or json")
@@ -69,14 +69,14 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 			return err
 		}
 	}
-	gpus, err := trainingGPUs(r.devices)
+	gpus, err := findTrainingGPUs(r.devices, logger)
 	if err == nil {
-		err = checkGPUs(gpus)
+		err = checkGPUs(gpus.numbers)
 	}
 	if err != nil {
 		return err
 	}
-	engine, end, err := r.elsewhere.engine(command.Context(), recipeEngine{gpus}, logger)
+	engine, end, err := r.elsewhere.engine(command.Context(), recipeEngine{gpus.numbers}, logger)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/sluice-mt/sluice/internal/jobfile"
 	"github.com/sluice-mt/sluice/pipeline"
 	"github.com/sluice-mt/sluice/train"
-	"github.com/sluice-mt/sluice/train/network"
 	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
 	"github.com/sluice-mt/sluice/translator"
 )
@@ -32,14 +31,7 @@ type recipeEngine struct {
 
 // Train trains a model as sluice train does. What GPUs cannot train, the processor does.
 func (e recipeEngine) Train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
-	if len(e.gpus) > 0 {
-		result, err := train.RunOn(ctx, config, openTrainer(e.gpus, logger), logger)
-		if !errors.Is(err, network.ErrUnsupported) {
-			return result, err
-		}
-		logger.Warn("training on the CPU", "reason", err)
-	}
-	return train.Run(ctx, config, logger)
+	return trainingGPUs{numbers: e.gpus}.train(ctx, config, logger)
 }
 
 // words are the GPUs as a wish: the processor does what they cannot.
@@ -143,6 +135,7 @@ func newStepTranslation(task trainrecipe.Translation, devices []string) (t *tran
 			return nil, 0, usageErrorf("%s: %w", option.Name, err)
 		}
 	}
+	t.model.outside = changedFlags(flags) // a GPU that a step names is demanded: no program writes recipes with defaults of its own
 	if err := applyStepEnvironment(flags); err != nil {
 		return nil, 0, err
 	}
