@@ -56,6 +56,7 @@ type benchRun struct {
 // A benchReport is the median of several runs, and what the machine could do.
 type benchReport struct {
 	Precision string   `json:"precision"`
+	GPUs      int      `json:"gpus,omitempty"` // which do not count pieces and products, nor where the time goes
 	Workers   int      `json:"workers"`
 	Lines     int      `json:"lines"`
 	Words     int64    `json:"source_words"`
@@ -64,7 +65,7 @@ type benchReport struct {
 	Slowest   float64  `json:"slowest_words_per_second"`
 	Fastest   float64  `json:"fastest_words_per_second"`
 	Resident  float64  `json:"resident_megabytes"` // at most, with the model; 0 where the system does not tell
-	Kernels   []string `json:"kernels"`
+	Kernels   []string `json:"kernels,omitempty"`  // of the processor
 }
 
 func newBenchCommand() *cobra.Command {
@@ -125,8 +126,11 @@ func (b *benchmark) run(command *cobra.Command) error {
 		return err
 	}
 	report := summarise(runs)
-	report.Precision, report.Workers = parts.models.precision.String(), parts.config.Batching.Workers
-	report.Lines, report.Words, report.Kernels = len(lines), words, kernels.Implementations()
+	report.Precision, report.Workers = parts.models.arithmetic(), parts.workers()
+	report.Lines, report.Words, report.GPUs = len(lines), words, len(parts.models.gpus)
+	if report.GPUs == 0 {
+		report.Kernels = kernels.Implementations()
+	}
 	report.Resident = float64(residentBytes()) / 1e6
 	if b.asJSON {
 		return writeJSON(command.OutOrStdout(), report)
@@ -137,7 +141,10 @@ func (b *benchmark) run(command *cobra.Command) error {
 // measure translates the lines once to warm up and then as often as asked.
 func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]benchRun, error) {
 	sampler := &ceilingSampler{precision: parts.models.precision}
-	parts.config.Models = sampledModels{parts.config.Models, sampler}
+	onGPUs := len(parts.models.gpus) > 0
+	if !onGPUs {
+		parts.config.Models = sampledModels{parts.config.Models, sampler}
+	}
 	engine, err := translator.New(parts.config)
 	if err != nil {
 		return nil, usageError{err}
@@ -165,10 +172,15 @@ func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]
 		workers := parts.config.Batching.Workers
 		elapsed := time.Since(start) - sampler.spent(workers)
 		run := newBenchRun(elapsed.Seconds(), words, parts.models.count().minus(before), workers)
+		if onGPUs {
+			run = benchRun{Seconds: elapsed.Seconds(), WordsPerSec: float64(words) / elapsed.Seconds()}
+		}
 		if cpu = cputime.Process() - cpu; cpu > 0 {
 			run.CPUSeconds, run.WordsPerCPU = cpu.Seconds(), float64(words)/cpu.Seconds()
 		}
-		run.Peak = sampler.mean() / 1e9
+		if !onGPUs {
+			run.Peak = sampler.mean() / 1e9
+		}
 		run.Allocations = float64(allocated()-allocations) / float64(len(lines))
 		if b.alone {
 			slices.Sort(took)
@@ -270,28 +282,39 @@ func summarise(runs []benchRun) benchReport {
 
 func (r benchReport) print(w io.Writer) error {
 	m := r.Median
-	_, err := fmt.Fprintf(w, `%s, workers: %d, lines: %s, source words: %s
+	var text strings.Builder
+	text.WriteString(r.Precision)
+	if r.GPUs > 0 {
+		fmt.Fprintf(&text, ", GPUs: %d", r.GPUs)
+	}
+	fmt.Fprintf(&text, ", workers: %d, lines: %s, source words: %s\n\n", r.Workers, formatCount(int64(r.Lines)), formatCount(r.Words))
+	fmt.Fprintf(&text, "%s source words/s (median of %d; %s to %s), %s in a second of processor time\n",
+		formatCount(int64(m.WordsPerSec)), r.Runs, formatCount(int64(r.Slowest)), formatCount(int64(r.Fastest)), formatCount(int64(m.WordsPerCPU)))
+	if r.GPUs == 0 {
+		m.writeCounts(&text, r.Precision)
+	}
+	fmt.Fprintf(&text, "memory: %.0f MB at most, %.1f allocations per sentence\n", r.Resident, m.Allocations)
+	if r.GPUs == 0 {
+		fmt.Fprintf(&text, "kernels: %s\n", strings.Join(r.Kernels, "; "))
+	}
+	if m.Half > 0 {
+		fmt.Fprintf(&text, "one sentence at a time: half take %.2f ms or less, 99 %% %.2f ms or less\n", m.Half, m.Nearly)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
 
-%s source words/s (median of %d; %s to %s), %s in a second of processor time
-%s source pieces/s, %s target pieces/s
+// writeCounts writes what the processor's Steppers counted.
+func (m benchRun) writeCounts(w *strings.Builder, precision string) {
+	fmt.Fprintf(w, `%s source pieces/s, %s target pieces/s
 %.1f million multiply-accumulates per source piece, decoder included
 %.0f GMAC/s per worker, %.0f %% of the %.0f GMAC/s that a core could do meanwhile in %s
 time: encoder %.0f %%, decoder %.0f %%, output layer %.0f %%, text, search and waiting %.0f %%
 hypotheses per decoder step: %.1f
-memory: %.0f MB at most, %.1f allocations per sentence
-kernels: %s
-`, r.Precision, r.Workers, formatCount(int64(r.Lines)), formatCount(r.Words),
-		formatCount(int64(m.WordsPerSec)), r.Runs, formatCount(int64(r.Slowest)), formatCount(int64(r.Fastest)),
-		formatCount(int64(m.WordsPerCPU)),
-		formatCount(int64(m.SourcePieces)), formatCount(int64(m.TargetPieces)),
+`, formatCount(int64(m.SourcePieces)), formatCount(int64(m.TargetPieces)),
 		m.MACsPerPiece/1e6,
-		m.GMACsPerWorker, 100*m.GMACsPerWorker/m.Peak, m.Peak, r.Precision,
-		100*m.Encode, 100*m.Step, 100*m.Output, 100*m.Rest, m.Rows, r.Resident, m.Allocations,
-		strings.Join(r.Kernels, "; "))
-	if err == nil && m.Half > 0 {
-		_, err = fmt.Fprintf(w, "one sentence at a time: half take %.2f ms or less, 99 %% %.2f ms or less\n", m.Half, m.Nearly)
-	}
-	return err
+		m.GMACsPerWorker, 100*m.GMACsPerWorker/m.Peak, m.Peak, precision,
+		100*m.Encode, 100*m.Step, 100*m.Output, 100*m.Rest, m.Rows)
 }
 
 // readLines reads a text into memory and counts its words.

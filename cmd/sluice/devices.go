@@ -361,3 +361,14 @@ func (p *engineParts) useGPUs(ctx context.Context, streams int, b *batchFlags, l
 		}
 	}
 }
+
+// workers is how many translate at a time: those of the GPUs, or else of the processor.
+func (p *engineParts) workers() (n int) {
+	if len(p.config.Devices) == 0 {
+		return p.config.Batching.Workers
+	}
+	for _, d := range p.config.Devices {
+		n += d.Workers
+	}
+	return n
+}

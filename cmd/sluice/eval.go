@@ -135,7 +135,7 @@ func (e *evaluation) readSets() ([]testSet, error) {
 func (e *evaluation) describe(parts *engineParts) report.Evaluation {
 	r := report.Evaluation{
 		Name: e.name, Model: strings.Join(e.model.models, " "), Precision: parts.models.arithmetic(),
-		Workers: parts.config.Batching.Workers,
+		Workers: parts.workers(),
 	}
 	if r.Name == "" {
 		r.Name = filepath.Base(e.model.models[0])

@@ -94,7 +94,7 @@ func (e recipeEngine) Translate(ctx context.Context, task trainrecipe.Translatio
 
 // carry takes the input through the engine, and tells now and then how far it is.
 func (t *translation) carry(ctx context.Context, parts *engineParts, tell func(share float64)) (trainrecipe.Throughput, error) {
-	speed := trainrecipe.Throughput{Precision: parts.models.arithmetic(), Workers: parts.config.Batching.Workers}
+	speed := trainrecipe.Throughput{Precision: parts.models.arithmetic(), Workers: parts.workers()}
 	source, sink, err := t.ends(parts)
 	if err != nil {
 		return speed, err
