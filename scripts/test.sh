@@ -33,7 +33,7 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 		./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 	# On GPUs, what is done by several goroutines, devices and streams.
 	tests='Across|Graph|Events|Goroutines|StreamsAreLazy|OutOfMemory|InjectedErrors|BLASErrors' # of the driver's interface
-	tests+='|Ahead|Beam|Workers|SeveralGPUs|Failures|MiniBatchFit|Several|Updates'
+	tests+='|Ahead|Beam|Jointly|Workers|SeveralGPUs|Failures|MiniBatchFit|Several|Updates'
 	go test -race -short -p "$packages" -timeout 10m -run "^Test($tests)\$" \
 		./gpukernels/cuda ./translator/gpumodel ./train/gpunetwork
 else

@@ -504,7 +504,7 @@ func decode(t *testing.T, s search.Stepper, sources []search.Source, options sea
 
 // A sentence gives the same bits alone, among others, and in another slot.
 func TestInvariance(t *testing.T) {
-	for _, d := range devices(t) {
+	for _, d := range append(devices(t), openBFloat16(t)) {
 		for _, kind := range autoregressions {
 			testInvariance(t, newStepper(t, d, randomModel(t, describe(descriptions[kind])), 40))
 		}
@@ -559,6 +559,9 @@ func TestWorkers(t *testing.T) {
 		testWorkers(t, d)
 	}
 }
+
+// It is apart from TestWorkers, which runs in all modes of the emulated device, of whose libraries each has kernels for one type.
+func TestWorkersInBFloat16(t *testing.T) { testWorkers(t, openBFloat16(t)) }
 
 func testWorkers(t *testing.T, d *Device) {
 	w, err := d.Load(randomModel(t, small("")), Options{})
