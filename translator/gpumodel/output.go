@@ -2,7 +2,6 @@ package gpumodel
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels"
@@ -105,39 +104,6 @@ func (s *Stepper) multiplyOut(rows []int32, o gpukernels.Output) error {
 		first += count
 	}
 	return nil
-}
-
-// columns returns all tokens that rows of these contexts may have, if multiplying with them alone is less work than with the vocabulary, and nil
-// otherwise. Normalised scores always go over the vocabulary: their sums would run in an order that the other rows decide.
-func (s *Stepper) columns(contexts []search.Context, normalised bool) []int32 {
-	if normalised {
-		return nil
-	}
-	s.union = append(s.union[:0], make([]uint64, (s.w.vocabulary+63)/64)...)
-	last := noContext
-	for _, handle := range contexts {
-		list := s.contexts[handle].candidates
-		if len(list) == 0 {
-			return nil
-		}
-		if handle == last {
-			continue
-		}
-		last = handle
-		for _, token := range list {
-			s.union[token/64] |= 1 << (token % 64)
-		}
-	}
-	s.columnList = s.columnList[:0]
-	for i, word := range s.union {
-		for ; word != 0; word &= word - 1 {
-			s.columnList = append(s.columnList, int32(i*64+bits.TrailingZeros64(word)))
-		}
-	}
-	if 2*len(s.columnList) > s.w.vocabulary {
-		return nil
-	}
-	return s.columnList
 }
 
 // feedTokens brings to the device which tokens rows of these contexts may have: the set of each, where its list of forbidden tokens begins, the lists,

@@ -82,8 +82,9 @@ type Stepper struct {
 	chosen                   []gpukernels.Choice
 	scored                   scoredBlock
 	logProbs                 []float32
-	union                    []uint64 // a set of tokens
-	columnList               []int32
+	union                    union    // of the candidates of contexts that were asked about
+	few                      []uint64 // a set of tokens
+	columnList               []int32  // the same as a list
 
 	// Lists of a call.
 	asked                     []search.Context
@@ -97,6 +98,7 @@ type Stepper struct {
 type context struct {
 	memory     []run // of each source
 	candidates []search.Token
+	counted    bool // in the union of candidates
 }
 
 const noContext search.Context = -1
@@ -223,6 +225,9 @@ func (s *Stepper) giveState(at *slot) {
 func (s *Stepper) Release(c search.Context) {
 	for _, r := range s.contexts[c].memory {
 		s.memory.give(r)
+	}
+	if s.contexts[c].counted {
+		s.union.remove(s.contexts[c].candidates)
 	}
 	s.contexts[c] = context{memory: s.contexts[c].memory[:0]}
 	s.freeContexts = append(s.freeContexts, c)
