@@ -223,7 +223,7 @@ func closeGPUs(gpus []*gpu) {
 
 // worker is the GPU as the engine sees it, with a load.
 func (g *gpu) worker(load gpuLoad, b *batchFlags) translator.Device {
-	slots, tokens := g.weights[0].Batch(load.Streams)
+	slots, tokens := g.weights[0].Batch(load.Streams, len(g.weights))
 	d := translator.Device{
 		Name: g.name(), Workers: load.Streams, Slots: load.Slots, MiniBatchTokens: tokens / slots * load.Slots, Open: g.steppers,
 		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },

@@ -259,7 +259,7 @@ func (g *gpu) multiplied() string {
 // fits says whether the GPU has memory for a load of all models.
 func (g *gpu) fits(l gpuLoad) bool {
 	for _, weights := range g.weights {
-		if !weights.Fits(l.Streams, l.Slots*len(g.weights)) {
+		if !weights.Fits(l.Streams, len(g.weights), l.Slots) {
 			return false
 		}
 	}
@@ -297,7 +297,7 @@ func (g *gpu) usualLoad(streams, slots int) gpuLoad {
 		streams = usualStreams
 	}
 	if slots == 0 {
-		slots, _ = g.weights[0].Batch(streams)
+		slots, _ = g.weights[0].Batch(streams, len(g.weights))
 	}
 	return gpuLoad{streams, slots}
 }

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"sort"
 	"testing"
 	"time"
 
@@ -30,6 +32,15 @@ func toyTrial(t *testing.T) *loadTrial {
 		t.Fatal(err)
 	}
 	toy := toys()[1]
+	g := &gpu{driver: driver, device: device, weights: []*gpumodel.Weights{loadToy(t, device, toy)}}
+	t.Cleanup(g.close)
+	return &loadTrial{gpu: g, options: search.Options{Beam: 2, MaxLengthFactor: 1}, vocabulary: toy.size().Vocabulary, limit: time.Minute,
+		logger: slog.New(slog.DiscardHandler)}
+}
+
+// loadToy loads a model with random parameters.
+func loadToy(t *testing.T, device *gpumodel.Device, toy architecture) *gpumodel.Weights {
+	t.Helper()
 	m, err := randomModel(toy.description(), rand.New(rand.NewPCG(2018, 1)))
 	if err != nil {
 		t.Fatal(err)
@@ -38,10 +49,7 @@ func toyTrial(t *testing.T) *loadTrial {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gpu{driver: driver, device: device, weights: []*gpumodel.Weights{weights}}
-	t.Cleanup(g.close)
-	return &loadTrial{gpu: g, options: search.Options{Beam: 2, MaxLengthFactor: 1}, vocabulary: toy.size().Vocabulary, limit: time.Minute,
-		logger: slog.New(slog.DiscardHandler)}
+	return weights
 }
 
 // A load is measured on a device, and one for which there is no memory does nothing.
@@ -52,13 +60,14 @@ func TestLoadRate(t *testing.T) {
 			t.Errorf("%+v: %v hypotheses a second, %v", l, rate, err)
 		}
 	}
-	free, _ := trial.gpu.weights[0].Batch(1)
+	free, _ := trial.gpu.weights[0].Batch(1, 1)
 	if !trial.gpu.fits(gpuLoad{1, free}) || trial.gpu.fits(gpuLoad{1 << 20, 1 << 20}) {
 		t.Error("it is not seen what there is memory for")
 	}
 }
 
-// There is room for less where there is less memory.
+// There is room for less where there is less memory, and of two models together for much less than half of what there is for one: the scores that
+// they add up take memory, too.
 func TestRoomForLoads(t *testing.T) {
 	g := toyTrial(t).gpu
 	context, err := g.driver.Context(0)
@@ -77,6 +86,14 @@ func TestRoomForLoads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	wordy := loadToy(t, g.device, student{"wordy toy", 1, 2, 32, 64, 2, 5000, ofSSRUs})
+	t.Cleanup(func() { wordy.Close() })
+	of := func(models int) *gpu {
+		return &gpu{driver: g.driver, device: g.device, weights: slices.Repeat([]*gpumodel.Weights{wordy}, models)}
+	}
+	most := func(g *gpu) int {
+		return sort.Search(1<<24, func(slots int) bool { return !g.fits(gpuLoad{usualStreams, slots + 1}) })
+	}
 	before := g.room()
 	var taken cuda.Pointer
 	bound(func() error {
@@ -88,6 +105,9 @@ func TestRoomForLoads(t *testing.T) {
 	})
 	if less := g.room(); less >= before || !g.fits(gpuLoad{usualStreams, less}) || g.fits(gpuLoad{usualStreams, 2 * less}) {
 		t.Errorf("room for %d slots, and for %d with a sixteenth of the memory", before, less)
+	}
+	if one, two := most(of(1)), most(of(2)); two == 0 || two >= one/3 {
+		t.Errorf("two models fit with %d slots, want less than a third of the %d of one", two, one)
 	}
 	bound(func() error { return context.Free(taken) })
 }

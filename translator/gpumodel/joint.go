@@ -248,6 +248,15 @@ func appendLot(to []int32, lot *search.Lot) []int32 {
 	return append(to, int32(bits), int32(bits>>32), bits32(inverse), bits32(lot.Limit), int32(lotMethods[lot.Method]), 0)
 }
 
+// jointBytes is what a row that is looked at together with others takes where so many models are: the scores of each, and their sums.
+// Of one model, few searches need them: nothing is counted.
+func (w *Weights) jointBytes(models int) int {
+	if models == 1 {
+		return 0
+	}
+	return 4 * (models + 1) * w.vocabulary
+}
+
 // reserve makes room for so many choices of each row. Those that there were are lost.
 func (j *joint) reserve(k int) error {
 	if k <= j.mostChoices {

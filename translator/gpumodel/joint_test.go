@@ -275,3 +275,29 @@ func TestJointSuppresses(t *testing.T) {
 		t.Error("there is nothing to suppress")
 	}
 }
+
+// What models take to look at rows together is what is counted for it where slots are.
+func TestJointIsCounted(t *testing.T) {
+	d := openDevice(t)
+	for _, slots := range []int{24, 300} {
+		steppers := on(t, d, ensemble(t, "post-norm", "lstm", "post-norm"), slots)
+		first := steppers[0].(*Stepper)
+		j := first.Join(steppers[1:], []float32{1, 1, 1}).(*joint)
+		before := freeMemory(t, d)
+		must(t, d.bound(func() error { return j.reserve(1) }))
+		scores := uint64(min(first.turnSize, jointlyScored) * first.w.jointBytes(len(steppers)))
+		choices := uint64(first.turnSize * (8 + 4*len(steppers)) * 2) // and normalisers
+		if taken := before - freeMemory(t, d); taken < scores || taken > scores+choices {
+			t.Errorf("%d slots: %d bytes are taken, want %d and at most %d for choices", slots, taken, scores, choices)
+		}
+	}
+	for _, c := range []struct{ bytes, slot, more, want int }{
+		{0, 10, 5, 0}, {14, 10, 5, 0}, {150, 10, 5, 10}, {150, 10, 0, 15},
+		{15*jointlyScored - 1, 10, 5, jointlyScored - 1}, {15 * jointlyScored, 10, 5, jointlyScored},
+		{15*jointlyScored + 99, 10, 5, jointlyScored + 9}, {15*jointlyScored + 100, 10, 5, jointlyScored + 10},
+	} {
+		if slots := slotsWithin(c.bytes, c.slot, c.more); slots != c.want {
+			t.Errorf("%d bytes, of which a slot takes %d, and some %d more: %d slots, want %d", c.bytes, c.slot, c.more, slots, c.want)
+		}
+	}
+}

@@ -201,10 +201,10 @@ const (
 	tokensWaiting          = 64 // source tokens whose keys and values are kept for each slot
 )
 
-// Batch returns how many slots, and how many source tokens at a time, each of a number of workers should have: as many as keep a GPU
-// busy, less if its free memory is little.
-func (w *Weights) Batch(workers int) (slots, tokens int) {
-	room := w.room(workers)
+// Batch returns how many slots, and how many source tokens at a time, each of a number of workers should have, if it runs so many models like
+// this one together: as many as keep a GPU busy, less if its free memory is little.
+func (w *Weights) Batch(workers, models int) (slots, tokens int) {
+	room := w.room(workers, models)
 	slots = mostSlots
 	for slots > fewestSlots && slots > room {
 		slots /= 2
@@ -212,11 +212,11 @@ func (w *Weights) Batch(workers int) (slots, tokens int) {
 	return slots, slots * tokensOfSlot
 }
 
-// Fits says whether there is memory for as many slots of each worker.
-func (w *Weights) Fits(workers, slots int) bool { return slots <= w.room(workers) }
+// Fits says whether there is memory for as many slots of each worker, if it runs so many models like this one together.
+func (w *Weights) Fits(workers, models, slots int) bool { return slots <= w.room(workers, models) }
 
 // room is for how many slots of each worker half of the free memory is enough.
-func (w *Weights) room(workers int) int {
+func (w *Weights) room(workers, models int) int {
 	free := w.device.properties.Memory / 2
 	_ = w.device.bound(func() error { // if nobody knows, half of the memory is the guess
 		if now, _, err := w.device.context.Memory(); err == nil {
@@ -224,11 +224,19 @@ func (w *Weights) room(workers int) int {
 		}
 		return nil
 	})
-	free -= min(free, uint64(2*workers*w.workspace))
+	free -= min(free, uint64(2*workers*models*w.workspace))
 	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensWaiting + 8*w.decoderLayers()*w.layerState +
 		2*turns*w.dim + w.vocabulary
 	if w.autoreg == model.SelfAttention {
 		slot += 2 * w.wordWidth() * tokensWaiting
 	}
-	return int(free / 2 / uint64(workers*slot))
+	return slotsWithin(int(free/2/uint64(workers)), models*slot, w.jointBytes(models))
+}
+
+// slotsWithin is how many slots so many bytes are enough for, if each takes some bytes, and the first jointlyScored take more.
+func slotsWithin(bytes, slot, more int) int {
+	if slots := bytes / (slot + more); slots < jointlyScored {
+		return slots
+	}
+	return (bytes - jointlyScored*more) / slot
 }
