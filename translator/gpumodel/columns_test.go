@@ -150,3 +150,45 @@ func TestColumnsOfContexts(t *testing.T) {
 	}
 	check("few beside more than half", contexts[1:], []int32{0, 7, 8, 31})
 }
+
+// The device has the candidates of each context, however many are encoded at a time and whatever numbers they have, before it is done with
+// those of others.
+func TestCandidates(t *testing.T) {
+	s := newStepper(t, openDevice(t), randomModel(t, small("")), 6)
+	lists := func(tokens ...search.Token) (lists [][]search.Token) {
+		for _, token := range tokens {
+			lists = append(lists, []search.Token{token})
+		}
+		return lists
+	}
+	check := func(contexts []search.Context) {
+		t.Helper()
+		slots, rows, tokens := make([]search.Slot, len(contexts)), make([]int32, len(contexts)), make([]search.Token, len(contexts))
+		for i, handle := range contexts {
+			slots[i], rows[i], tokens[i] = search.Slot(i), int32(i), search.NoToken
+			s.Begin(slots[i], handle)
+		}
+		s.Step(slots, tokens, false)
+		best := make([]search.Scored, len(rows))
+		s.Best(rows, nil, best)
+		for i, handle := range contexts {
+			if only := s.contexts[handle].candidates[0]; best[i].Token != only || best[i].Score != best[i].Score {
+				t.Errorf("context %d chooses %+v, want %d", handle, best[i], only)
+			}
+		}
+	}
+	contexts := encodeWith(s, lists(5, 40, 31, 32, 69)...)
+	check(contexts)
+	for _, i := range []int{3, 0, 1, 4} { // two with numbers one behind the other among others
+		s.Release(contexts[i])
+	}
+	again := encodeWith(s, lists(33, 64, 1, 63)...)
+	check(append(again, contexts[2]))
+	for _, handle := range again {
+		s.Release(handle)
+	}
+	for i, list := range lists(2, 66, 35, 34) {
+		again[i] = encodeWith(s, list)[0]
+	}
+	check(append(again, contexts[2]))
+}

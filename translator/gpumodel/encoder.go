@@ -1,6 +1,9 @@
 package gpumodel
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator/search"
@@ -163,22 +166,49 @@ func (w *Weights) words() int { return (w.vocabulary + 31) / 32 }
 
 // putCandidates puts the sets of candidates where the output layer looks for them.
 func (s *Stepper) putCandidates(contexts []search.Context) error {
-	words := s.w.words()
+	s.asked = s.asked[:0]
 	for _, handle := range contexts {
-		list := s.contexts[handle].candidates
-		if len(list) == 0 {
-			continue
+		if len(s.contexts[handle].candidates) > 0 {
+			s.asked = append(s.asked, handle)
 		}
-		if err := s.candidates.extend(s.w.device.context, 4*words*len(s.contexts), s.stream); err != nil {
+	}
+	if len(s.asked) == 0 {
+		return nil
+	}
+	slices.Sort(s.asked)
+	c, words := s.w.device.context, s.w.words()
+	if err := s.candidates.extend(c, 4*words*len(s.contexts), s.stream); err != nil {
+		return err
+	}
+	if err := s.sets.reserve(c, words*len(s.asked)); err != nil {
+		return err
+	}
+	if err := s.wait(s.sets.read.Synchronize); err != nil { // sets of other contexts
+		return err
+	}
+	sets := s.sets.host[:words*len(s.asked)]
+	clear(sets)
+	for i, handle := range s.asked {
+		for _, token := range s.contexts[handle].candidates {
+			sets[i*words+int(token/32)] |= 1 << (token % 32)
+		}
+	}
+	return cmp.Or(s.copySets(sets, s.asked), s.stream.Record(s.sets.read))
+}
+
+// copySets copies the sets of contexts, which are ascending, to the device: those of contexts with numbers one behind the other at once.
+func (s *Stepper) copySets(sets []int32, contexts []search.Context) error {
+	words := s.w.words()
+	for first := 0; first < len(contexts); {
+		end := first + 1
+		for end < len(contexts) && contexts[end] == contexts[end-1]+1 {
+			end++
+		}
+		to := cuda.Offset[int32](s.candidates.at, int(contexts[first])*words)
+		if err := cuda.CopyIn(s.stream, to, sets[first*words:end*words]); err != nil {
 			return err
 		}
-		set := make([]uint32, words)
-		for _, token := range list {
-			set[token/32] |= 1 << (token % 32)
-		}
-		if err := cuda.CopyIn(s.stream, cuda.Offset[uint32](s.candidates.at, int(handle)*words), set); err != nil {
-			return err
-		}
+		first = end
 	}
 	return nil
 }

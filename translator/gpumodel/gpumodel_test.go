@@ -662,6 +662,11 @@ func testCloseFreesEverything(t *testing.T, d *Device) {
 		if after := freeMemory(t, d); after != before {
 			t.Errorf("%s: %d bytes are lost", kind, before-after)
 		}
+		for i, h := range []*shelf{&s.lists.shelf, &s.sourceFeed.shelf, &s.guessFeed.shelf, &s.sets} {
+			if h.host != nil || h.read != nil {
+				t.Errorf("%s: memory %d that the device can read is still there, want none", kind, i)
+			}
+		}
 	}
 }
 

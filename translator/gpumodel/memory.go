@@ -112,11 +112,59 @@ func (p *pool) give(r run) {
 	}
 }
 
+// A shelf is memory of this machine that the device reads.
+type shelf struct {
+	host []int32     // nil at first
+	read *cuda.Event // when the device has read host
+}
+
+// reserve makes room for so many numbers. What was there is lost, once the device has read it.
+func (h *shelf) reserve(c *cuda.Context, n int) error {
+	if h.read == nil {
+		var err error
+		if h.read, err = c.Event(); err != nil {
+			return err
+		}
+	}
+	if n <= len(h.host) {
+		return nil
+	}
+	n = max(n, 2*len(h.host), 1024)
+	if err := h.close(c); err != nil {
+		return err
+	}
+	var err error
+	if h.read, err = c.Event(); err != nil {
+		return err
+	}
+	h.host, err = cuda.AllocHost[int32](c, n)
+	return err
+}
+
+// close frees everything, once the device has read what there was.
+func (h *shelf) close(c *cuda.Context) error {
+	if h.read != nil {
+		if err := h.read.Synchronize(); err != nil {
+			return err
+		}
+		if err := h.read.Close(); err != nil {
+			return err
+		}
+		h.read = nil
+	}
+	if h.host != nil {
+		if err := cuda.FreeHost(c, h.host); err != nil {
+			return err
+		}
+		h.host = nil
+	}
+	return nil
+}
+
 // A feed carries small lists of numbers to the device, all of a call at once.
 type feed struct {
-	host   []int32 // memory that the device can read; nil at first
+	shelf
 	device buffer
-	read   *cuda.Event // when the device has read host
 }
 
 // put returns where the lists are on the device. They stay there until the next put.
@@ -149,48 +197,12 @@ func (f *feed) put(c *cuda.Context, s *cuda.Stream, lists ...[]int32) ([]cuda.Po
 	return places, s.Record(f.read)
 }
 
+// reserve makes room for so many numbers, here and on the device.
 func (f *feed) reserve(c *cuda.Context, n int) error {
-	if f.read == nil {
-		var err error
-		if f.read, err = c.Event(); err != nil {
-			return err
-		}
-	}
-	if n <= len(f.host) {
-		return nil
-	}
-	n = max(n, 2*len(f.host), 1024)
-	if err := f.close(c); err != nil {
+	if err := f.shelf.reserve(c, n); err != nil {
 		return err
 	}
-	var err error
-	if f.read, err = c.Event(); err != nil {
-		return err
-	}
-	if f.host, err = cuda.AllocHost[int32](c, n); err != nil {
-		return err
-	}
-	return f.device.reserve(c, 4*n)
-}
-
-// close frees everything, once the device has read what was fed.
-func (f *feed) close(c *cuda.Context) error {
-	if f.read != nil {
-		if err := f.read.Synchronize(); err != nil {
-			return err
-		}
-		if err := f.read.Close(); err != nil {
-			return err
-		}
-		f.read = nil
-	}
-	if f.host != nil {
-		if err := cuda.FreeHost(c, f.host); err != nil {
-			return err
-		}
-		f.host = nil
-	}
-	return nil
+	return f.device.reserve(c, 4*len(f.host))
 }
 
 // Sizes of batches for a GPU. They are estimates that keep a card busy and its memory bounded; what does not fit after all is halved by

@@ -34,6 +34,7 @@ type Stepper struct {
 	freeContexts []search.Context
 	memory       pool   // keys and values of the contexts
 	candidates   buffer // a set of bits for each context that has candidates
+	sets         shelf  // what is copied there
 
 	slots  []slot
 	states buffer // float32: place × layer × dim; with self-attention int32: place × words.capacity
@@ -162,7 +163,7 @@ func (s *Stepper) Close() error {
 			failed = append(failed, s.joint.close())
 			s.joint = nil
 		}
-		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.guessFeed.close(c))
+		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.guessFeed.close(c), s.sets.close(c))
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
 		}
