@@ -63,8 +63,6 @@ report() { # [-write]
 	done
 	for architecture in 80 86 89 90 100 120; do
 		assemble "$packages/cu13/bin/ptxas" "$architecture" gpukernels/ptx/*.ptx
-	done
-	for architecture in 80 120; do # those of bfloat16 differ in conversions alone
 		assemble "$packages/cu13/bin/ptxas" "$architecture" gpukernels/ptx/bfloat16/*.ptx
 	done
 	local logs
