@@ -21,9 +21,8 @@ import (
 
 const (
 	columns = 8
-	longest = 4       // steps of a chain
-	tallest = 10      // rows, or pairs of rows, of a block
-	ahead   = 4 << 10 // distance in bytes at which weights are prefetched
+	longest = 4  // steps of a chain
+	tallest = 10 // rows, or pairs of rows, of a block
 )
 
 func main() {
@@ -164,12 +163,13 @@ func (p product) chains(length int) {
 	Label(done)
 }
 
-// activations addresses the activations of the first rows at the i-th of the next steps.
+// activations addresses the activations of the first rows at the i-th of the next steps. From a step to the next it is 4·tallest = 5·8 bytes,
+// twice that for pairs of rows.
 func (p product) activations(i int) Mem {
-	step, scale := GP64(), stepBytes(p.isa)/tallest*2
+	step := GP64()
 	MOVWQZX(Mem{Base: p.order, Disp: 2 * i}, step)
 	LEAQ(Mem{Base: step, Index: step, Scale: 4}, step)
-	if scale > 8 {
+	if p.rows() == 2 {
 		ADDQ(step, step)
 	}
 	return Mem{Base: p.a, Index: step, Scale: 8}
