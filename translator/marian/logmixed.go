@@ -47,10 +47,15 @@ func mixedLength(shape []int, data []byte) (n uint64, ok bool) {
 }
 
 // scale8 returns the scale of a row in 8 bits. It is rounded up to 16 significant bits, so that all its products with elements
-// are exact, and a row of such products gets the same scale again.
+// are exact, and a row of such products gets the same scale again. Rows so small that their scale has fewer bits are zeros, and so is their
+// scale.
 func scale8(row []float32) float32 {
-	const low = 0xff
-	return math.Float32frombits((math.Float32bits(largest(row)/limit8) + low) &^ low)
+	const low, smallest = 0xff, 0x1p-126
+	scale := math.Float32frombits((math.Float32bits(largest(row)/limit8) + low) &^ low)
+	if scale < smallest {
+		return 0
+	}
+	return scale
 }
 
 func element8(v, scale float32) int8 {
