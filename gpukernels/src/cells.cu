@@ -1,19 +1,9 @@
 // Recurrent cells, a row for a warp. What a cell gave last and, behind that, its memory are kept in float32, those of a state `stride`
 // elements behind those of the state before. Matrices are multiplied elsewhere: with the inputs of many rows at once, and with what the cells
 // gave last, which is there as elements, too.
-#include "rows.cuh"
+#include "cells.cuh"
 
 namespace {
-
-// The numbers of model.CellKind.
-enum Cell { GRU, NEMATUS_GRU, LSTM, MULTIPLICATIVE_GRU, MULTIPLICATIVE_LSTM, TANH, RELU, SRU, SSRU };
-
-// Calls f for every eight elements of this warp's row.
-template <class F> __device__ __forceinline__ void each_eight(int rows, int n, F f) {
-  int row = row_of_warp();
-  if (row >= rows) return;  // of all cells
-  for (int i = int(threadIdx.x) % 32 * 8; i < n; i += 256) f(row, i);
-}
 
 // What comes from the input for eight elements of a gate: of a row of x, or the bias that stands in its place, or nothing.
 struct FromInput {
@@ -195,35 +185,10 @@ KERNEL(add_starts);
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     KERNEL_NAME(attend_additively)(const Element* queries, const Element* keys, const float* score, const int* starts, const int* lengths,
                                    float* weights, Element* result, int n, int stride, int most, int result_stride) {
-  SHARED(tops, float[WARPS]);
-  SHARED(sums, float[WARPS]);
-  int row = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, length = lengths[row];
-  const Element *query = queries + size_t(row) * n, *memory = keys + size_t(starts[row]) * stride;
+  int row = blockIdx.x, length = lengths[row];
+  const Element* memory = keys + size_t(starts[row]) * stride;
   float* weight = weights + size_t(row) * most;
-  float largest = -INFINITY, sum = 0;
-  for (int j = warp; j < length; j += WARPS) {
-    float dot = 0;
-    for (int i = lane * 8; i < n; i += 256) {
-      float q[8], k[8];
-      read_eight(q, query + i), read_eight(k, memory + size_t(j) * stride + i);
-#pragma unroll
-      for (int e = 0; e < 8; e++) dot += score[i + e] * tanhf(q[e] + k[e]);
-    }
-    dot = warp_sum(dot);
-    if (lane == 0) weight[j] = dot;
-    largest = fmaxf(largest, dot);
-  }
-  if (lane == 0) tops[warp] = largest;
-  __syncthreads();  // the scores of all warps are there
-  for (int w = 0; w < WARPS; w++) largest = fmaxf(largest, tops[w]);
-  for (int j = threadIdx.x; j < length; j += 32 * WARPS) sum += weight[j] = __expf(weight[j] - largest);
-  sum = warp_sum(sum);
-  if (lane == 0) sums[warp] = sum;
-  __syncthreads();  // the sums of all warps are there
-  sum = 0;
-  for (int w = 0; w < WARPS; w++) sum += sums[w];
-  for (int j = threadIdx.x; j < length; j += 32 * WARPS) weight[j] /= sum;
-  __syncthreads();  // the weights are there for all
+  weigh_additively(weight, queries + size_t(row) * n, memory, score, length, n, stride);
   for (int i = 2 * threadIdx.x; i < n; i += 64 * WARPS) {
     float2 found = make_float2(0.f, 0.f);
     for (int j = 0; j < length; j++) {

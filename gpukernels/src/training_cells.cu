@@ -1,22 +1,12 @@
 // Recurrent cells in training: their steps forward and backward, additive attention between them, and what brings rows into the order of time
 // and back. A step has a row for each sentence that is not over. Matrices are multiplied elsewhere. What a cell gave last is there as elements;
 // what it remembers besides is float32. Gradients are added to what is there, if nothing else is said: rows have several readers.
+#include "cells.cuh"
 #include "dropout.cuh"
-#include "rows.cuh"
 
 namespace {
 
 constexpr int THREADS = 128;
-
-// The numbers of model.CellKind.
-enum Cell { GRU, NEMATUS_GRU, LSTM, MULTIPLICATIVE_GRU, MULTIPLICATIVE_LSTM, TANH, RELU, SRU, SSRU };
-
-// Calls f for every eight elements of this warp's row.
-template <class F> __device__ __forceinline__ void each_eight(int rows, int n, F f) {
-  int row = row_of_warp();
-  if (row >= rows) return;  // of all rows
-  for (int i = int(threadIdx.x) % 32 * 8; i < n; i += 256) f(row, i);
-}
 
 // to += x, or to = x.
 __device__ __forceinline__ void put_eight(Element* to, const float (&x)[8], bool add) {
@@ -304,36 +294,9 @@ KERNEL(training_cell_backward);
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     KERNEL_NAME(training_look)(const Element* query, const Element* mapped, const Element* context, const float* score, const int* sentences,
                                const int* key_starts, const int* places, float* weights, Element* out, int position, int n, int width, int stride) {
-  SHARED(tops, float[WARPS]);
-  SHARED(sums, float[WARPS]);
-  int row = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, sentence = sentences[row];
-  int first = key_starts[sentence], keys = key_starts[sentence + 1] - first;
+  int row = blockIdx.x, sentence = sentences[row], first = key_starts[sentence], keys = key_starts[sentence + 1] - first;
   float* weight = weights + places[sentence] + size_t(position) * keys;
-  query += size_t(row) * n;
-  float largest = -INFINITY, sum = 0;
-  for (int k = warp; k < keys; k += WARPS) {
-    float dot = 0;
-    for (int i = lane * 8; i < n; i += 256) {
-      float q[8], m[8];
-      read_eight(q, query + i), read_eight(m, mapped + size_t(first + k) * n + i);
-#pragma unroll
-      for (int e = 0; e < 8; e++) dot += score[i + e] * tanhf(q[e] + m[e]);
-    }
-    dot = warp_sum(dot);
-    if (lane == 0) weight[k] = dot;
-    largest = fmaxf(largest, dot);
-  }
-  if (lane == 0) tops[warp] = largest;
-  __syncthreads();  // the scores of all warps are there
-  for (int w = 0; w < WARPS; w++) largest = fmaxf(largest, tops[w]);
-  for (int k = threadIdx.x; k < keys; k += 32 * WARPS) sum += weight[k] = __expf(weight[k] - largest);
-  sum = warp_sum(sum);
-  if (lane == 0) sums[warp] = sum;
-  __syncthreads();  // the sums of all warps are there
-  sum = 0;
-  for (int w = 0; w < WARPS; w++) sum += sums[w];
-  for (int k = threadIdx.x; k < keys; k += 32 * WARPS) weight[k] /= sum;
-  __syncthreads();  // the weights are there for all
+  weigh_additively(weight, query + size_t(row) * n, mapped + size_t(first) * n, score, keys, n, n);
   for (int i = threadIdx.x; i < width; i += 32 * WARPS) {
     float found = 0;
     for (int k = 0; k < keys; k++) found += weight[k] * to_float(context[size_t(first + k) * width + i]);
