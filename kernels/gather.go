@@ -29,18 +29,8 @@ func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
 
 // Whole packs all rows of the table as the columns of a matrix, as PackInt8 does.
 func (t *Int8Rows) Whole() *Int8Matrix {
-	const tile = 32
 	columns := make([]int8, t.K*t.N)
-	for top := 0; top < t.N; top += tile {
-		for left := 0; left < t.K; left += tile {
-			for i := top; i < min(top+tile, t.N); i++ {
-				row := t.rows[i*t.stride:][:t.K]
-				for j := left; j < min(left+tile, t.K); j++ {
-					columns[j*t.N+i] = row[j]
-				}
-			}
-		}
-	}
+	Transpose(columns, t.rows, t.N, t.K, t.stride)
 	return PackInt8(t.K, t.N, columns, t.scales)
 }
 

@@ -112,17 +112,8 @@ func (o *output) quantised(p *packer, from *model.Output) (values []int8, scales
 
 // transpose returns the columns of a rows×columns matrix as rows.
 func transpose[T int8 | int16 | float32](from []T, rows, columns int) []T {
-	const tile = 32
 	to := hugepage.Make[T](len(from))
-	for top := 0; top < rows; top += tile {
-		for left := 0; left < columns; left += tile {
-			for i := top; i < min(top+tile, rows); i++ {
-				for j := left; j < min(left+tile, columns); j++ {
-					to[j*rows+i] = from[i*columns+j]
-				}
-			}
-		}
-	}
+	kernels.Transpose(to, from, rows, columns, columns)
 	return to
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
@@ -511,8 +512,8 @@ func upload[T any](u *uploader, values []T) cuda.Pointer {
 // transpose returns the columns of a rows×columns matrix as rows; nothing of nothing.
 func transpose[T int8 | float32](from []T, rows, columns int) []T {
 	to := make([]T, len(from))
-	for i := range to {
-		to[i] = from[i%rows*columns+i/rows]
+	if len(from) > 0 {
+		kernels.Transpose(to, from, rows, columns, columns)
 	}
 	return to
 }
