@@ -1,16 +1,17 @@
 package asm
 
 import (
+	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/llvmtest"
 )
 
 // An encoded instruction is one that is written as bytes, since Go's assembler does not know it.
@@ -36,12 +37,12 @@ func encodedIn(t *testing.T, source string) (found []encoded) {
 	}
 	names := map[string]string{"50": "vpdpbusd", "52": "vpdpwssd"}
 	for _, m := range vexForm.FindAllStringSubmatch(source, -1) {
-		bytes := append(binary.LittleEndian.AppendUint32(nil, uint32(number(m[5]))), byte(number(m[6])))
-		found = append(found, encoded{fmt.Sprintf("{vex} %s %%ymm%s, %%ymm%s, %%ymm%s", names[m[1]], m[2], m[3], m[4]), bytes})
+		written := append(binary.LittleEndian.AppendUint32(nil, uint32(number(m[5]))), byte(number(m[6])))
+		found = append(found, encoded{fmt.Sprintf("{vex} %s %%ymm%s, %%ymm%s, %%ymm%s", names[m[1]], m[2], m[3], m[4]), written})
 	}
 	for _, m := range bf16.FindAllStringSubmatch(source, -1) {
-		bytes := binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint32(nil, uint32(number(m[4]))), uint16(number(m[5])))
-		found = append(found, encoded{fmt.Sprintf("vdpbf16ps %%zmm%s, %%zmm%s, %%zmm%s", m[1], m[2], m[3]), bytes})
+		written := binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint32(nil, uint32(number(m[4]))), uint16(number(m[5])))
+		found = append(found, encoded{fmt.Sprintf("vdpbf16ps %%zmm%s, %%zmm%s, %%zmm%s", m[1], m[2], m[3]), written})
 	}
 	return found
 }
@@ -49,13 +50,6 @@ func encodedIn(t *testing.T, source string) (found []encoded) {
 // TestBytesAreTheInstructions compares every instruction of the committed assembly that is written as bytes with what llvm-mc makes of it:
 // no processor at hand may have it.
 func TestBytesAreTheInstructions(t *testing.T) {
-	assembler, err := exec.LookPath("llvm-mc")
-	if err != nil {
-		if os.Getenv("SLUICE_REQUIRE_LLVM") != "" {
-			t.Fatal("llvm-mc is not installed, and SLUICE_REQUIRE_LLVM is set")
-		}
-		t.Skip("needs llvm-mc")
-	}
 	committed, err := filepath.Glob("../../*_amd64.s")
 	if err != nil || len(committed) == 0 {
 		t.Fatalf("no assembly: %v", err)
@@ -72,23 +66,13 @@ func TestBytesAreTheInstructions(t *testing.T) {
 		}
 		all = append(all, found...)
 	}
-	var source strings.Builder
+	var instructions []string
 	for _, e := range all {
-		source.WriteString(e.text + "\n")
+		instructions = append(instructions, e.text)
 	}
-	command := exec.Command(assembler, "-triple=x86_64", "-mattr=+avxvnni,+avx512bf16", "-show-encoding")
-	command.Stdin = strings.NewReader(source.String())
-	output, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	encodings := regexp.MustCompile(`encoding: \[(.*)\]`).FindAllStringSubmatch(string(output), -1)
-	if len(encodings) != len(all) || len(all) == 0 {
-		t.Fatalf("%d of %d instructions were assembled", len(encodings), len(all))
-	}
-	for i, e := range all {
-		if want := strings.NewReplacer("0x", "", ",", "").Replace(encodings[i][1]); hex.EncodeToString(e.bytes) != want {
-			t.Errorf("%s is %s, not %x", e.text, want, e.bytes)
+	for i, want := range llvmtest.Encode(t, "x86_64", "+avxvnni,+avx512bf16", instructions) {
+		if !bytes.Equal(all[i].bytes, want) {
+			t.Errorf("%s is %x, not %x", all[i].text, want, all[i].bytes)
 		}
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/llvmtest"
 )
 
 // everything is a file with each instruction once or more.
@@ -60,13 +60,6 @@ func everything() *File {
 }
 
 func TestWordsSayWhatIsWrittenBesideThem(t *testing.T) {
-	assembler, err := exec.LookPath("llvm-mc")
-	if err != nil {
-		if os.Getenv("SLUICE_REQUIRE_LLVM") != "" {
-			t.Fatal("llvm-mc is not installed, and SLUICE_REQUIRE_LLVM is set")
-		}
-		t.Skip("needs llvm-mc")
-	}
 	text := everything().code.String()
 	committed, err := filepath.Glob("../../*_arm64.s")
 	if err != nil || len(committed) == 0 {
@@ -80,26 +73,12 @@ func TestWordsSayWhatIsWrittenBesideThem(t *testing.T) {
 		text += string(content)
 	}
 	lines := regexp.MustCompile(`WORD \$0x(\w+) // (.*)`).FindAllStringSubmatch(text, -1)
-	var source strings.Builder
+	var instructions []string
 	for _, l := range lines {
-		source.WriteString(l[2] + "\n")
+		instructions = append(instructions, l[2])
 	}
-	command := exec.Command(assembler, "-triple=aarch64", "-mattr=+dotprod,+i8mm", "-show-encoding")
-	command.Stdin = strings.NewReader(source.String())
-	output, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	encodings := regexp.MustCompile(`encoding: \[0x(..),0x(..),0x(..),0x(..)\]`).FindAllStringSubmatch(string(output), -1)
-	if len(encodings) != len(lines) || len(lines) == 0 {
-		t.Fatalf("%d of %d instructions were assembled", len(encodings), len(lines))
-	}
-	for i, l := range lines {
-		word, err := hex.DecodeString(strings.Join(encodings[i][1:], ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := binary.LittleEndian.Uint32(word)
+	for i, encoded := range llvmtest.Encode(t, "aarch64", "+dotprod,+i8mm", instructions) {
+		l, want := lines[i], binary.LittleEndian.Uint32(encoded)
 		if got, err := hex.DecodeString(l[1]); err != nil || binary.BigEndian.Uint32(got) != want {
 			t.Errorf("%s is %08x, not %s", l[2], want, l[1])
 		}
