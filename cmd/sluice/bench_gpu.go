@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,7 +144,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	if b.model {
 		return printRoofline(out, b.onGPU)
 	}
-	driver, err := cuda.Open(os.Getenv(driverVariable))
+	driver, err := openDriver()
 	if errors.Is(err, cuda.ErrUnavailable) && !b.asJSON {
 		fmt.Fprintf(stderr, "nothing was measured: %v\n", err)
 		return printRoofline(out, b.onGPU)

@@ -22,6 +22,8 @@ import (
 // driverVariable names the driver's library where it is not the one that the system finds.
 const driverVariable = "SLUICE_CUDA_LIBRARY"
 
+func openDriver() (*cuda.Driver, error) { return cuda.Open(os.Getenv(driverVariable)) }
+
 // A deviceChoice is what --devices asks for.
 type deviceChoice struct {
 	numbers  []int // of GPUs
@@ -128,7 +130,7 @@ type openedGPU struct {
 func (o *openedGPUs) start() (err error) {
 	if o.driver == nil {
 		o.devices = map[openedGPU]*gpumodel.Device{}
-		o.driver, err = cuda.Open(os.Getenv(driverVariable))
+		o.driver, err = openDriver()
 	}
 	return err
 }

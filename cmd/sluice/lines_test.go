@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -59,7 +58,7 @@ func echoLines(t *testing.T, name string, lines int) (peak int64, took time.Dura
 	if found != lines {
 		t.Fatalf("%d lines came out, want %d", found, lines)
 	}
-	return command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10, took
+	return mostResident(command), took
 }
 
 func lineOf(i int) string { return fmt.Sprintf("a line, the %dth", i) }

@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/fstest"
 
@@ -81,16 +79,12 @@ func TestWorkerBytes(t *testing.T) {
 	if err := os.WriteFile(input, []byte(strings.Join(killedLines()[2:], "\n")+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	peak := func(workers int) int64 {
-		command := exec.Command("sluice", "translate", "-m", filepath.Join(sharedtest.Root(), "models", "ende-tiny"), "--quiet",
+	with := func(workers int) int64 {
+		return peak(t, "translate", "-m", filepath.Join(sharedtest.Root(), "models", "ende-tiny"), "--quiet",
 			"--tolerate", "all", "-i", input, "-o", "/dev/null", "--cpu-threads", strconv.Itoa(workers), "--maxi-batch", "50")
-		if said, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, said)
-		}
-		return command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	}
 	estimate := demoParts(t, new(batchFlags), 1).models.workerBytes(new(batchFlags).batching(1))
-	each := (peak(17) - peak(1)) / 16
+	each := (with(17) - with(1)) / 16
 	t.Logf("a worker takes %d KiB, and is said to take %d", each>>10, estimate>>10)
 	if each > estimate {
 		t.Error("that is too little")

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 
 	"github.com/sluice-mt/sluice/gpukernels"
-	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train"
 	"github.com/sluice-mt/sluice/train/gpunetwork"
 	"github.com/sluice-mt/sluice/train/network"
@@ -41,7 +39,7 @@ func findTrainingGPUs(words []string, logger *slog.Logger) (trainingGPUs, error)
 
 // gpusThatTrain returns the GPUs that the driver shows and that can train. It is an error if there are none.
 func gpusThatTrain() (numbers []int, err error) {
-	driver, err := cuda.Open(os.Getenv(driverVariable))
+	driver, err := openDriver()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +82,7 @@ func checkGPUs(numbers []int) error {
 	if len(numbers) == 0 {
 		return nil
 	}
-	driver, err := cuda.Open(os.Getenv(driverVariable))
+	driver, err := openDriver()
 	if err != nil {
 		return err
 	}
@@ -99,7 +97,7 @@ func checkGPUs(numbers []int) error {
 // openTrainer returns what opens GPUs for a training.
 func openTrainer(numbers []int, logger *slog.Logger) train.OpenDevice {
 	return func(n *network.Network, state optimiser.State) (train.Device, error) {
-		driver, err := cuda.Open(os.Getenv(driverVariable))
+		driver, err := openDriver()
 		if err != nil {
 			return nil, err
 		}

@@ -110,19 +110,18 @@ func (d *Decoder) foresee(foreseer Foreseer, weight float32) {
 			continue
 		}
 		p := Prospect{Rows: len(b.live), Ends: b.length+1 >= b.limit, Width: b.width(), Given: NoToken}
-		draws := b.mode != modeForced && b.options.Sampling.independent() && !b.options.Sampling.whole()
+		draws, prospects := b.mode != modeForced && b.options.Sampling.independent() && !b.options.Sampling.whole(), 1
 		switch {
 		case b.mode == modeForced:
 			p.Given = b.sentence.Prefix[b.length]
 		case draws:
 			p.Kept, p.InverseTemperature = d.topWanted(b), b.options.Sampling.inverseTemperature()
 		case b.options.Sampling.whole(): // the answer is what was drawn
-			p.Rows, p.Width = 1, 1
-			for range len(b.live) - 1 {
-				f.Prospects = append(f.Prospects, p)
-			}
+			p.Rows, p.Width, prospects = 1, 1, len(b.live)
 		}
-		f.Prospects = append(f.Prospects, p)
+		for range prospects {
+			f.Prospects = append(f.Prospects, p)
+		}
 		for _, h := range b.live {
 			f.Ranks = append(f.Ranks, b.trellis.rank(h.node))
 			if draws {
