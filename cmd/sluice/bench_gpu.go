@@ -84,7 +84,8 @@ numbers of streams, slots and beams, and print source words a second, where the 
 device was busy, what a step takes the processor, and the time of each kernel that takes long beside what the card's memory
 bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there.
 Every translation has the length of its source; text and vocabularies are left out, and a word is taken for 1.5 pieces.
-Then each student is trained for some updates, in bfloat16, and the kernels that take most of the time of training are timed likewise.
+Then each student is trained for some updates, in bfloat16, for target pieces a second, the part of the time for which the device was busy, and what
+an update takes the processor; the kernels that take most of the time of training are timed likewise.
 
 Without a GPU the command says so and prints a roofline model of the same table for some cards, which is no measurement.`,
 		Example: `  sluice bench gpu
@@ -305,9 +306,8 @@ func (r *gpuRow) sum(workers []*gpuWorker, steppers []*gpumodel.Stepper, elapsed
 	}
 	share := func(d time.Duration) float64 { return d.Seconds() / elapsed.Seconds() / float64(len(workers)) }
 	r.Encode, r.Step, r.Output = share(total.Encode), share(total.Step), share(total.Output)
-	r.Busy = min(gpumodel.Busy(total.Stretches).Seconds()/elapsed.Seconds(), 1) // of two clocks
-	perStep := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) / float64(steps) }
-	r.OfStep, r.Host = perStep(total.Step+total.Output), perStep(host)
+	r.Busy = min(gpukernels.Busy(total.Stretches).Seconds()/elapsed.Seconds(), 1) // of two clocks
+	r.OfStep, r.Host = microsecondsEach(total.Step+total.Output, steps), microsecondsEach(host, steps)
 	return nil
 }
 

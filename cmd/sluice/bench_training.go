@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train/gpunetwork"
 	"github.com/sluice-mt/sluice/train/network"
@@ -24,20 +25,72 @@ type trainingRow struct {
 	Model     string  `json:"model"`
 	Pieces    int     `json:"target_pieces"` // of a mini-batch
 	PerSecond float64 `json:"target_pieces_per_second"`
-	Bound     float64 `json:"roofline_pieces"` // target pieces a second at most; 0 where the card's peaks are not known
+	Busy      float64 `json:"device_busy_share"` // of the elapsed time, in which the device worked on something
+	OfUpdate  float64 `json:"device_microseconds_per_update"`
+	Host      float64 `json:"host_microseconds_per_update"` // without waiting for the device
+	Bound     float64 `json:"roofline_pieces"`              // target pieces a second at most; 0 where the card's peaks are not known
 	Reached   float64 `json:"share_of_the_roofline"`
 }
 
-// benchTraining trains a student on random sentences: whole updates, of which the first two are a warm-up.
+// benchTraining trains a student on random sentences: whole updates, of which the first two are a warm-up. Then as many are made with the device's
+// clock, whose events take time, too, after others that make the events.
 func benchTraining(driver *cuda.Driver, device int, s student, of card, pieces, updates int) (trainingRow, error) {
 	row := trainingRow{Model: s.Name, Pieces: pieces}
-	m, err := model.New([]byte(s.description()))
+	b, err := openTrainingBench(driver, device, s, pieces)
 	if err != nil {
 		return row, err
 	}
-	n, err := network.New(m)
+	defer b.trainer.Close()
+	const warmUp = 2
+	if _, _, err := b.update(warmUp); err != nil {
+		return row, err
+	}
+	elapsed, times, err := b.update(updates)
 	if err != nil {
 		return row, err
+	}
+	row.PerSecond = float64(updates*pieces) / elapsed.Seconds()
+	row.Host = microsecondsEach(elapsed-times.Waited, updates)
+	if of.tensor > 0 {
+		row.Bound = of.trainingRoofline(s, pieces)
+		row.Reached = row.PerSecond / row.Bound
+	}
+	if err := b.trainer.Measure(); err != nil {
+		return row, err
+	}
+	if _, _, err := b.update(updates); err != nil {
+		return row, err
+	}
+	if elapsed, times, err = b.update(updates); err != nil {
+		return row, err
+	}
+	busy := gpukernels.Busy(times.Stretches)
+	row.Busy = min(busy.Seconds()/elapsed.Seconds(), 1) // of two clocks
+	row.OfUpdate = microsecondsEach(busy, updates)
+	return row, nil
+}
+
+// microsecondsEach is the share of each of n in a time, in microseconds.
+func microsecondsEach(d time.Duration, n int) float64 {
+	return float64(d) / float64(time.Microsecond) / float64(n)
+}
+
+// A trainingBench makes updates with the same mini-batch again and again.
+type trainingBench struct {
+	trainer   *gpunetwork.Trainer
+	optimiser *optimiser.Optimiser
+	batch     *network.Batch
+	updates   uint64 // so far
+}
+
+func openTrainingBench(driver *cuda.Driver, device int, s student, pieces int) (*trainingBench, error) {
+	m, err := model.New([]byte(s.description()))
+	if err != nil {
+		return nil, err
+	}
+	n, err := network.New(m)
+	if err != nil {
+		return nil, err
 	}
 	values := make([]float32, n.Size())
 	n.Initialise(values, 1)
@@ -45,29 +98,30 @@ func benchTraining(driver *cuda.Driver, device int, s student, of card, pieces, 
 	o := optimiser.New(config, values)
 	trainer, err := gpunetwork.Open(driver, []int{device}, n, o.State())
 	if err != nil {
-		return row, err
+		return nil, err
 	}
-	defer trainer.Close()
-	batch := randomPairs(s, pieces)
-	var began time.Time
-	const warmUp = 2
-	for i := range warmUp + updates {
-		if i == warmUp {
-			began = time.Now()
+	return &trainingBench{trainer: trainer, optimiser: o, batch: randomPairs(s, pieces)}, nil
+}
+
+// update makes some updates, waits for the last of them, and returns how long that took, and what the trainer measured meanwhile.
+func (b *trainingBench) update(updates int) (elapsed time.Duration, measured gpunetwork.Times, err error) {
+	before, err := b.trainer.Times(0)
+	if err != nil {
+		return 0, measured, err
+	}
+	began := time.Now()
+	for range updates {
+		if err := updateOn(b.trainer, b.optimiser, b.batch, b.updates); err != nil {
+			return 0, measured, err
 		}
-		if err := updateOn(trainer, o, batch, uint64(i)); err != nil {
-			return row, err
-		}
+		b.updates++
 	}
-	if _, err := trainer.Squares(1); err != nil { // which waits for the last update
-		return row, err
+	if _, err := b.trainer.Squares(1); err != nil { // which waits for the last update
+		return 0, measured, err
 	}
-	row.PerSecond = float64(updates*pieces) / time.Since(began).Seconds()
-	if of.tensor > 0 {
-		row.Bound = of.trainingRoofline(s, pieces)
-		row.Reached = row.PerSecond / row.Bound
-	}
-	return row, nil
+	elapsed = time.Since(began)
+	after, err := b.trainer.Times(0)
+	return elapsed, gpunetwork.Times{Waited: after.Waited - before.Waited, Stretches: after.Stretches[len(before.Stretches):]}, err
 }
 
 // updateOn makes an update.
@@ -156,13 +210,14 @@ func (s student) storedDecoders() int {
 // printTraining prints a table of rows.
 func printTraining(w io.Writer, rows []trainingRow) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "trained model\ttarget pieces of a mini-batch\ttarget pieces/s\troofline\t")
+	fmt.Fprintln(t, "trained model\ttarget pieces of a mini-batch\ttarget pieces/s\tdevice busy\tof an update, µs: device\thost\troofline\t")
 	for _, row := range rows {
 		bound := "-"
 		if row.Bound > 0 {
 			bound = fmt.Sprintf("%.0f %%", 100*row.Reached)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t\n", row.Model, row.Pieces, formatCount(int64(row.PerSecond)), bound)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%.0f %%\t%.0f\t%.0f\t%s\t\n", row.Model, row.Pieces, formatCount(int64(row.PerSecond)), 100*row.Busy,
+			row.OfUpdate, row.Host, bound)
 	}
 	t.Flush()
 }

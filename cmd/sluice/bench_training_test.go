@@ -77,6 +77,10 @@ func TestBenchGPU(t *testing.T) {
 		if !(row.PerSecond > 0) || row.Pieces != 30 {
 			t.Errorf("%+v", row)
 		}
+		// It emulates while somebody waits for it, and is busy then.
+		if !(row.Busy > 0.5 && row.Busy <= 1) || !(row.Host > 0) || row.Host > row.OfUpdate/2 {
+			t.Errorf("the device is busy for %v of the time, %v µs of an update, of which the processor has a part of %v µs", row.Busy, row.OfUpdate, row.Host)
+		}
 	}
 	checkTrainingKernels(t, report.TrainingKernels)
 	out.Reset()
@@ -84,7 +88,7 @@ func TestBenchGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`(?m)^ +attentive-toy +decoder: attention to the words +5 +13 +32 +[0-9.]+ +- +- +0\.0 +memory *$`,
-		`(?m)^ +toy +2 +3 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +- *$`,
+		`(?m)^ +toy +2 +3 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +[0-9]+ % +[0-9]+ +[0-9]+ +- *$`,
 		`(?m)^ +toy +encoder: feed-forward, up, gradient of the weights +32 +64 +30 +[0-9.]+ +0\.0 +memory *$`,
 		`(?m)^ +toy +update: Adam +1 +20032 +- +[0-9.]+ +[0-9.]+ +memory *$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {

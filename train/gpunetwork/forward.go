@@ -38,7 +38,7 @@ func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
 	at := t.loss(top, &f.model.Output, b.Target.Tokens, b.Weights, f.options.LabelSmoothing)
 	t.backward()
 	statistics := make([]gpukernels.Statistic, len(b.Target.Tokens))
-	t.do(func() error { return cuda.CopyOut(t.stream, statistics, at) })
+	t.await(func() error { return cuda.CopyOut(t.stream, statistics, at) })
 	vocabulary := f.worker.network.Parameter(f.model.Output.W).Rows
 	for i, s := range statistics {
 		of := s.Loss(f.options.LabelSmoothing, vocabulary)
@@ -49,7 +49,7 @@ func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
 	}
 	if f.guide != nil {
 		losses := make([]float32, len(b.Target.Tokens))
-		t.do(func() error { return cuda.CopyOut(t.stream, losses, f.guide.Losses) })
+		t.await(func() error { return cuda.CopyOut(t.stream, losses, f.guide.Losses) })
 		for _, of := range losses {
 			alignment += float64(of)
 		}

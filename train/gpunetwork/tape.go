@@ -117,11 +117,16 @@ func (t *tape) uses(room int) (growing, fixed int) {
 // memory is all that the tape has allocated.
 func (t *tape) memory() []cuda.Pointer { return append(t.extra[:len(t.extra):len(t.extra)], t.block) }
 
-// do calls work, unless something failed before.
+// do calls work, which may ask something of the device, unless something failed before.
 func (t *tape) do(work func() error) {
 	if t.err == nil {
-		t.err = work()
+		t.err = t.worker.watch.Around(t.stream, work)
 	}
+}
+
+// await calls work, which waits for the device, unless something failed before.
+func (t *tape) await(work func() error) {
+	t.do(func() error { return t.worker.wait(work) })
 }
 
 // record calls work, and later, on the way back, backward.

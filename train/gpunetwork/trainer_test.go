@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -498,5 +499,68 @@ func TestRowsOfTokens(t *testing.T) {
 	}
 	if order, starts = rowsOfTokens([]int32{-1}); len(order) != 0 || !slices.Equal(starts, []int32{0}) {
 		t.Errorf("no tokens: %v, %v", order, starts)
+	}
+}
+
+// What is measured covers all that an update asks of the device, in the order in which it is asked for, and changes nothing.
+func TestTimes(t *testing.T) {
+	n := newNetwork(t, student(""))
+	batch, moved := randomBatch(1, [2]int{5, 7}, [2]int{9, 3}), optimiser.Move{Clip: 1, Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, Rate: 1e-3, Root: 1}
+	plain, measured := openTrainer(t, n, initial(n), gpukernels.BFloat16), openTrainer(t, n, initial(n), gpukernels.BFloat16)
+	must(t, measured.Measure())
+	read := func(trainer *Trainer) Times {
+		t.Helper()
+		times, err := trainer.Times(0)
+		must(t, err)
+		return times
+	}
+	began, stretches, waited := time.Now(), 0, time.Duration(0)
+	for _, part := range []struct {
+		name  string
+		least int // operations
+		waits bool
+		work  func(*Trainer) (float64, error)
+	}{
+		{"gradient", 100, true, func(trainer *Trainer) (float64, error) {
+			loss, err := trainer.Train(0, batch, everything, 1)
+			return loss.CrossEntropy, err
+		}},
+		{"squares", 1, true, func(trainer *Trainer) (float64, error) { return trainer.Squares(1) }},
+		{"step", 1, false, func(trainer *Trainer) (float64, error) { return 0, trainer.Move(moved, 1) }},
+		{"gradient after it", 100, true, func(trainer *Trainer) (float64, error) {
+			loss, err := trainer.Train(0, batch, everything, 2)
+			return loss.CrossEntropy, err
+		}},
+	} {
+		want, err := part.work(plain)
+		must(t, err)
+		have, err := part.work(measured)
+		must(t, err)
+		if have != want {
+			t.Errorf("%s: %v where it is measured, %v where not", part.name, have, want)
+		}
+		times := read(measured)
+		if more := len(times.Stretches) - stretches; more < part.least {
+			t.Errorf("%s: %d operations were measured, want %d", part.name, more, part.least)
+		}
+		if part.waits != (times.Waited > waited) {
+			t.Errorf("%s: the processor has waited for %v, before for %v", part.name, times.Waited, waited)
+		}
+		stretches, waited = len(times.Stretches), times.Waited
+	}
+	elapsed, times := time.Since(began), read(measured)
+	const rounding = time.Microsecond
+	last := time.Duration(0)
+	for _, s := range times.Stretches {
+		if s.End < s.Begin || s.End < last-rounding {
+			t.Fatalf("a stretch from %v to %v behind one that ends at %v", s.Begin, s.End, last)
+		}
+		last = s.End
+	}
+	if busy := gpukernels.Busy(times.Stretches); busy <= 0 || busy > elapsed || waited > elapsed {
+		t.Errorf("within %v the device was busy for %v, and the processor waited for %v", elapsed, busy, waited)
+	}
+	if times := read(plain); len(times.Stretches) > 0 || times.Waited == 0 {
+		t.Errorf("without Measure, %+v", times)
 	}
 }

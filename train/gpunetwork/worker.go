@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -35,6 +36,10 @@ type worker struct {
 	fixed     []*marian.Tensor // tables that stay as they are
 	tape      tape
 	positions positionTable
+
+	clock  *gpukernels.Clock    // nil if nothing is measured
+	watch  gpukernels.Stopwatch // of operations
+	waited time.Duration        // of the processor, for the device
 }
 
 // openWorker takes a device for a network and puts the state there, all of it on the first device.
@@ -179,10 +184,11 @@ func (w *worker) train(b *network.Batch, options network.Options, seed uint64) (
 func (w *worker) sumOfSquares(scale float64) (square float64, err error) {
 	sums := make([]float64, gpukernels.SquareSums(w.n))
 	err = w.bound(func() error {
-		if err := w.kernels.Squares(w.stream, w.sums, w.gradient, w.n, float32(scale)); err != nil {
+		err := w.watch.Around(w.stream, func() error { return w.kernels.Squares(w.stream, w.sums, w.gradient, w.n, float32(scale)) })
+		if err != nil {
 			return err
 		}
-		return cuda.CopyOut(w.stream, sums, w.sums)
+		return w.wait(func() error { return cuda.CopyOut(w.stream, sums, w.sums) })
 	})
 	for _, s := range sums {
 		square += s
@@ -193,13 +199,15 @@ func (w *worker) sumOfSquares(scale float64) (square float64, err error) {
 // move makes a step with the gradient, times scale, and sets it to zero.
 func (w *worker) move(m optimiser.Move, scale float64) error {
 	return w.bound(func() error {
-		err := w.kernels.Adam(w.stream, gpukernels.Adam{Values: w.values, Gradient: w.gradient, Means: w.means, Squares: w.squares,
+		adam := gpukernels.Adam{Values: w.values, Gradient: w.gradient, Means: w.means, Squares: w.squares,
 			Averages: w.averages, Stored: w.stored, N: w.n, Scale: float32(scale) * m.Clip, Beta1: m.Beta1, Beta2: m.Beta2, Epsilon: m.Epsilon,
-			Rate: m.Rate, Root: m.Root, Weight: m.Weight})
-		if err != nil || w.trained == 0 {
-			return err
-		}
-		return w.store() // of the parameters that losses are of, which have not moved
+			Rate: m.Rate, Root: m.Root, Weight: m.Weight}
+		return w.watch.Around(w.stream, func() error {
+			if err := w.kernels.Adam(w.stream, adam); err != nil || w.trained == 0 {
+				return err
+			}
+			return w.store() // of the parameters that losses are of, which have not moved
+		})
 	})
 }
 
@@ -219,6 +227,10 @@ func (w *worker) free() error {
 		var failures []error
 		if w.stream != nil {
 			failures = append(failures, w.stream.Synchronize())
+		}
+		failures = append(failures, w.watch.Close())
+		if w.clock != nil {
+			failures = append(failures, w.clock.Close())
 		}
 		if w.kernels != nil {
 			failures = append(failures, w.kernels.Close())

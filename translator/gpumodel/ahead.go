@@ -301,7 +301,7 @@ func (s *Stepper) askForChoices(t *turn, count int, normalised, forbidding bool)
 	}
 	o.X = s.turnMatrix(t, 0, len(t.rows))
 	o.Result = cuda.Offset[gpukernels.Choice](s.turnChoices.at, t.number*s.turnSize*s.mostChoices)
-	if err := s.outputTime.around(s.stream, func() error { return s.chooseFrom(o) }); err != nil {
+	if err := s.outputTime.Around(s.stream, func() error { return s.chooseFrom(o) }); err != nil {
 		return err
 	}
 	if err := cuda.CopyOut(s.stream, t.chosen[:len(t.rows)*count], o.Result); err != nil {

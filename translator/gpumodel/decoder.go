@@ -154,7 +154,7 @@ func (s *Stepper) moveOn(at *slot, b *beginning) {
 
 // launch asks for the step of a turn whose lists are filled in, and for the attention in it if the last Step was asked to align.
 func (s *Stepper) launch(t *turn, rows int) error {
-	if err := s.stepTime.around(s.stream, func() error { return s.replay(t, rows) }); err != nil {
+	if err := s.stepTime.Around(s.stream, func() error { return s.replay(t, rows) }); err != nil {
 		return err
 	}
 	if err := s.keepAttention(t); err != nil {

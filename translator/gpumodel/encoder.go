@@ -35,7 +35,7 @@ func (s *Stepper) encodeSource(number int, sources []search.Source, contexts []s
 			s.contexts[handle].memory = append(s.contexts[handle].memory, run{})
 		}
 		s.do(func() error {
-			return s.encodeTime.around(s.encoding.stream, func() error { return s.encode(number, sources[:count], contexts[:count], tokens) })
+			return s.encodeTime.Around(s.encoding.stream, func() error { return s.encode(number, sources[:count], contexts[:count], tokens) })
 		})
 		sources, contexts = sources[count:], contexts[count:]
 	}

@@ -70,7 +70,7 @@ func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalise
 	if err != nil {
 		return err
 	}
-	if err := s.outputTime.around(s.stream, func() error { return s.multiplyOut(rows, o) }); err != nil {
+	if err := s.outputTime.Around(s.stream, func() error { return s.multiplyOut(rows, o) }); err != nil {
 		return err
 	}
 	return s.wait(func() error { return cuda.CopyOut(s.stream, s.chosen, s.choices.at) })

@@ -74,7 +74,7 @@ type Stepper struct {
 	aligned  bool
 	starting bool // a row was at position 0
 
-	encodeTime, stepTime, outputTime stopwatch
+	encodeTime, stepTime, outputTime gpukernels.Stopwatch
 	measures                         bool
 	waited                           time.Duration // of the processor, for the device
 
@@ -180,7 +180,7 @@ func (s *Stepper) Close() error {
 			}
 		}
 		for _, w := range s.watches() {
-			failed = append(failed, w.close())
+			failed = append(failed, w.Close())
 		}
 		if s.encoded != nil {
 			failed = append(failed, s.encoded.Close())
