@@ -313,8 +313,11 @@ func TestScoresInAnyOrder(t *testing.T) {
 // Single tokens have the log-probabilities that they have among all, bit for bit the same in whatever rows others are asked for, with products of
 // 16 bits and of 8.
 func TestLogProbsOfTokens(t *testing.T) {
+	rows, apart := 2*scoredTogether+5, 1 // every so many rows are asked about by themselves
+	if testing.Short() {
+		rows, apart = scoredTogether+3, 6
+	}
 	for _, d := range devices(t) {
-		const rows = 2*scoredTogether + 5
 		s := newStepper(t, d, randomModel(t, small("")), rows)
 		sources, contexts := randomSources(slices.Repeat([]int{4, 9, 2}, rows)[:rows]...), make([]search.Context, rows)
 		s.Encode(sources, contexts)
@@ -335,7 +338,7 @@ func TestLogProbsOfTokens(t *testing.T) {
 			}
 			have := make([]float32, len(tokens))
 			s.LogProbsOf(starts, tokens, have)
-			for row := range rows {
+			for row := 0; row < rows; row += apart {
 				first, end := starts[row], starts[row+1]
 				all := s.LogProbs(int32(row))
 				for i := first; i < end; i++ {
@@ -854,9 +857,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// modesTests are the tests that run in all modes: every kind of model, searches that run ahead and look at alignments, all arithmetics,
+// modesTests are the tests that run in all modes: every kind of model, searches that run ahead, look at alignments and forbid tokens, scores of given ones, all arithmetics,
 // products by cuBLASLt, and several workers and GPUs.
-const modesTests = "SmallModels|Scores|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
+const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
 
 func TestModes(t *testing.T) {
 	emulated.In(t, emulated.WholeModes(), func(t *testing.T, m emulated.Mode) {
