@@ -61,41 +61,46 @@ func (e *examination) fail(code int, name, found, advice string) {
 
 func newDoctorCommand() *cobra.Command {
 	var model string
+	var devices []string
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "doctor [flags] [JOB.yml]",
 		Short: "Check machine, model and job, and say what to change",
 		Long: `Check whether this machine, a model and a job are fit to run, and say what to change. Without arguments the
-machine is looked at: processor, cores, memory, open files. With --models the model is read and translates a text. With a
-job, its model and both of its ends are tried as well: topics and permissions of Kafka, buckets and conditional writes of S3,
-files and folders. Nothing of the job is read or written for good: no partition is taken from a worker, and objects that are
-written for a trial are removed.
+machine is looked at: processor, cores, memory, open files, GPUs. With --models the model is read and translates a text, with
+--devices on GPUs. With a job, its model and both of its ends are tried as well: topics and permissions of Kafka, buckets and
+conditional writes of S3, files and folders. Nothing of the job is read or written for good: no partition is taken from a
+worker, and objects that are written for a trial are removed.
 
 The exit code is 0 if nothing failed, and otherwise that with which sluice run would end; warnings do not count.`,
 		Example: `  sluice doctor
   sluice doctor --models models/ende-tiny
+  sluice doctor --models models/ende-tiny --devices 0
   sluice doctor --json reviews.yml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			e := &examination{Checks: []check{}}
-			if err := e.examine(command.Context(), arguments, model); err != nil {
+			if err := e.examine(command.Context(), arguments, model, devices); err != nil {
 				return err
 			}
 			return e.report(command.OutOrStdout(), asJSON)
 		},
 	}
 	command.Flags().StringVarP(&model, "models", "m", "", "a model: `FILE` or folder")
+	command.Flags().StringArrayVarP(&devices, "devices", "d", nil, "let the model of --models translate on these `GPUS`, and tell how: numbers beginning with 0, all, auto; see docs/gpu.md")
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return command
 }
 
-func (e *examination) examine(ctx context.Context, arguments []string, model string) error {
+func (e *examination) examine(ctx context.Context, arguments []string, model string, devices []string) error {
 	var j *streamingJob
 	var options *jobOptions
 	var err error
 	switch {
 	case len(arguments) > 0 && model != "":
 		return usageErrorf("the job names its model: leave out --models")
+	case model == "" && len(devices) > 0:
+		return usageErrorf("--devices is for the model of --models; a job names its devices under translate")
 	case len(arguments) > 0:
 		j = &streamingJob{path: arguments[0], start: time.Now(), logger: slog.New(slog.DiscardHandler)}
 		defer j.close()
@@ -104,7 +109,8 @@ func (e *examination) examine(ctx context.Context, arguments []string, model str
 		}
 		e.ok("job file", "%s: %s", j.path, j.job.Name)
 	case model != "":
-		if options, err = newJobOptions(&jobfile.Job{Shard: "auto", Translate: []jobfile.Option{{Name: "models", Values: []string{model}}}}); err != nil {
+		translate := []jobfile.Option{{Name: "models", Values: []string{model}}, {Name: "devices", Values: devices}}
+		if options, err = newJobOptions(&jobfile.Job{Shard: "auto", Translate: translate}); err != nil {
 			return err
 		}
 	}

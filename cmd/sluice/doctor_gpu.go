@@ -45,3 +45,15 @@ func (e *examination) blas(name string, device *gpumodel.Device) {
 	}
 	e.ok(name+", cuBLASLt", "%v: used where it is faster and gives the same bits (--gpu-products)", device.BLAS())
 }
+
+// gpusInUse tells how GPUs that were asked for are kept busy with a model.
+func (e *examination) gpusInUse(options *jobOptions, parts *engineParts) {
+	using := parts.gpusInUse()
+	for _, g := range using {
+		e.ok(g.Name+", model", "streams: %d, slots of each: %d, products by %s", g.Streams, g.Slots, g.Products)
+	}
+	choice, err := options.model.chooseDevices(options.batch.threads)
+	if err == nil && choice.wanted() && len(using) == 0 {
+		e.warn("devices", "none of the GPUs can be used for the model: the processor translates", "see what is said of GPUs above, or leave devices out")
+	}
+}

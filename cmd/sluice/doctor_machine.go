@@ -169,8 +169,13 @@ func readLimit(root fs.FS, name string) int64 {
 
 // model reads a model and translates with it on all cores.
 func (e *examination) model(ctx context.Context, options *jobOptions) {
-	advice := "sluice model verify MODEL tells more"
-	fail := func(err error) { e.fail(exitCode(err), "model", reasonOf(err), advice) }
+	fail := func(err error) {
+		code, advice := exitCode(err), "sluice model verify MODEL tells more"
+		if code == exitFailure && len(options.model.devices) > 0 {
+			advice = "see what is said of GPUs above"
+		}
+		e.fail(code, "model", reasonOf(err), advice)
+	}
 	if err := options.complete(discarded); err != nil {
 		fail(err)
 		return
@@ -196,6 +201,7 @@ func (e *examination) model(ctx context.Context, options *jobOptions) {
 	}
 	e.resident = residentBytes()
 	e.ok("model", "translates in %s, made of %s", parts.models.arithmetic(), short(fingerprint))
+	e.gpusInUse(options, parts)
 }
 
 // weights reads all numbers of a model's file.
@@ -221,7 +227,7 @@ func tryEngine(parts *engineParts) error {
 		return usageError{err}
 	}
 	defer engine.Close()
-	lines := make([]string, 2*parts.config.Batching.Workers*parts.config.Batching.Slots)
+	lines := make([]string, 2*parts.slots())
 	for i := range lines {
 		lines[i] = strings.TrimSpace(strings.Repeat(fmt.Sprintf("%d, ", i), 20))
 	}

@@ -34,7 +34,9 @@ type planning struct {
 
 // A plan says what it takes to translate so many words a day.
 type plan struct {
-	Kernels     []string     `json:"kernels"`
+	Precision   string       `json:"precision"`
+	Kernels     []string     `json:"kernels,omitempty"` // of the processor, if it translates
+	GPUs        []gpuInUse   `json:"gpus,omitempty"`
 	Unit        string       `json:"unit"`             // core or GPU
 	Speed       float64      `json:"words_per_second"` // of one: words in a second of processor time, or of a GPU's; the median
 	Slowest     float64      `json:"slowest_words_per_second"`
@@ -130,10 +132,14 @@ func (p *planning) run(command *cobra.Command) error {
 		return err
 	}
 	result := newPlan(words, unitOf(parts), speeds, p.price, p.share, p.cores)
-	if len(parts.models.gpus) > 0 {
-		most = 1 // the number of workers is that of the GPUs' streams
+	result.Precision, result.GPUs = parts.models.arithmetic(), parts.gpusInUse()
+	if len(result.GPUs) > 0 {
+		result.Memory = []planMemory{{parts.workers(), float64(residentBytes()) / 1e6}}
+	} else {
+		result.Kernels = kernels.Implementations()
+		result.Memory, err = workerMemory(parts, lines, most)
 	}
-	if result.Memory, err = workerMemory(parts, lines, most); err != nil {
+	if err != nil {
 		return err
 	}
 	if p.asJSON {
@@ -199,7 +205,7 @@ func translateWith(config translator.Config, lines []string) error {
 func newPlan(words float64, unit string, speeds []float64, price, share float64, machine int) *plan {
 	const secondsPerDay, secondsPerHour = 86400, 3600
 	r := &plan{
-		Kernels: kernels.Implementations(), Unit: unit, Speed: speeds[len(speeds)/2], Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
+		Unit: unit, Speed: speeds[len(speeds)/2], Slowest: speeds[0], Fastest: speeds[len(speeds)-1],
 		WordsPerDay: words, Share: share, Price: price, MachineSize: machine,
 	}
 	r.Busy = words / secondsPerDay / r.Speed
@@ -214,7 +220,12 @@ func newPlan(words float64, unit string, speeds []float64, price, share float64,
 
 func (r *plan) print(out io.Writer, words int64, runs int) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "kernels           %s\n", strings.Join(r.Kernels, "; "))
+	if len(r.GPUs) == 0 {
+		fmt.Fprintf(&b, "kernels           %s\n", strings.Join(r.Kernels, "; "))
+	}
+	for _, g := range r.GPUs {
+		fmt.Fprintf(&b, "%-17s %s; %v\n", g.Name, r.Precision, g)
+	}
 	fmt.Fprintf(&b, "%-17s %s a second (median of %d passes over %s words; %s to %s)\n", "words a "+r.Unit,
 		formatCount(int64(r.Speed)), runs, formatCount(words), formatCount(int64(r.Slowest)), formatCount(int64(r.Fastest)))
 	fmt.Fprintf(&b, "%-17s %s for %s words a day, busy %.0f %% of their time; %s if they were never idle\n", r.Unit+"s",

@@ -336,7 +336,10 @@ func (j *streamingJob) rehearse(ctx context.Context, out io.Writer, source *jobS
 		return err
 	}
 	fmt.Fprintf(out, "job      %s\nsource   %s\nsink     %s\nmodel    %s, %s\nmade of  %s\nworkers  %d\n", j.job.Name, source.description,
-		describeSink(&j.job.Sink), parts.models.files[0].Path, parts.models.arithmetic(), short(fingerprint), parts.config.Batching.Workers)
+		describeSink(&j.job.Sink), parts.models.files[0].Path, parts.models.arithmetic(), short(fingerprint), parts.workers())
+	for _, g := range parts.gpusInUse() {
+		fmt.Fprintf(out, "%-8s %v\n", g.Name, g)
+	}
 	if !source.endless && !source.shared {
 		lanes := 0
 		for ; ; lanes++ {

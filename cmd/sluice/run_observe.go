@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/jobfile"
-	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/pipeline"
 	"github.com/sluice-mt/sluice/pipeline/monitor"
 	"github.com/sluice-mt/sluice/pipeline/page"
@@ -101,7 +100,7 @@ func (j *streamingJob) newPage(ctx context.Context, source *jobSource, parts *en
 			Settings: j.job.Settings(), CanStop: o.Token != "" || o.TokenFile != "",
 			Model: page.Model{
 				Precision: parts.models.arithmetic(), Fingerprint: fingerprint, MadeOf: made,
-				Kernels: kernels.Implementations(), RightLeft: parts.config.Text.RightLeft,
+				Kernels: parts.multiplying(), RightLeft: parts.config.Text.RightLeft,
 			},
 		},
 		Pipeline: func() page.Pipeline { return j.present.Load().pipeline },
