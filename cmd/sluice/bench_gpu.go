@@ -247,7 +247,7 @@ func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) (ro
 				}
 				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: slots, Beam: beam}
 				if slots == 0 {
-					row.Slots, _ = weights.Batch(streams, 1)
+					row.Slots, _ = weights.Batch(gpumodel.Sharing{Workers: streams, Models: 1})
 				}
 				if err := row.run(weights, clock, a.size().Vocabulary, b.sentences, random); err != nil {
 					return nil, err

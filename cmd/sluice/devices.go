@@ -110,6 +110,12 @@ type gpu struct {
 	driver  *cuda.Driver
 	device  *gpumodel.Device
 	weights []*gpumodel.Weights
+	joint   bool // samples are drawn from all tokens
+}
+
+// sharedBy says what shares the GPU's memory with so many workers.
+func (g *gpu) sharedBy(workers int) gpumodel.Sharing {
+	return gpumodel.Sharing{Workers: workers, Models: len(g.weights), Joint: g.joint}
 }
 
 func (g *gpu) name() string { return fmt.Sprintf("GPU %d", g.number) }
@@ -189,7 +195,7 @@ func openGPU(e *ensemble, opened *openedGPUs, number int) (*gpu, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gpu{number: number, driver: opened.driver, device: device}
+	g := &gpu{number: number, driver: opened.driver, device: device, joint: e.drawsFromAll}
 	tuning, loaded, err := e.products.tune(opened.driver, device)
 	if err != nil {
 		g.close()
@@ -225,7 +231,7 @@ func closeGPUs(gpus []*gpu) {
 
 // worker is the GPU as the engine sees it, with a load.
 func (g *gpu) worker(load gpuLoad, b *batchFlags) translator.Device {
-	slots, tokens := g.weights[0].Batch(load.Streams, len(g.weights))
+	slots, tokens := g.weights[0].Batch(g.sharedBy(load.Streams))
 	d := translator.Device{
 		Name: g.name(), Workers: load.Streams, Slots: load.Slots, MiniBatchTokens: tokens / slots * load.Slots, Open: g.steppers,
 		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },

@@ -259,7 +259,7 @@ func (g *gpu) multiplied() string {
 // fits says whether the GPU has memory for a load of all models.
 func (g *gpu) fits(l gpuLoad) bool {
 	for _, weights := range g.weights {
-		if !weights.Fits(l.Streams, len(g.weights), l.Slots) {
+		if !weights.Fits(g.sharedBy(l.Streams), l.Slots) {
 			return false
 		}
 	}
@@ -297,7 +297,7 @@ func (g *gpu) usualLoad(streams, slots int) gpuLoad {
 		streams = usualStreams
 	}
 	if slots == 0 {
-		slots, _ = g.weights[0].Batch(streams, len(g.weights))
+		slots, _ = g.weights[0].Batch(g.sharedBy(streams))
 	}
 	return gpuLoad{streams, slots}
 }
@@ -349,6 +349,6 @@ func (p *engineParts) loadKey(multiplied string, room, slots int) string {
 		_ = json.NewEncoder(sum).Encode(m.Architecture) // plain fields, which can always be written
 	}
 	o := p.config.Search
-	return fmt.Sprintf("models %x, %v, products by %s, beam %d, scores %v, samples %v, slots %d, room for %d", sum.Sum(nil)[:6],
-		p.models.onGPU, multiplied, o.Beam, o.Scores || o.WordScores, o.Sampling, slots, room)
+	return fmt.Sprintf("models %x, %v, alphas %v, products by %s, beam %d, scores %v, samples %v, slots %d, room for %d", sum.Sum(nil)[:6],
+		p.models.onGPU, !p.models.int8.ignoreAlphas, multiplied, o.Beam, o.Scores || o.WordScores, o.Sampling, slots, room)
 }

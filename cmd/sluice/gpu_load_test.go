@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
+	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -60,7 +62,7 @@ func TestLoadRate(t *testing.T) {
 			t.Errorf("%+v: %v hypotheses a second, %v", l, rate, err)
 		}
 	}
-	free, _ := trial.gpu.weights[0].Batch(1, 1)
+	free, _ := trial.gpu.weights[0].Batch(trial.gpu.sharedBy(1))
 	if !trial.gpu.fits(gpuLoad{1, free}) || trial.gpu.fits(gpuLoad{1 << 20, 1 << 20}) {
 		t.Error("it is not seen what there is memory for")
 	}
@@ -88,8 +90,8 @@ func TestRoomForLoads(t *testing.T) {
 	}
 	wordy := loadToy(t, g.device, student{"wordy toy", 1, 2, 32, 64, 2, 5000, ofSSRUs})
 	t.Cleanup(func() { wordy.Close() })
-	of := func(models int) *gpu {
-		return &gpu{driver: g.driver, device: g.device, weights: slices.Repeat([]*gpumodel.Weights{wordy}, models)}
+	of := func(models int, joint bool) *gpu {
+		return &gpu{driver: g.driver, device: g.device, weights: slices.Repeat([]*gpumodel.Weights{wordy}, models), joint: joint}
 	}
 	most := func(g *gpu) int {
 		return sort.Search(1<<24, func(slots int) bool { return !g.fits(gpuLoad{usualStreams, slots + 1}) })
@@ -106,8 +108,12 @@ func TestRoomForLoads(t *testing.T) {
 	if less := g.room(); less >= before || !g.fits(gpuLoad{usualStreams, less}) || g.fits(gpuLoad{usualStreams, 2 * less}) {
 		t.Errorf("room for %d slots, and for %d with a sixteenth of the memory", before, less)
 	}
-	if one, two := most(of(1)), most(of(2)); two == 0 || two >= one/3 {
+	one, drawn, two := most(of(1, false)), most(of(1, true)), most(of(2, false))
+	if two == 0 || two >= one/3 {
 		t.Errorf("two models fit with %d slots, want less than a third of the %d of one", two, one)
+	}
+	if drawn >= one/2 || drawn <= two {
+		t.Errorf("one model that draws from all tokens fits with %d slots, want less than half of the %d of one that does not, and more than the %d of two", drawn, one, two)
 	}
 	bound(func() error { return context.Free(taken) })
 }
@@ -190,5 +196,32 @@ func TestLoadIsRemembered(t *testing.T) {
 	lost := testTuner(filepath.Join(nowhere, "sluice", "kernels.json")).loadsOfGPU(gpuAndDriver{"a card", "12.2"})
 	if l := trial.remembered(t.Context(), lost, "toy", 6); l != (gpuLoad{usualStreams, 6}) {
 		t.Errorf("without a place: %+v", l)
+	}
+}
+
+// Loads are remembered apart wherever something differs that decides how fast they are.
+func TestLoadKeys(t *testing.T) {
+	m, err := randomModel(toys()[0].description(), rand.New(rand.NewPCG(2018, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]string{}
+	for name, change := range map[string]func(p *engineParts){
+		"as usual":     func(*engineParts) {},
+		"8 bits":       func(p *engineParts) { p.models.onGPU.Products = gpukernels.Int8 },
+		"alphas":       func(p *engineParts) { p.models.onGPU.Products, p.models.int8.ignoreAlphas = gpukernels.Int8, false },
+		"two models":   func(p *engineParts) { p.models.models = append(p.models.models, m) },
+		"samples":      func(p *engineParts) { p.config.Search.Sampling = search.Sampling{Method: search.TopK, K: 5} },
+		"more samples": func(p *engineParts) { p.config.Search.Sampling = search.Sampling{Method: search.TopK, K: 6} },
+		"scores":       func(p *engineParts) { p.config.Search.Scores = true },
+		"a beam":       func(p *engineParts) { p.config.Search.Beam = 3 },
+	} {
+		p := &engineParts{models: &ensemble{models: []*model.Model{m}, int8: quantisation{ignoreAlphas: true}}}
+		change(p)
+		key := p.loadKey("own kernels", 64, 0)
+		if other, taken := keys[key]; taken {
+			t.Errorf("%s and %s have the same key: %s", name, other, key)
+		}
+		keys[key] = name
 	}
 }

@@ -42,6 +42,8 @@ type ensemble struct {
 	beam      int                 // hypotheses of a sentence
 	steppers  []*cpumodel.Stepper // all that were made, for their counts
 	gpus      []*gpu              // where the models run; none for the processor
+
+	drawsFromAll bool // samples are drawn from all tokens
 }
 
 // A quantisation says how 8-bit arithmetic quantises, where the model leaves a choice.
@@ -260,7 +262,7 @@ func buildEngine(ctx context.Context, m *modelFlags, s *searchFlags, b *batchFla
 	case s.allowSpecial:
 		models.suppress = []search.Token{unk}
 	}
-	models.int8, models.beam = m.quantisation(), s.beamSize
+	models.int8, models.beam, models.drawsFromAll = m.quantisation(), s.beamSize, parts.config.Search.Sampling.FromAll()
 	if m.tuneKernels {
 		models.tuner = newTuner(logger)
 	}

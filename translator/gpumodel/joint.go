@@ -248,13 +248,13 @@ func appendLot(to []int32, lot *search.Lot) []int32 {
 	return append(to, int32(bits), int32(bits>>32), bits32(inverse), bits32(lot.Limit), int32(lotMethods[lot.Method]), 0)
 }
 
-// jointBytes is what a row that is looked at together with others takes where so many models are: the scores of each, and their sums.
-// Of one model, few searches need them: nothing is counted.
-func (w *Weights) jointBytes(models int) int {
-	if models == 1 {
+// jointBytes is what a row that is looked at together with others takes: the scores of each model, and their sums; nothing of one model that does
+// not need them.
+func (w *Weights) jointBytes(by Sharing) int {
+	if by.Models == 1 && !by.Joint {
 		return 0
 	}
-	return 4 * (models + 1) * w.vocabulary
+	return 4 * (by.Models + 1) * w.vocabulary
 }
 
 // reserve makes room for so many choices of each row. Those that there were are lost.

@@ -279,16 +279,19 @@ func TestJointSuppresses(t *testing.T) {
 // What models take to look at rows together is what is counted for it where slots are.
 func TestJointIsCounted(t *testing.T) {
 	d := openDevice(t)
-	for _, slots := range []int{24, 300} {
-		steppers := on(t, d, ensemble(t, "post-norm", "lstm", "post-norm"), slots)
+	for _, c := range []struct {
+		slots  int
+		models []string
+	}{{24, []string{"post-norm", "lstm", "post-norm"}}, {300, []string{"post-norm", "lstm", "post-norm"}}, {24, []string{"post-norm"}}} {
+		slots, steppers := c.slots, on(t, d, ensemble(t, c.models...), c.slots)
 		first := steppers[0].(*Stepper)
-		j := first.Join(steppers[1:], []float32{1, 1, 1}).(*joint)
+		j := first.Join(steppers[1:], slices.Repeat([]float32{1}, len(steppers))).(*joint)
 		before := freeMemory(t, d)
 		must(t, d.bound(func() error { return j.reserve(1) }))
-		scores := uint64(min(first.turnSize, jointlyScored) * first.w.jointBytes(len(steppers)))
+		scores := uint64(min(first.turnSize, jointlyScored) * first.w.jointBytes(Sharing{Models: len(steppers), Joint: true}))
 		choices := uint64(first.turnSize * (8 + 4*len(steppers)) * 2) // and normalisers
 		if taken := before - freeMemory(t, d); taken < scores || taken > scores+choices {
-			t.Errorf("%d slots: %d bytes are taken, want %d and at most %d for choices", slots, taken, scores, choices)
+			t.Errorf("%d slots of %d models: %d bytes are taken, want %d and at most %d for choices", slots, len(steppers), taken, scores, choices)
 		}
 	}
 	for _, c := range []struct{ bytes, slot, more, want int }{

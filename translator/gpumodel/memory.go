@@ -213,10 +213,17 @@ const (
 	tokensWaiting          = 64 // source tokens whose keys and values are kept for each slot
 )
 
-// Batch returns how many slots, and how many source tokens at a time, each of a number of workers should have, if it runs so many models like
-// this one together: as many as keep a GPU busy, less if its free memory is little.
-func (w *Weights) Batch(workers, models int) (slots, tokens int) {
-	room := w.room(workers, models)
+// A Sharing says what shares the memory of a device.
+type Sharing struct {
+	Workers int
+	Models  int  // that each worker runs together, all of them like one
+	Joint   bool // one model draws samples from all tokens, whose scores are kept then as those of several models always are
+}
+
+// Batch returns how many slots, and how many source tokens at a time, each worker should have: as many as keep a GPU busy, less if its free memory
+// is little.
+func (w *Weights) Batch(by Sharing) (slots, tokens int) {
+	room := w.room(by)
 	slots = mostSlots
 	for slots > fewestSlots && slots > room {
 		slots /= 2
@@ -224,11 +231,11 @@ func (w *Weights) Batch(workers, models int) (slots, tokens int) {
 	return slots, slots * tokensOfSlot
 }
 
-// Fits says whether there is memory for as many slots of each worker, if it runs so many models like this one together.
-func (w *Weights) Fits(workers, models, slots int) bool { return slots <= w.room(workers, models) }
+// Fits says whether there is memory for as many slots of each worker.
+func (w *Weights) Fits(by Sharing, slots int) bool { return slots <= w.room(by) }
 
 // room is for how many slots of each worker half of the free memory is enough.
-func (w *Weights) room(workers, models int) int {
+func (w *Weights) room(by Sharing) int {
 	free := w.device.properties.Memory / 2
 	_ = w.device.bound(func() error { // if nobody knows, half of the memory is the guess
 		if now, _, err := w.device.context.Memory(); err == nil {
@@ -236,13 +243,13 @@ func (w *Weights) room(workers, models int) int {
 		}
 		return nil
 	})
-	free -= min(free, uint64(2*workers*models*w.workspace))
+	free -= min(free, uint64(2*by.Workers*by.Models*w.workspace))
 	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensWaiting + 8*w.decoderLayers()*w.layerState +
 		2*turns*w.dim + w.vocabulary
 	if w.autoreg == model.SelfAttention {
 		slot += 2 * w.wordWidth() * tokensWaiting
 	}
-	return slotsWithin(int(free/2/uint64(workers)), models*slot, w.jointBytes(models))
+	return slotsWithin(int(free/2/uint64(by.Workers)), by.Models*slot, w.jointBytes(by))
 }
 
 // slotsWithin is how many slots so many bytes are enough for, if each takes some bytes, and the first jointlyScored take more.

@@ -240,9 +240,9 @@ func TestWorkspaceIsCounted(t *testing.T) {
 	if s.w.workspace == 0 || s.workspaces[0].at == 0 || s.workspaces[0].at == s.workspaces[1].at {
 		t.Errorf("%d bytes, at %x and %x", s.w.workspace, s.workspaces[0].at, s.workspaces[1].at)
 	}
-	before, _ := s.w.Batch(1, 1)
+	before, _ := s.w.Batch(Sharing{Workers: 1, Models: 1})
 	s.w.workspace = 1 << 40
-	if after, _ := s.w.Batch(1, 1); after >= before {
+	if after, _ := s.w.Batch(Sharing{Workers: 1, Models: 1}); after >= before {
 		t.Errorf("%d slots, and %d beside workspaces without end", before, after)
 	}
 }

@@ -110,13 +110,13 @@ func (d *Decoder) foresee(foreseer Foreseer, weight float32) {
 			continue
 		}
 		p := Prospect{Rows: len(b.live), Ends: b.length+1 >= b.limit, Width: b.width(), Given: NoToken}
-		draws, prospects := b.mode != modeForced && b.options.Sampling.independent() && !b.options.Sampling.whole(), 1
+		draws, prospects := b.mode != modeForced && b.options.Sampling.independent() && !b.options.Sampling.FromAll(), 1
 		switch {
 		case b.mode == modeForced:
 			p.Given = b.sentence.Prefix[b.length]
 		case draws:
 			p.Kept, p.InverseTemperature = d.topWanted(b), b.options.Sampling.inverseTemperature()
-		case b.options.Sampling.whole(): // the answer is what was drawn
+		case b.options.Sampling.FromAll(): // the answer is what was drawn
 			p.Rows, p.Width, prospects = 1, 1, len(b.live)
 		}
 		for range prospects {
@@ -153,7 +153,7 @@ const mostJoint = 64
 
 // jointlyWanted is the number of answers a row that the sentence needs of the Joint.
 func (d *Decoder) jointlyWanted(b *beam) int {
-	if b.options.Sampling.whole() {
+	if b.options.Sampling.FromAll() {
 		return 1
 	}
 	return d.topWanted(b)
@@ -199,7 +199,7 @@ func (d *Decoder) addRows(b *beam, one bool) {
 func (d *Decoder) addLots(b *beam) {
 	for _, h := range b.live {
 		var lot Lot
-		if s := &b.options.Sampling; s.whole() {
+		if s := &b.options.Sampling; s.FromAll() {
 			lot = Lot{s.Method, s.limit(), s.inverseTemperature(), b.chance(h.number)}
 		}
 		d.lots = append(d.lots, lot)

@@ -133,8 +133,8 @@ func (s *Sampling) validate() error {
 // independent says whether hypotheses are drawn on their own, without a beam.
 func (s *Sampling) independent() bool { return s.Method != NoSampling && s.Method != Gumbel }
 
-// whole says whether tokens are drawn from all candidates, of which each may be one.
-func (s *Sampling) whole() bool {
+// FromAll says whether tokens are drawn from all candidates, of which each may be one.
+func (s *Sampling) FromAll() bool {
 	return s.Method == Full || s.Method == Nucleus || s.Method == Epsilon
 }
 
