@@ -65,11 +65,11 @@ func gpusThatTrain() (numbers []int, err error) {
 	return numbers, nil
 }
 
-// train trains a model.
+// train trains a model. What GPUs that are not demanded cannot train, or have no memory for, the processor trains.
 func (g trainingGPUs) train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
 	if len(g.numbers) > 0 {
 		result, err := train.RunOn(ctx, config, openTrainer(g.numbers, logger), logger)
-		if g.demanded || !errors.Is(err, network.ErrUnsupported) {
+		if g.demanded || !errors.Is(err, network.ErrUnsupported) && !errors.Is(err, network.ErrNoRoom) {
 			return result, err
 		}
 		logger.Warn("training on the CPU", "reason", err)

@@ -3,6 +3,7 @@
 package gpunetwork
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"sync"
@@ -151,4 +152,56 @@ func emulatedFor(t testing.TB, stored gpukernels.Storage, s emulated.Sanitizer) 
 		return emulated.LibraryOfBFloat16(t, s, emulated.Sources(t)...)
 	}
 	return emulated.Library(t, s, emulated.Sources(t)...)
+}
+
+// A device with too little memory for the parameters, or for those that losses are of beside them, says so, and nothing is left on it.
+func TestNoRoom(t *testing.T) {
+	setEmulated(t, "memory", "4M", "1G")
+	n := newNetwork(t, student(""))
+	state := initial(n)
+	driver := openDriver(t, gpukernels.BFloat16)
+	context, err := driver.Context(0)
+	must(t, err)
+	defer func() { must(t, context.Close()) }()
+	bound := func(work func() error) {
+		t.Helper()
+		release, err := context.Bind()
+		must(t, err)
+		defer release()
+		must(t, work())
+	}
+	free := func() (free uint64) {
+		bound(func() (err error) {
+			free, _, err = context.Memory()
+			return err
+		})
+		return free
+	}
+	// beside calls work with so much memory left.
+	beside := func(left int, work func()) {
+		var taken cuda.Pointer
+		most := int(free())
+		bound(func() (err error) {
+			taken, err = cuda.Alloc[byte](context, most-left)
+			return err
+		})
+		work()
+		bound(func() error { return context.Free(taken) })
+	}
+	before := free()
+	beside(16*n.Size(), func() { // less than five vectors of 4 bytes, and one of 2
+		if _, err := open(driver, []int{0}, n, state, gpukernels.BFloat16); !errors.Is(err, network.ErrNoRoom) {
+			t.Errorf("%v", err)
+		}
+	})
+	if after := free(); after != before {
+		t.Errorf("%d bytes are free, before it were %d", after, before)
+	}
+	trainer := openTrainer(t, n, state, gpukernels.BFloat16)
+	beside(3*n.Size(), func() {
+		if err := trainer.Put(optimiser.State{}, state.Values); !errors.Is(err, network.ErrNoRoom) {
+			t.Errorf("%v", err)
+		}
+	})
+	must(t, trainer.Put(optimiser.State{}, state.Values))
 }

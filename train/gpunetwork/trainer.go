@@ -36,14 +36,22 @@ func open(driver *cuda.Driver, numbers []int, n *network.Network, state optimise
 		}
 		w, err := openWorker(driver, number, n, state, stored)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("GPU %d: %w", number, err), t.Close())
+			return nil, errors.Join(withoutRoom(fmt.Errorf("GPU %d: %w", number, err)), t.Close())
 		}
 		t.workers = append(t.workers, w)
 	}
 	if err := t.connect(); err != nil {
-		return nil, errors.Join(err, t.Close())
+		return nil, errors.Join(withoutRoom(err), t.Close())
 	}
 	return t, nil
+}
+
+// withoutRoom says of an error of a device that gets the parameters if its memory is too small for them.
+func withoutRoom(err error) error {
+	if errors.Is(err, cuda.ErrOutOfMemory) {
+		return fmt.Errorf("%w: %w", network.ErrNoRoom, err)
+	}
+	return err
 }
 
 // connect readies the first device for what comes from the others.
@@ -89,7 +97,7 @@ func (t *Trainer) Put(state optimiser.State, trained []float32) error {
 			state = optimiser.State{Values: state.Values}
 		}
 		if err := w.bound(func() error { return w.put(state, trained) }); err != nil {
-			return err
+			return withoutRoom(err)
 		}
 	}
 	return nil

@@ -20,6 +20,9 @@ var ErrUntrainable = errors.New("this model cannot be trained")
 // ErrUnsupported is wrapped by the errors of devices about models and options that they cannot train with, but the processor can.
 var ErrUnsupported = errors.New("this cannot be trained on the GPU")
 
+// ErrNoRoom is wrapped by the errors of devices whose memory is too small for the parameters and what the optimiser keeps of them.
+var ErrNoRoom = errors.New("the device has no memory for the model")
+
 // ErrOutOfMemory is wrapped by the errors of devices whose memory is too small for a batch. Nothing but their gradients has changed.
 var ErrOutOfMemory = errors.New("the device has no memory for the mini-batch")
 
