@@ -190,7 +190,7 @@ func (r *rescoring) score(ctx context.Context, chunk []sentenceList) (cropped in
 			for j := range chunk[i].entries {
 				e, s := &chunk[i].entries[j], &scores[i][j]
 				if !isFinite(s.LogProb) {
-					return 0, modelError{fmt.Errorf("%s: the score of a hypothesis of sentence %d is not finite; --precision float32 may help", m.path, e.ID)}
+					return 0, modelError{fmt.Errorf("%s: the score of a hypothesis of sentence %d is not finite; %s", m.path, e.ID, m.adviceOnScores())}
 				}
 				if e.Feature(m.feature) != nil {
 					return 0, usageErrorf("the list has a feature %s already: give the model's another name with --feature", m.feature)

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/rescore"
@@ -39,9 +40,11 @@ func (o *scorerOpener) place(m *scoringModel, loaded *model.Model, precision str
 }
 
 func (m *scoringModel) placeOnProcessor(loaded *model.Model, precision string, config rescore.Config, threads rescore.Device) (err error) {
-	if threads.NewStepper, err = packForScoring(loaded, precision); err != nil {
+	var chosen cpumodel.Precision
+	if threads.NewStepper, chosen, err = packForScoring(loaded, precision); err != nil {
 		return err
 	}
+	m.inFloat32 = chosen == cpumodel.Float32
 	config.Devices = []rescore.Device{threads}
 	m.scorer, err = m.newScorer(config)
 	return err
@@ -60,13 +63,14 @@ func (o *scorerOpener) placeOnGPUs(m *scoringModel, loaded *model.Model, precisi
 	if err := e.chooseGPUs(o.onDevices(precision), o.device, &o.opened, o.logger); err != nil {
 		return err
 	}
+	m.inFloat32 = true
 	m.gpus = &scoringGPUs{config: config, threads: threads, logger: o.logger, loaded: loaded, path: m.path}
 	for _, g := range e.gpus {
 		m.gpus.add(g, g.worker(g.usualLoad(o.streams, o.slots), &batchFlags{miniBatchWords: o.miniBatchWords}))
 	}
 	if err := m.openOnGPUs(); err != nil {
 		m.gpus.close()
-		m.gpus = nil
+		m.gpus, m.inFloat32 = nil, false
 		return err
 	}
 	return nil
@@ -91,17 +95,21 @@ type scoringGPU struct {
 	budget  translator.Budget // of each
 }
 
-// less takes less of the memory, of the budget while there is less of it, and then of the streams. It reports false if there is no less.
+// fewestScored is with how many prefixes at a time a worker goes on while another one can be given up: fewer leave a GPU idle.
+const fewestScored = 16
+
+// less takes less of the memory: of more than the usual streams first, then of the budget, and of that with little of it when one stream is left.
+// It reports false if there is no less.
 func (g *scoringGPU) less() bool {
-	if smaller, ok := g.budget.Half(1); ok {
-		g.budget = smaller
+	if g.streams > usualStreams || g.streams > 1 && g.budget.Slots <= fewestScored {
+		g.streams = max(g.streams/2, 1)
 		return true
 	}
-	if g.streams == 1 {
-		return false
+	smaller, ok := g.budget.Half(1)
+	if ok {
+		g.budget = smaller
 	}
-	g.streams /= 2
-	return true
+	return ok
 }
 
 // add lets the model score on a GPU, with the workers that the engine would have there.

@@ -106,6 +106,7 @@ type scoringModel struct {
 	path        string
 	feature     string
 	readsSource bool
+	inFloat32   bool // nothing is more precise: what GPUs cannot hold is scored so, too
 	scorer      *rescore.Scorer
 	gpus        *scoringGPUs // on which the scorer works; nil for the processor
 	file        *marian.File
@@ -122,6 +123,14 @@ func (m *scoringModel) close() {
 	if m.file != nil {
 		m.file.Close()
 	}
+}
+
+// adviceOnScores says what to do about scores that are not finite.
+func (m *scoringModel) adviceOnScores() string {
+	if m.inFloat32 {
+		return "sluice model verify looks for what is wrong with the model"
+	}
+	return "--precision float32 may help"
 }
 
 func closeScoring(models []scoringModel) {
@@ -197,18 +206,18 @@ func scoringKind(m *model.Model) string {
 	return "L2R"
 }
 
-// packForScoring readies a model for the processor. No piece is forbidden: a hypothesis may hold what the search would never have written.
-func packForScoring(m *model.Model, precision string) (func(int) (search.Stepper, error), error) {
+// packForScoring readies a model for the processor, and returns in which precision it computes. No piece is forbidden: a hypothesis may hold what
+// the search would never have written.
+func packForScoring(m *model.Model, precision string) (newStepper func(int) (search.Stepper, error), chosen cpumodel.Precision, err error) {
 	flags := modelFlags{precision: precision}
-	chosen, err := flags.choosePrecision((&ensemble{models: []*model.Model{m}}).stored())
-	if err != nil {
-		return nil, err
+	if chosen, err = flags.choosePrecision((&ensemble{models: []*model.Model{m}}).stored()); err != nil {
+		return nil, 0, err
 	}
 	weights, err := cpumodel.Load(m, chosen, cpumodel.Options{IgnoreAlphas: flags.quantisation().ignoreAlphas, ForScoring: true})
 	if err != nil {
-		return nil, modelError{err}
+		return nil, 0, modelError{err}
 	}
-	return func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil }, nil
+	return func(slots int) (search.Stepper, error) { return weights.NewStepper(slots), nil }, chosen, nil
 }
 
 // scoringVocabularies opens a model's vocabularies: those of its sources, none for a language model, and that of the target.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ func (e recipeEngine) Rescore(ctx context.Context, task trainrecipe.Rescoring) e
 type stepRescoring struct {
 	task    trainrecipe.Rescoring
 	devices []string // on which it is scored
+	cores   int      // for the processor's workers
 	models  []scoringModel
 }
 
@@ -35,11 +37,10 @@ type stepRescoring struct {
 const stepBatch, stepLength = 512, 1000
 
 func (s *stepRescoring) run(ctx context.Context) error {
-	open := scorerFlags{models: s.task.Models, vocabs: s.task.Vocabularies, precision: "auto", maxLength: stepLength, devices: s.devices}
-	if err := open.check(runtime.GOMAXPROCS(0)); err != nil {
+	open, err := s.scorers()
+	if err != nil {
 		return err
 	}
-	var err error
 	if s.models, err = open.open(s.task.Logger); err != nil {
 		return err
 	}
@@ -54,6 +55,18 @@ func (s *stepRescoring) run(ctx context.Context) error {
 	return s.rescore(ctx, s.task.List, s.task.Source, s.task.Output, rank, false)
 }
 
+// scorers are what scores, on as many cores as the environment says.
+func (s *stepRescoring) scorers() (*scorerFlags, error) {
+	open := new(scorerFlags)
+	if err := applyStepEnvironment(open.machine().flags); err != nil {
+		return nil, err
+	}
+	s.cores = cmp.Or(open.threads, runtime.GOMAXPROCS(0))
+	open.threads = 0 // which would come before GPUs
+	open.models, open.vocabs, open.precision, open.maxLength, open.devices = s.task.Models, s.task.Vocabularies, "auto", stepLength, s.devices
+	return open, open.check(s.cores)
+}
+
 // tune scores the list to tune with, and finds and writes weights.
 func (s *stepRescoring) tune(ctx context.Context) (nbest.Weights, error) {
 	scored := filepath.Join(s.task.Folder, "tune.scored")
@@ -65,7 +78,7 @@ func (s *stepRescoring) tune(ctx context.Context) (nbest.Weights, error) {
 	if t.metric.name == "" {
 		t.metric.name = "bleu"
 	}
-	t.search = mert.Options{Starts: tuneStarts, Seed: 1}
+	t.search = mert.Options{Starts: tuneStarts, Seed: 1, Workers: s.cores}
 	return t.tune([]string{s.task.TuneReference}, func(format string, values ...any) { s.task.Logger.Info(fmt.Sprintf(format, values...)) })
 }
 
