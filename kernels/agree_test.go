@@ -558,6 +558,72 @@ func TestColumnsAgree(t *testing.T) {
 	})
 }
 
+// The same in 16 bits and in float32, and for chosen rows.
+func TestOtherColumnsAgree(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		const k, rows, n, first = 48, 7, 300, 128
+		r := source(9)
+		words, floats, x := make([]int16, k*n), normals(r, k*n), normals(r, rows*k)
+		for i := range words {
+			words[i] = int16(r.IntN(200) - 100)
+		}
+		scales, bias := normals(r, n), normals(r, n)
+		w16, w32 := PackInt16(k, n, words, scales), PackFloat32(k, n, floats)
+		a, aScales := make([]int16, rows*Int16Stride(k)), make([]float32, rows)
+		QuantizeRowsInt16(a, aScales, x, rows, k, w16.Limit)
+		whole16, whole32 := make([]float32, rows*n), make([]float32, rows*n)
+		MulInt16(whole16, n, a, aScales, rows, w16, bias, None)
+		MulFloat32(whole32, n, x, k, rows, w32, bias, None)
+		for _, end := range []int{first, first + 1, first + 64, n} {
+			part16, part32, m := w16.Columns(first, end), w32.Columns(first, end), end-first
+			got16, got32 := make([]float32, rows*m), make([]float32, rows*m)
+			MulInt16(got16, m, a, aScales, rows, &part16, bias[first:end], None)
+			MulFloat32(got32, m, x, k, rows, &part32, bias[first:end], None)
+			for row := range rows {
+				if !slices.Equal(got16[row*m:(row+1)*m], whole16[row*n+first:row*n+end]) {
+					t.Fatalf("columns %d to %d give other results in 16 bits", first, end)
+				}
+				if !slices.Equal(got32[row*m:(row+1)*m], whole32[row*n+first:row*n+end]) {
+					t.Fatalf("columns %d to %d give other results in float32", first, end)
+				}
+			}
+		}
+	})
+}
+
+// A range of chosen rows gives what it gives among all.
+func TestRangeOfChosenRowsAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		const k, rows = 100, 90
+		r := source(10)
+		table := PackInt8Rows(rows, k, int8s(r, rows*k), normals(r, rows))
+		a, ids := uint8s(r, Int8Stride(k)), make([]int32, 53)
+		for i := range ids {
+			ids[i] = int32(r.IntN(rows))
+		}
+		all := choose(table, ids, normals(r, rows))
+		want := make([]float32, len(ids))
+		DotRowsInt8(want, a, 0.3, all)
+		for first := 0; first < len(ids); first += 16 {
+			for end := first; end <= len(ids); end++ {
+				part, got := all.Range(first, end), make([]float32, end-first)
+				DotRowsInt8(got, a, 0.3, &part)
+				if !slices.Equal(got, want[first:end]) {
+					t.Fatalf("rows %d to %d give other results", first, end)
+				}
+				if !slices.Equal(part.IDs(), ids[first:end]) {
+					t.Fatalf("rows %d to %d are %v, want %v", first, end, part.IDs(), ids[first:end])
+				}
+			}
+		}
+		for _, bad := range [][2]int{{8, 16}, {-16, 0}, {16, 15}, {0, 54}} {
+			if !panics(func() { all.Range(bad[0], bad[1]) }) {
+				t.Errorf("rows %d to %d of %d, and nothing happens", bad[0], bad[1], len(ids))
+			}
+		}
+	})
+}
+
 func TestPickAgrees(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
 		r := source(4)

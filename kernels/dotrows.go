@@ -94,6 +94,16 @@ func (t *Int8Rows) Choose(c *Int8Choice, ids []int32, bias []float32) {
 // IDs returns the chosen rows. They must not be changed.
 func (c *Int8Choice) IDs() []int32 { return c.ids[:c.n] }
 
+// Range returns the rows of the choice from first, which must be a multiple of 16, to end. They share its memory.
+func (c *Int8Choice) Range(first, end int) Int8Choice {
+	if first < 0 || first%choiceGroup != 0 || end < first || end > c.n {
+		panic(fmt.Sprintf("kernels: rows %d to %d of a choice of %d", first, end, c.n))
+	}
+	part := c.from(first)
+	part.n = end - first
+	return part
+}
+
 // from returns what is left of the choice after the first i rows, a multiple of choiceGroup.
 func (c Int8Choice) from(i int) Int8Choice {
 	c.n, c.ids, c.corrections, c.scales, c.bias = c.n-i, c.ids[i:], c.corrections[i:], c.scales[i:], c.bias[i:]

@@ -36,9 +36,7 @@ func (t *Int8Rows) Whole() *Int8Matrix {
 
 // Columns returns the columns of the matrix from first, which must be a multiple of 64, to end. They share its memory.
 func (w *Int8Matrix) Columns(first, end int) Int8Matrix {
-	if first < 0 || first%64 != 0 || end < first || end > w.N {
-		panic(fmt.Sprintf("kernels: columns %d to %d of an int8 matrix of %d", first, end, w.N))
-	}
+	checkColumns(first, end, w.N)
 	part, columns := *w, roundUp(end-first, int8Panel)
 	part.N = end - first
 	if w.chains != nil {
@@ -48,6 +46,31 @@ func (w *Int8Matrix) Columns(first, end int) Int8Matrix {
 	}
 	part.corrections, part.scales = w.corrections[first:][:columns], w.scales[first:][:columns]
 	return part
+}
+
+// Columns is Int8Matrix.Columns for 16 bits.
+func (w *Int16Matrix) Columns(first, end int) Int16Matrix {
+	checkColumns(first, end, w.N)
+	part, columns := *w, roundUp(end-first, int16Panel)
+	part.N = end - first
+	part.panels, part.scales = w.panels[first*w.steps*2:][:columns*w.steps*2], w.scales[first:][:columns]
+	return part
+}
+
+// Columns is Int8Matrix.Columns for float32.
+func (w *Float32Matrix) Columns(first, end int) Float32Matrix {
+	checkColumns(first, end, w.N)
+	part, columns := *w, roundUp(end-first, float32Panel)
+	part.N = end - first
+	part.panels = w.panels[first*w.K:][:columns*w.K]
+	return part
+}
+
+// checkColumns panics if columns from first to end cannot be cut out of n columns.
+func checkColumns(first, end, n int) {
+	if first < 0 || first%64 != 0 || end < first || end > n {
+		panic(fmt.Sprintf("kernels: columns %d to %d of a matrix of %d", first, end, n))
+	}
 }
 
 // resize returns a slice of n elements, b if it is long enough; the content does not matter.

@@ -43,6 +43,7 @@ type Batching struct {
 	MaxiBatch       int           // sentences that are sorted together
 	Unsorted        bool          // keep the order of arrival
 	Latency         time.Duration // how long a sentence waits for company
+	SentenceCores   int           // that may work for one worker while others have nothing to do, where that is faster
 }
 
 // Config is what an Engine is made of.
@@ -83,6 +84,7 @@ func (b Batching) Automatic(cores int) Batching {
 	if b.TopUp <= 0 || b.TopUp > 1 {
 		b.TopUp = defaultTopUp
 	}
+	b.SentenceCores = positiveOr(b.SentenceCores, b.Workers)
 	if b.Latency <= 0 {
 		b.Latency = defaultLatency
 	}

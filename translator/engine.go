@@ -39,6 +39,7 @@ type Engine struct {
 	leastSlots int // that a worker must have
 	workers    sync.WaitGroup
 	live       atomic.Int32 // workers whose device has not failed
+	idle       atomic.Int32 // those of them that wait for something to do
 	precise    precise
 	counters   counters
 	tasks      sync.Pool // of *task, without anything in them but memory
@@ -205,6 +206,12 @@ func (e *Engine) wake() {
 func (e *Engine) take(dst []*unit, tokens int, wait bool) ([]*unit, bool) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
+	waiting := false
+	defer func() {
+		if waiting {
+			e.idle.Add(-1)
+		}
+	}()
 	for !e.closed {
 		if len(e.returned) > 0 {
 			return e.takeReturned(dst, tokens), true
@@ -227,6 +234,10 @@ func (e *Engine) take(dst []*unit, tokens int, wait bool) ([]*unit, bool) {
 			return dst, true
 		}
 		e.announce(now)
+		if !waiting {
+			waiting = true
+			e.idle.Add(1)
+		}
 		e.changed.Wait()
 	}
 	return dst, false
@@ -244,6 +255,14 @@ func (e *Engine) takeReturned(dst []*unit, tokens int) []*unit {
 	dst = append(dst, e.returned[:count]...)
 	e.returned = slices.Delete(e.returned, 0, count)
 	return dst
+}
+
+// cores returns how many cores a worker that has something to do may use: those of workers that have nothing to do are shared among the
+// others.
+func (e *Engine) cores() int {
+	live := int(e.live.Load())
+	busy := max(live-int(e.idle.Load()), 1)
+	return max(1, min(live/busy, e.config.Batching.SentenceCores))
 }
 
 // Close ends the workers without finishing what is queued or being translated: those segments get ErrClosed. It returns when

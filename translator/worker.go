@@ -92,6 +92,7 @@ func (w *worker) step() []search.Result {
 	defer since(time.Now(), &c.decode)
 	c.steps.Add(1)
 	c.rows.Add(int64(w.decoder.Slots() - w.decoder.Free()))
+	w.decoder.Spread(w.engine.cores())
 	return w.decoder.Step()
 }
 
@@ -147,6 +148,7 @@ func (w *worker) encode(units []*unit) {
 		w.sentences = append(w.sentences, &u.sentence)
 		c.tokens.Add(int64(len(u.tokens)))
 	}
+	w.decoder.Spread(w.engine.cores())
 	w.decoder.Encode(w.sentences)
 	for _, u := range units {
 		w.queue.Push(u, u.sentence.Slots())

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
 )
 
 // benchmark is one run of "sluice bench".
@@ -51,6 +52,7 @@ type benchRun struct {
 	Allocations    float64 `json:"allocations_per_sentence"`    // of the whole process: results, and what the benchmark itself needs
 	Half           float64 `json:"milliseconds_half,omitempty"` // that half of the sentences took at most, one at a time
 	Nearly         float64 `json:"milliseconds_99_percent,omitempty"`
+	Cores          int     `json:"cores_per_sentence,omitempty"` // at most, one at a time
 }
 
 // A benchReport is the median of several runs, and what the machine could do.
@@ -66,6 +68,8 @@ type benchReport struct {
 	Fastest   float64  `json:"fastest_words_per_second"`
 	Resident  float64  `json:"resident_megabytes"` // at most, with the model; 0 where the system does not tell
 	Kernels   []string `json:"kernels,omitempty"`  // of the processor
+
+	OneByOne []benchRun `json:"one_by_one,omitempty"` // one sentence at a time: the medians with fewer cores for a sentence, then this one
 }
 
 func newBenchCommand() *cobra.Command {
@@ -90,7 +94,7 @@ measured with --devices.`,
 	own.flags.StringVar(&b.device, "device", "cpu", "`KIND` of device: cpu for this benchmark, gpu or gpu:NUMBER for that of \"sluice bench gpu\"")
 	own.flags.IntVar(&b.runs, "runs", 5, "passes over the text; the median is printed")
 	own.flags.Float64Var(&b.topUp, "top-up", 0, "`SHARE` of free slots at which the decoder is refilled; 1 is when it is empty, as with plain mini-batches")
-	own.flags.BoolVar(&b.alone, "one-by-one", false, "translate one sentence at a time, and tell how long they take")
+	own.flags.BoolVar(&b.alone, "one-by-one", false, "translate one sentence at a time, by one core and by several, and tell how long they take")
 	own.flags.BoolVar(&b.asJSON, "json", false, "print JSON")
 	addGroups(command, own, b.model.group(), b.search.group(), b.batch.group())
 	addMarianFlags(command.Flags())
@@ -125,7 +129,12 @@ func (b *benchmark) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	report := summarise(runs)
+	report := summarise(runs[len(runs)-1])
+	if b.alone {
+		for _, ofCores := range runs {
+			report.OneByOne = append(report.OneByOne, summarise(ofCores).Median)
+		}
+	}
 	report.Precision, report.Workers = parts.models.arithmetic(), parts.workers()
 	report.Lines, report.Words, report.GPUs = len(lines), words, len(parts.models.gpus)
 	if report.GPUs == 0 {
@@ -138,57 +147,91 @@ func (b *benchmark) run(command *cobra.Command) error {
 	return report.print(command.OutOrStdout())
 }
 
-// measure translates the lines once to warm up and then as often as asked.
-func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([]benchRun, error) {
+// measure translates the lines once to warm up and then as often as asked. One sentence at a time, it does so with one core for a sentence
+// and with several, in turns.
+func (b *benchmark) measure(parts *engineParts, lines []string, words int64) ([][]benchRun, error) {
 	sampler := &ceilingSampler{precision: parts.models.precision}
 	onGPUs := len(parts.models.gpus) > 0
 	if !onGPUs {
 		parts.config.Models = sampledModels{parts.config.Models, sampler}
 	}
-	engine, err := translator.New(parts.config)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	defer engine.Close()
-	if err := translateAll(engine, lines[:min(len(lines), 2000)]); err != nil {
-		return nil, err
-	}
-	translate := translateAll
-	var took []time.Duration
+	cores := []int{parts.config.Batching.SentenceCores}
 	if b.alone {
-		translate = func(engine *translator.Engine, lines []string) (err error) {
-			took, err = translateEach(engine, lines, took[:0])
-			return err
-		}
+		cores = coresTried(parts, onGPUs)
 	}
-	var runs []benchRun
-	for range b.runs {
-		sampler.reset()
-		before, allocations, cpu := parts.models.count(), allocated(), cputime.Process()
-		start := time.Now()
-		if err := translate(engine, lines); err != nil {
+	var engines []*translator.Engine
+	for _, n := range cores {
+		parts.config.Batching.SentenceCores = n
+		engine, err := translator.New(parts.config)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		defer engine.Close()
+		if err := translateAll(engine, lines[:min(len(lines), 2000)]); err != nil {
 			return nil, err
 		}
-		workers := parts.config.Batching.Workers
-		elapsed := time.Since(start) - sampler.spent(workers)
-		run := newBenchRun(elapsed.Seconds(), words, parts.models.count().minus(before), workers)
-		if onGPUs {
-			run = benchRun{Seconds: elapsed.Seconds(), WordsPerSec: float64(words) / elapsed.Seconds()}
+		engines = append(engines, engine)
+	}
+	runs := make([][]benchRun, len(engines))
+	for range b.runs {
+		for i, engine := range engines {
+			run, err := b.pass(engine, parts, sampler, lines, words)
+			if err != nil {
+				return nil, err
+			}
+			if b.alone {
+				run.Cores = cores[i]
+			}
+			runs[i] = append(runs[i], run)
 		}
-		if cpu = cputime.Process() - cpu; cpu > 0 {
-			run.CPUSeconds, run.WordsPerCPU = cpu.Seconds(), float64(words)/cpu.Seconds()
-		}
-		if !onGPUs {
-			run.Peak = sampler.mean() / 1e9
-		}
-		run.Allocations = float64(allocated()-allocations) / float64(len(lines))
-		if b.alone {
-			slices.Sort(took)
-			run.Half, run.Nearly = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
-		}
-		runs = append(runs, run)
 	}
 	return runs, nil
+}
+
+// pass translates the lines once.
+func (b *benchmark) pass(engine *translator.Engine, parts *engineParts, sampler *ceilingSampler, lines []string, words int64) (run benchRun, err error) {
+	var took []time.Duration
+	sampler.reset()
+	before, allocations, cpu := parts.models.count(), allocated(), cputime.Process()
+	start := time.Now()
+	if b.alone {
+		took, err = translateEach(engine, lines)
+	} else {
+		err = translateAll(engine, lines)
+	}
+	if err != nil {
+		return run, err
+	}
+	workers := parts.config.Batching.Workers
+	elapsed := time.Since(start) - sampler.spent(workers)
+	if len(parts.models.gpus) > 0 {
+		run = benchRun{Seconds: elapsed.Seconds(), WordsPerSec: float64(words) / elapsed.Seconds()}
+	} else {
+		run = newBenchRun(elapsed.Seconds(), words, parts.models.count().minus(before), workers)
+		run.Peak = sampler.mean() / 1e9
+	}
+	if cpu = cputime.Process() - cpu; cpu > 0 {
+		run.CPUSeconds, run.WordsPerCPU = cpu.Seconds(), float64(words)/cpu.Seconds()
+	}
+	run.Allocations = float64(allocated()-allocations) / float64(len(lines))
+	if b.alone {
+		slices.Sort(took)
+		run.Half, run.Nearly = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100])
+	}
+	return run, nil
+}
+
+// coresTried are the numbers of cores for a sentence to compare: one, and its doubles up to what is asked for or there is.
+func coresTried(parts *engineParts, onGPUs bool) []int {
+	most := min(parts.config.Batching.SentenceCores, parts.config.Batching.Workers, cpumodel.MostCores)
+	if onGPUs {
+		most = 1
+	}
+	var cores []int
+	for n := 1; n < most; n *= 2 {
+		cores = append(cores, n)
+	}
+	return append(cores, most)
 }
 
 // translateAll submits all lines at once and waits for the last result.
@@ -210,8 +253,9 @@ func translateAll(engine *translator.Engine, lines []string) error {
 	return failed
 }
 
-// translateEach translates one line after the other and appends how long each took.
-func translateEach(engine *translator.Engine, lines []string, took []time.Duration) ([]time.Duration, error) {
+// translateEach translates one line after the other and returns how long each took.
+func translateEach(engine *translator.Engine, lines []string) ([]time.Duration, error) {
+	took := make([]time.Duration, 0, len(lines))
 	for i := range lines {
 		begin := time.Now()
 		if err := translateAll(engine, lines[i:i+1]); err != nil {
@@ -297,8 +341,9 @@ func (r benchReport) print(w io.Writer) error {
 	if r.GPUs == 0 {
 		fmt.Fprintf(&text, "kernels: %s\n", strings.Join(r.Kernels, "; "))
 	}
-	if m.Half > 0 {
-		fmt.Fprintf(&text, "one sentence at a time: half take %.2f ms or less, 99 %% %.2f ms or less\n", m.Half, m.Nearly)
+	for _, run := range r.OneByOne {
+		fmt.Fprintf(&text, "one sentence at a time, cores: %d, half take %.2f ms or less, 99 %% %.2f ms or less; %s source words/s\n",
+			run.Cores, run.Half, run.Nearly, formatCount(int64(run.WordsPerSec)))
 	}
 	_, err := io.WriteString(w, text.String())
 	return err

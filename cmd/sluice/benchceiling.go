@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"sync"
 	"time"
 
@@ -87,6 +88,20 @@ type sampledStepper struct {
 	search.Stepper
 	sampler *ceilingSampler
 	last    time.Time
+}
+
+// Spread and Close are those of the Stepper, if it has them.
+func (s *sampledStepper) Spread(cores int) {
+	if spreader, ok := s.Stepper.(search.Spreader); ok {
+		spreader.Spread(cores)
+	}
+}
+
+func (s *sampledStepper) Close() error {
+	if closer, ok := s.Stepper.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
 }
 
 func (s *sampledStepper) Step(slots []search.Slot, tokens []search.Token, align bool) {

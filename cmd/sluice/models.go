@@ -519,6 +519,7 @@ func (f *batchFlags) batching(cores int) translator.Batching {
 	b := translator.Batching{
 		Workers: f.threads, Slots: f.slots, MiniBatchLines: f.miniBatch, MiniBatchTokens: f.miniBatchWords,
 		Unsorted: f.maxiBatchSort == "none", Latency: f.latency,
+		SentenceCores: f.sentenceCores,
 	}
 	if f.maxiBatch > 0 {
 		b.MaxiBatch = f.maxiBatch * max(f.miniBatch, 1)

@@ -160,10 +160,11 @@ func unitOf(parts *engineParts) string {
 // comes first.
 func (p *planning) speeds(parts *engineParts, lines []string, words int64) ([]float64, error) {
 	b := &benchmark{runs: p.runs}
-	runs, err := b.measure(parts, lines, words)
+	measured, err := b.measure(parts, lines, words)
 	if err != nil {
 		return nil, err
 	}
+	runs := measured[0]
 	speeds := make([]float64, len(runs))
 	for i, run := range runs {
 		speeds[i] = run.WordsPerCPU

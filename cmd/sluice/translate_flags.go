@@ -109,6 +109,7 @@ type batchFlags struct {
 	maxiBatchSort  string
 	slots          int
 	memory         int
+	sentenceCores  int
 	latency        time.Duration
 }
 
@@ -121,6 +122,7 @@ func (f *batchFlags) group() flagGroup {
 	countVar(s, &f.maxiBatch, "maxi-batch", mostMiniBatch, "mini-batches that are read ahead and sorted")
 	s.StringVar(&f.maxiBatchSort, "maxi-batch-sort", "src", "sort the maxi-batch by source length: src or none")
 	countVar(s, &f.slots, "slots", mostSlots, "hypotheses that one worker decodes at a time, topped up as they finish")
+	countVar(s, &f.sentenceCores, "sentence-cores", mostWorkers, "most cores that work on one sentence while other workers have none; several are used where that is measured to be faster (1: one)")
 	s.IntVar(&f.memory, "memory", 0, "`MIB` of text in flight")
 	s.DurationVar(&f.latency, "latency", 200*time.Millisecond, "longest time a sentence waits for company when input arrives slowly")
 	return g

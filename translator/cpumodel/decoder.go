@@ -12,6 +12,7 @@ import (
 // Step advances slots[i] by token tokens[i], for all i.
 func (s *Stepper) Step(slots []search.Slot, tokens []search.Token, align bool) {
 	begin := time.Now()
+	s.beginStep(len(slots))
 	s.common.forget()
 	s.whole.forget()
 	s.stats.Steps++

@@ -1,4 +1,4 @@
-// Package cpumodel runs Marian's models on one CPU core: it is the search.Stepper on top of the kernels.
+// Package cpumodel runs Marian's models on CPU cores, one for each Stepper and several where others have nothing to do: it is the search.Stepper on top of the kernels.
 //
 // # Memory
 //
@@ -10,6 +10,11 @@
 //
 // The sentences of a mini-batch lie one after another. Products and norms see one long list of tokens, only attention looks
 // at sentences. Keys and values for the decoder's attention to the source are computed at once for all its layers.
+//
+// # Several cores for a sentence
+//
+// A Stepper that is told of cores without work (see Spread) shares rows of the encoder's layers and columns of the decoder's products with
+// them, if it has found that to be faster.
 //
 // # A row depends on nothing but itself
 //

@@ -21,6 +21,7 @@ const tileRows = 96
 func (s *Stepper) Encode(sources []search.Source, contexts []search.Context) {
 	begin := time.Now()
 	defer func() { s.stats.EncodeTime += time.Since(begin) }()
+	s.endStep()
 	for i := range sources {
 		contexts[i] = s.newContext()
 		c := &s.contexts[contexts[i]]
@@ -135,34 +136,49 @@ func (s *Stepper) keepBottom(side, n int) {
 func (s *Stepper) encoderLayer(l *encoderLayer, x []float32, sources []search.Source) {
 	for len(sources) > 0 {
 		count, rows := group(sources, tileRows)
-		s.selfAttentionOfSources(l, x, sources[:count], rows)
-		s.feedForward(&l.ffn, x, rows)
+		parts, told := s.layerParts(rows)
+		begin := time.Now()
+		s.layerRows = rowsWork{s: s, layer: l, x: x, sources: sources[:count], rows: rows}
+		s.doRows((*rowsWork).queryKeysValues, parts)
+		s.doRows((*rowsWork).attend, parts)
+		s.layerRows = rowsWork{}
+		if told != nil {
+			told.record(time.Since(begin) / time.Duration(rows))
+		}
 		sources, x = sources[count:], x[rows*s.w.dim:]
 	}
 }
 
-// selfAttentionOfSources runs the attention of the encoder on x.
-func (s *Stepper) selfAttentionOfSources(l *encoderLayer, x []float32, sources []search.Source, rows int) {
-	dim := s.w.dim
-	input := s.before(l.pre, s.normed, x, rows)
-	s.operand.set(input, rows, dim)
+// queryKeysValues computes what the attention of the encoder wants of rows from first to end of x.
+func (w *rowsWork) queryKeysValues(hand *Stepper, first, end int) {
+	dim, rows := hand.w.dim, end-first
+	input := hand.before(w.layer.pre, hand.normed, w.x[first*dim:], rows)
+	hand.operand.set(input, rows, dim)
 	stride := apart(3 * dim)
-	s.mul(s.wide, stride, l.qkv, kernels.None)
-	attention := s.w.attention
+	hand.mul(w.s.wide[first*stride:], stride, w.layer.qkv, kernels.None)
+}
+
+// attend runs attention, and the sublayer that follows, on rows from first to end of x.
+func (w *rowsWork) attend(hand *Stepper, first, end int) {
+	dim, rows := hand.w.dim, end-first
+	stride := apart(3 * dim)
+	attention := hand.w.attention
 	attention.QStride, attention.KStride, attention.VStride = stride, stride, stride
-	first := 0
-	for i := range sources {
-		n := len(sources[i].Tokens)
-		if n == 0 { // a further source that the sentence lacks
-			continue
+	begin := 0
+	for i := range w.sources {
+		n := len(w.sources[i].Tokens)
+		from, to := max(first, begin), min(end, begin+n)
+		if from < to {
+			hand.scratch = grow(hand.scratch, attention.ScratchLen(n))
+			all := w.s.wide[begin*stride:]
+			attention.Run(hand.attended[(from-first)*dim:], w.s.wide[from*stride:], all[dim:], all[2*dim:], to-from, n, hand.scratch)
 		}
-		s.scratch = grow(s.scratch, attention.ScratchLen(n))
-		qkv := s.wide[first*stride:]
-		attention.Run(s.attended[first*dim:], qkv, qkv[dim:], qkv[2*dim:], n, n, s.scratch)
-		first += n
+		begin += n
 	}
-	s.project(l.o, s.attended, rows)
-	s.after(l.post, x, s.y, x, rows)
+	x := w.x[first*dim:]
+	hand.project(w.layer.o, hand.attended, rows)
+	hand.after(w.layer.post, x, hand.y, x, rows)
+	hand.feedForward(&w.layer.ffn, x, rows)
 }
 
 // project multiplies what attention or a recurrent unit gave with its output matrix, if there is one, into y.
@@ -196,7 +212,7 @@ func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
 func (s *Stepper) hiddenLayer(layer, next *linear, activation model.Activation, i int) {
 	rows, stride := s.operand.rows, apart(layer.n)
 	out := s.hidden[i%2][:rows*stride]
-	if multiplier := next.multiplierOfBytes(); multiplier != 0 && s.observe == nil && inBytes(layer, activation) {
+	if multiplier := next.multiplierOfBytes(); multiplier != 0 && s.observe == nil && inBytes(layer, activation) && s.spread.share(layer.k*layer.n) < 2 {
 		s.mulToBytes(out, layer, fused(activation), multiplier)
 		return
 	}
@@ -213,9 +229,10 @@ func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts [
 	for len(sources) > 0 {
 		count, rows := group(sources, tileRows)
 		if rows > 0 {
-			s.operand.set(x, rows, dim)
 			s.wide = grow(s.wide, rows*stride)
-			s.mul(s.wide, stride, s.w.contextKV, kernels.None)
+			s.layerRows = rowsWork{s: s, x: x, rows: rows}
+			s.doRows((*rowsWork).contextKeysValues, s.spread.lastLayer())
+			s.layerRows = rowsWork{}
 		}
 		first := 0
 		for _, handle := range contexts[:count] {
@@ -228,6 +245,13 @@ func (s *Stepper) storeContexts(x []float32, sources []search.Source, contexts [
 		at += rows
 		sources, contexts, x = sources[count:], contexts[count:], x[rows*dim:]
 	}
+}
+
+// contextKeysValues computes the keys and values for the decoder of rows from first to end of x.
+func (w *rowsWork) contextKeysValues(hand *Stepper, first, end int) {
+	dim, stride := hand.w.dim, apart(hand.w.contextKV.n)
+	hand.operand.set(w.x[first*dim:], end-first, dim)
+	hand.mul(w.s.wide[first*stride:], stride, hand.w.contextKV, kernels.None)
 }
 
 // keep stores the keys and values of a sentence, layer after layer, as attention wants them. from has a row for each token.

@@ -136,7 +136,8 @@ func (s *Stepper) fillBlockInt16(first, n int) {
 	w := o.int16()
 	s.operand.set(s.top[first*dim:], n, dim)
 	s.operand.quantise16(w.Limit)
-	kernels.MulInt16(s.scores.block, o.n, s.operand.words, s.operand.wordScales, n, w, o.bias, kernels.None)
+	m := multiplication{y: s.scores.block, stride: o.n, words: s.operand.words, scales: s.operand.wordScales, rows: n, bias: o.bias}
+	s.mulBy(&m, &columns{end: o.n, int16: w}, dim)
 }
 
 // quantise16 makes the form of 16 bits whose largest magnitude is limit.

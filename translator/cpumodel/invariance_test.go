@@ -100,7 +100,11 @@ func TestInvariance(t *testing.T) {
 }
 
 func (c *subject) translate(slots int, scored bool, sources []search.Source) []translation {
-	g := greedy{stepper: c.weights.NewStepper(slots), scored: scored, align: true, cap: func(source int) int { return min(source+3, 12) }}
+	return c.translateWith(c.weights.NewStepper(slots), scored, sources)
+}
+
+func (c *subject) translateWith(s *Stepper, scored bool, sources []search.Source) []translation {
+	g := greedy{stepper: s, scored: scored, align: true, cap: func(source int) int { return min(source+3, 12) }}
 	return g.translate(sources)
 }
 

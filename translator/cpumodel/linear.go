@@ -29,12 +29,17 @@ type part struct {
 // add adds to the biases of the result.
 func (l *linear) add(bias []float32) {
 	for i := range l.parts {
-		end := l.n
-		if i+1 < len(l.parts) {
-			end = l.parts[i+1].first
-		}
-		l.parts[i].bias = sum(l.parts[i].bias, bias[l.parts[i].first:end])
+		first := l.parts[i].first
+		l.parts[i].bias = sum(l.parts[i].bias, bias[first:first+l.width(i)])
 	}
+}
+
+// width is the number of columns of part i.
+func (l *linear) width(i int) int {
+	if i+1 < len(l.parts) {
+		return l.parts[i+1].first - l.parts[i].first
+	}
+	return l.n - l.parts[i].first
 }
 
 // An operand is the input of products. Its quantised form is made when a product first needs it, and shared by those that
@@ -137,16 +142,19 @@ func (s *Stepper) mul(y []float32, stride int, l *linear, act kernels.Activation
 		if s.observe != nil {
 			o.each(func(_, _ int, x []float32) { s.observed(p.names, x) })
 		}
+		m := multiplication{y: y[p.first:], stride: stride, rows: o.rows, bias: p.bias, activation: act}
+		all := columns{end: l.width(i), float: p.float, int16: p.int16, int8: p.int8}
 		switch {
 		case p.float != nil:
-			kernels.MulFloat32(y[p.first:], stride, o.x, o.stride, o.rows, p.float, p.bias, act)
+			m.x, m.xStride = o.x, o.stride
 		case p.int16 != nil:
 			o.quantise16(p.int16.Limit)
-			kernels.MulInt16(y[p.first:], stride, o.words, o.wordScales, o.rows, p.int16, p.bias, act)
+			m.words, m.scales = o.words, o.wordScales
 		default:
 			o.quantise(p.multiplier)
-			kernels.MulInt8(y[p.first:], stride, o.bytes, o.scales, o.rows, p.int8, p.bias, act)
+			m.bytes, m.scales = o.bytes, o.scales
 		}
+		s.mulBy(&m, &all, l.k)
 	}
 	s.stats.MACs += int64(o.rows) * int64(l.k) * int64(l.n)
 }

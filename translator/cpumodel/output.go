@@ -160,11 +160,13 @@ func (s *Stepper) short(row int, candidates []search.Token) []float32 {
 		return scores
 	}
 	s.scores.short = grow(s.scores.short, len(candidates))
+	w := chosenProduct{y: s.scores.short}
 	if o.float != nil {
-		kernels.DotRowsFloat32(s.scores.short, s.top[row*dim:(row+1)*dim], o.float.values, dim, candidates, o.bias)
+		w.x, w.table, w.ids, w.bias = s.top[row*dim:(row+1)*dim], o.float.values, candidates, o.bias
 	} else {
-		s.dotTop(s.scores.short, row, s.chosen(row))
+		w.bytes, w.scale, w.tokens = s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], s.chosen(row)
 	}
+	s.mulChosen(&w)
 	return s.scores.short
 }
 
@@ -178,11 +180,16 @@ func (s *Stepper) fillBlock(first, end int) {
 		s.fillBlockInt16(first, n)
 		return
 	}
+	m := multiplication{y: c.block, stride: o.n, rows: n, bias: o.bias}
+	all := columns{end: o.n}
 	if o.float != nil {
-		kernels.MulFloat32(c.block, o.n, s.top[first*dim:], dim, n, o.float.packed(), o.bias, kernels.None)
-		return
+		m.x, m.xStride = s.top[first*dim:], dim
+		all.float = o.float.packed()
+	} else {
+		m.bytes, m.scales = s.topBytes[first*kernels.Int8Stride(dim):], s.topScales[first:]
+		all.int8 = o.int8.packed()
 	}
-	s.mulTop(c.block, o.n, first, n, o.int8.packed(), o.bias)
+	s.mulBy(&m, &all, dim)
 }
 
 // dotTop computes the scores of a row over some tokens in 8 bits.

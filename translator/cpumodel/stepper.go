@@ -45,6 +45,9 @@ type Stepper struct {
 	network      networkBuffers
 	sharing      sharing
 
+	layerRows rowsWork   // what is done to a tile of the encoder
+	spread    *spreading // nil as long as one core works on a sentence
+
 	// Results of the last Step.
 	rows       []row
 	top        []float32 // rows × dim: what the output layer multiplies

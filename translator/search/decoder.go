@@ -100,6 +100,15 @@ func (d *Decoder) Free() int { return len(d.free) }
 // Active is the number of sentences that were started and are not done.
 func (d *Decoder) Active() int { return len(d.active) }
 
+// Spread says how many cores may work on the passes that follow, where the steppers can use them.
+func (d *Decoder) Spread(cores int) {
+	for _, stepper := range d.steppers {
+		if s, ok := stepper.(Spreader); ok {
+			s.Spread(cores)
+		}
+	}
+}
+
 // Encode runs the encoders over the sentences as one mini-batch. Each sentence then holds memory of the steppers until it
 // is done or released.
 func (d *Decoder) Encode(sentences []*Sentence) {

@@ -113,6 +113,12 @@ type Foreseer interface {
 	Foresee(Foresight)
 }
 
+// A Spreader is a Stepper that can have several cores work on one pass. What the passes give does not depend on how many there are.
+type Spreader interface {
+	// Spread says how many cores the passes that follow may use, one at least.
+	Spread(cores int)
+}
+
 // A Joiner is a Stepper whose device can look at the log-probabilities of several models, its own perhaps alone, and choose among all
 // candidates. Who cannot is asked for LogProbs.
 type Joiner interface {

@@ -1,0 +1,85 @@
+package cpumodel
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// A tryout finds the fastest of some ways to do the same thing, while it is done: each way is used for a while, in turns, and then the one
+// that took least. As other programs come and go, all are tried again from time to time. What is computed must not depend on the way.
+type tryout struct {
+	ways  int
+	run   int // how often a way has been used for a while
+	used  int // uses of the current way, or of the fastest one
+	best  int
+	times [tryoutWays][tryoutRounds * (tryoutRun - 1)]time.Duration
+}
+
+const (
+	tryoutWays = len(spreadWays)
+	// tryoutRun is how often a way is used in turn. The first time does not count: caches hold what another way wanted.
+	tryoutRun = 4
+	// tryoutRounds is how often it is each way's turn.
+	tryoutRounds = 4
+	// tryoutTrust is how often the fastest way is used before all are tried again.
+	tryoutTrust = 1 << 14
+	// tryoutGain is how much faster than the first way, which costs least, another must be.
+	tryoutGain = 1.03
+)
+
+// spreadClasses are the numbers of rows that have tryouts of their own.
+const spreadClasses = 8
+
+// classOf returns the class of a number of rows: they are less than twice as many as others of it, but in the last one.
+func classOf(rows int) int { return min(bits.Len(uint(rows)), spreadClasses) - 1 }
+
+// next returns the way to use, of so many.
+func (t *tryout) next(ways int) int {
+	if ways != t.ways || t.settled() && t.used == tryoutTrust {
+		*t = tryout{ways: ways}
+	}
+	if t.settled() {
+		t.used++
+		return t.best
+	}
+	return t.run % t.ways
+}
+
+// settled says whether the fastest way is known.
+func (t *tryout) settled() bool { return t.ways > 0 && t.run == t.ways*tryoutRounds }
+
+// record notes how long it took in the way that next returned last.
+func (t *tryout) record(took time.Duration) {
+	if t.ways == 0 || t.settled() {
+		return
+	}
+	if t.used > 0 {
+		t.times[t.run%t.ways][t.run/t.ways*(tryoutRun-1)+t.used-1] = took
+	}
+	if t.used++; t.used < tryoutRun {
+		return
+	}
+	t.used = 0
+	if t.run++; t.settled() {
+		t.best = t.fastest()
+	}
+}
+
+// fastest returns the way that took least in the median, the first unless another is clearly faster.
+func (t *tryout) fastest() int {
+	var medians [tryoutWays]time.Duration
+	best := 0
+	for way := range t.ways {
+		times := t.times[way]
+		slices.Sort(times[:])
+		medians[way] = times[len(times)/2]
+		if medians[way] < medians[best] {
+			best = way
+		}
+	}
+	if float64(medians[0]) < tryoutGain*float64(medians[best]) {
+		return 0
+	}
+	return best
+}
