@@ -32,12 +32,13 @@ const (
 
 // A Chooser chooses algorithms of cuBLASLt for kinds of products. It has a device to itself while it measures.
 type Chooser struct {
-	kernels *Kernels
-	blas    *cuda.BLAS
-	context *cuda.Context
-	stream  *cuda.Stream
-	stored  Storage
-	events  [2]*cuda.Event
+	kernels  *Kernels
+	training *Training // in place of kernels
+	blas     *cuda.BLAS
+	context  *cuda.Context
+	stream   *cuda.Stream
+	stored   Storage
+	events   [2]*cuda.Event
 
 	way     Multiplication
 	tuning  ProductTuning
@@ -48,16 +49,26 @@ type Chooser struct {
 // NewChooser returns a Chooser for the device of a context, which is bound. It adds to the tuning what it measures, for about as long as is given.
 func NewChooser(c *cuda.Context, k *Kernels, b *cuda.BLAS, stored Storage, way Multiplication, tuning ProductTuning, d time.Duration) (*Chooser, error) {
 	chooser := &Chooser{kernels: k, blas: b, context: c, stored: stored, way: way, tuning: tuning, left: d}
-	var err error
-	if chooser.stream, err = c.Stream(); err != nil {
-		return nil, err
+	return chooser, chooser.open()
+}
+
+// NewTrainingChooser is NewChooser for products of training.
+func NewTrainingChooser(c *cuda.Context, t *Training, b *cuda.BLAS, way Multiplication, tuning ProductTuning, d time.Duration) (*Chooser, error) {
+	chooser := &Chooser{training: t, blas: b, context: c, stored: t.kernels.stored, way: way, tuning: tuning, left: d}
+	return chooser, chooser.open()
+}
+
+// open takes what the device's clock needs.
+func (c *Chooser) open() (err error) {
+	if c.stream, err = c.context.Stream(); err != nil {
+		return err
 	}
-	for i := range chooser.events {
-		if chooser.events[i], err = c.Event(); err != nil {
-			return nil, errors.Join(err, chooser.Close())
+	for i := range c.events {
+		if c.events[i], err = c.context.Event(); err != nil {
+			return errors.Join(err, c.Close())
 		}
 	}
-	return chooser, nil
+	return nil
 }
 
 // Close gives back what the Chooser holds.
@@ -136,8 +147,8 @@ func (p *probe) invariant(a *cuda.BLASAlgorithm) (bool, error) {
 	if ok, err := p.attempt(a, probePeriod); !ok {
 		return false, err
 	}
-	rows, err := p.result(0, probePeriod)
-	if err != nil || !p.resembles(rows) {
+	rows, err := p.read(0, probePeriod)
+	if err != nil || !p.resembles(rows, p.want) {
 		return false, err
 	}
 	return p.gives(a, rows, invariantRows...)
@@ -157,6 +168,40 @@ func (c *Chooser) fastest(p *probe) (chosen Algorithms, err error) {
 		}
 	}
 	return chosen, nil
+}
+
+// ChooseFor is Choose for a number of rows, which products of training are chosen for: the first algorithm that the library offers may be another one
+// for each class of rows then, since nothing has to be the same for all numbers of them.
+func (c *Chooser) ChooseFor(kind ProductKind, rows int) (chosen *cuda.BLASAlgorithm, err error) {
+	class := classOf(rows)
+	known := c.tuning[kind.key(c.stored, class)]
+	if c.way == OwnProducts || c.way == MeasuredProducts && (known == ownName || known == "" && c.left <= 0) {
+		return nil, nil
+	}
+	p, err := c.openProbe(kind, rowClasses[class])
+	if err != nil {
+		return nil, fmt.Errorf("choose how to multiply %v: %w", kind, err)
+	}
+	if c.way == LibraryProducts {
+		chosen, err = c.firstNear(p, class)
+	} else {
+		chosen, err = c.fastestOf(p, class)
+	}
+	return chosen, cmp.Or(err, p.close())
+}
+
+// firstNear returns the first algorithm that the library offers for a class of rows and that computes products.
+func (c *Chooser) firstNear(p *probe, class int) (*cuda.BLASAlgorithm, error) {
+	all, err := c.algorithms(p, min(rowClasses[class], p.rows))
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if ok, err := p.isNear(&all[i], countsOf(class)...); ok || err != nil {
+			return &all[i], err
+		}
+	}
+	return nil, nil
 }
 
 func (c *Chooser) fastestOf(p *probe, class int) (*cuda.BLASAlgorithm, error) {

@@ -34,14 +34,30 @@ func ParseMultiplication(name string) (Multiplication, error) {
 	return 0, fmt.Errorf("products are measured, own or cublaslt, not %q", name)
 }
 
-// A ProductKind is what products that are computed in the same way have in common.
+// A ProductKind is what products that are computed in the same way have in common: how wide the weights and the rows that meet them are, and
+// what happens behind the sums.
 type ProductKind struct {
 	N, K                int
 	Rectified, Residual bool
+
+	// Of training, where TransposedA has sums over the rows of weights and of what meets them: N and K are how wide these are.
+	Training bool
+	Order    Order
+	Unbiased bool
+	Sums     bool // results are float32, and so is the residual
 }
 
 func (k ProductKind) String() string {
 	s := fmt.Sprintf("%dx%d", k.N, k.K)
+	if k.Training {
+		s += " " + k.Order.String()
+	}
+	if k.Unbiased {
+		s += " unbiased"
+	}
+	if k.Sums {
+		s += " sums"
+	}
 	if k.Rectified {
 		s += " rectified"
 	}
@@ -98,7 +114,19 @@ func (a Algorithms) Multiplier(b *cuda.BLAS, kind ProductKind, stored Storage, b
 }
 
 func (k ProductKind) shape(stored Storage) cuda.BLASShape {
-	return cuda.BLASShape{N: k.N, K: k.K, BFloat16: stored == BFloat16, Rectified: k.Rectified}
+	return cuda.BLASShape{N: k.N, K: k.K, BFloat16: stored == BFloat16, Unbiased: k.Unbiased, Rectified: k.Rectified,
+		StraightWeights: k.Training && k.Order == Straight, TransposedX: k.overRows(), Float32: k.Sums}
+}
+
+// overRows says whether sums are over rows, so that all of them change with the number of rows, and not how many results there are.
+func (k ProductKind) overRows() bool { return k.Training && k.Order == TransposedA }
+
+// results is how many rows of results there are.
+func (k ProductKind) results(rows int) int {
+	if k.overRows() {
+		return k.K
+	}
+	return rows
 }
 
 // Close gives back what the library holds, when no product is under way.

@@ -1,6 +1,8 @@
 package gpukernels
 
 import (
+	"errors"
+
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
@@ -35,16 +37,19 @@ var trainingSources = map[string]map[string]int{
 // Training is the kernels for training on one device. Activations, their gradients and what products read of the parameters are stored
 // as one type, such as bfloat16; the parameters themselves, their gradients and all that the optimiser keeps are float32. Every sum has
 // an order that the shapes alone decide: the same batch gives the same bits.
-type Training struct{ kernels *Kernels }
+type Training struct {
+	kernels *Kernels
+	library *trainingLibrary // nil: the kernels here compute all products
+}
 
 // LoadTraining compiles the kernels for the device of a context, which must be bound. See Load.
 func LoadTraining(d *cuda.Driver, device int, c *cuda.Context, stored Storage) (*Training, error) {
 	k, err := load(d, device, c, stored, trainingSources)
-	return &Training{k}, err
+	return &Training{kernels: k}, err
 }
 
 // Close unloads the kernels when their work is done.
-func (t *Training) Close() error { return t.kernels.Close() }
+func (t *Training) Close() error { return errors.Join(t.library.close(), t.kernels.Close()) }
 
 func (t *Training) launch(s *cuda.Stream, name string, grid cuda.Shape, threads int, arguments ...cuda.Argument) error {
 	return t.kernels.byName[name].Launch(s, grid, cuda.Shape{X: threads}, 0, arguments...)

@@ -25,10 +25,15 @@ type TrainingLoss struct {
 // How many logits there are at a time, of how many words at least, and what numbers of words are a multiple of.
 const lossNumbers, leastWords, lossGranule = 32 << 20, 512, 128
 
-// LossChunk chooses how many words of a vocabulary are worked on at a time: about as many as keep a chunk of logits at 32 Mi numbers.
+// LossChunk chooses how many words of a vocabulary are worked on at a time: as many as keep a chunk of logits within 32 Mi numbers. They are all, or
+// a power of two, so that the mini-batches of a training have few kinds of products.
 func LossChunk(rows, vocabulary int) int {
-	chunk := max(leastWords, lossNumbers/max(rows, 1)/lossGranule*lossGranule)
-	return min(chunk, blocks(vocabulary, lossGranule)*lossGranule)
+	all := blocks(vocabulary, lossGranule) * lossGranule
+	chunk := leastWords
+	for chunk < all && 2*chunk*rows <= lossNumbers {
+		chunk *= 2
+	}
+	return min(chunk, all)
 }
 
 // LossMemory says how much Logits, Gradients and Groups take at most: fixed bytes, and more for each row. Of many rows, most is fixed; whether

@@ -16,6 +16,8 @@ const (
 	TransposedA              // Aᵀ·B
 )
 
+func (o Order) String() string { return [...]string{"straight", "transposed b", "transposed a"}[o] }
+
 func (o Order) kernel(tile string) string {
 	return "training_product" + [...]string{"", "_transposed_b", "_transposed_a"}[o] + "_" + tile
 }
@@ -24,7 +26,7 @@ func (o Order) kernel(tile string) string {
 type TrainingProduct struct {
 	A, B      Matrix
 	Order     Order
-	Bias      cuda.Pointer // a float32 for each column; 0 for none
+	Bias      cuda.Pointer // a number for each column, an element or, for Sums, a float32; 0 for none
 	Rectified bool         // f is max(0, ·)
 	Residual  cuda.Pointer // as the result; 0 for none
 	Result    Matrix       // its shape is that of Sums, too
@@ -36,6 +38,14 @@ type TrainingProduct struct {
 // Product puts a product into the stream. Strides of A and B are multiples of 8, and so is what their rows can be read up to; n may be odd
 // for Sums only. The bits of an element depend on its row and column alone.
 func (t *Training) Product(s *cuda.Stream, p TrainingProduct) error {
+	if done, err := t.library.multiply(s, p); done || err != nil {
+		return err
+	}
+	return t.ownProduct(s, p)
+}
+
+// ownProduct is Product by the kernels of this package.
+func (t *Training) ownProduct(s *cuda.Stream, p TrainingProduct) error {
 	tile := middle
 	if blocks(p.Result.Rows, large.m)*blocks(p.Result.Columns, large.n) >= t.kernels.multiprocessors {
 		tile = large

@@ -107,7 +107,7 @@ func TestTrainingProduct(t *testing.T) {
 		rows, length, columns := shape[0], shape[1], shape[2]
 		x, xAt := r.matrix(rows, length, 1)
 		w, wAt := r.matrix(length, columns, 1)
-		b, bAt := r.vector(columns, 1)
+		b, bAt := r.matrix(1, columns, 1)
 		_, squareAt := r.matrix(8, 8, 1)
 		y := r.tape.AffineReLU(x, w, b)
 		var bits [2][3][]number
@@ -160,7 +160,7 @@ func viewOf(m *autodiff.Matrix[float64]) autodiff.View[float64] {
 }
 
 func TestTrainingProductRefuses(t *testing.T) {
-	k := &Training{&Kernels{multiprocessors: 1}}
+	k := &Training{kernels: &Kernels{multiprocessors: 1}}
 	for i, spoil := range []func(p *TrainingProduct){
 		func(p *TrainingProduct) { p.A.Rows = 5 }, func(p *TrainingProduct) { p.Order = TransposedA }, func(p *TrainingProduct) { p.A.Stride = 20 },
 		func(p *TrainingProduct) { p.B.Stride = 12 }, func(p *TrainingProduct) { p.Result.Stride = 9 },
@@ -435,7 +435,7 @@ func TestLossMemory(t *testing.T) {
 }
 
 func TestLossChunk(t *testing.T) {
-	for _, c := range [][3]int{{1, 75, 128}, {1024, 32000, 32000}, {4096, 32000, 8192}, {1 << 20, 32000, 512}, {0, 1000, 1024}} {
+	for _, c := range [][3]int{{1, 75, 128}, {1024, 32000, 32000}, {4096, 32000, 8192}, {3000, 32000, 8192}, {1 << 20, 32000, 512}, {0, 1000, 1024}} {
 		if have := LossChunk(c[0], c[1]); have != c[2] {
 			t.Errorf("%d rows of %d words: %d at a time, want %d", c[0], c[1], have, c[2])
 		}

@@ -12,6 +12,9 @@ import (
 	"github.com/sluice-mt/sluice/translator/gpumodel"
 )
 
+// gpuProductsUsage describes --gpu-products.
+const gpuProductsUsage = "what multiplies matrices on GPUs: measured (own kernels, or cuBLASLt where it is there, faster and gives the same bits), own, cublaslt (demanded; other bits)"
+
 // blasVariable names the library cuBLASLt where it is not the one that the system finds.
 const blasVariable = "SLUICE_CUBLASLT_LIBRARY"
 
@@ -29,19 +32,8 @@ type gpuProducts struct {
 // they have been loaded.
 func (p *gpuProducts) tune(driver *cuda.Driver, device *gpumodel.Device) (tuning *gpumodel.Tuning, loaded func(), err error) {
 	nothing := func() {}
-	if p.way == gpukernels.OwnProducts || p.way == gpukernels.MeasuredProducts && p.tuner == nil {
-		return nil, nothing, nil
-	}
-	if err := device.UseBLAS(os.Getenv(blasVariable)); err != nil {
-		if p.way == gpukernels.LibraryProducts {
-			return nil, nil, fmt.Errorf("--gpu-products %v: %w", p.way, err)
-		}
-		level := slog.LevelDebug // nobody asked for it
-		if os.Getenv(blasVariable) != "" {
-			level = slog.LevelWarn
-		}
-		p.logger.Log(context.Background(), level, "products are computed without cuBLASLt", "reason", err)
-		return nil, nothing, nil
+	if used, err := p.useBLAS(device.UseBLAS); !used {
+		return nil, nothing, err
 	}
 	if p.way == gpukernels.LibraryProducts {
 		return &gpumodel.Tuning{Way: p.way}, nothing, nil
@@ -49,13 +41,37 @@ func (p *gpuProducts) tune(driver *cuda.Driver, device *gpumodel.Device) (tuning
 	file := p.tuner.ofGPU(driver, device)
 	tuning = &gpumodel.Tuning{Way: p.way, Known: file.read(), Time: tuningTime}
 	return tuning, func() {
-		if !tuning.Changed {
-			return
-		}
-		if err := file.write(func() map[string]string { return tuning.Known }); err != nil {
-			p.logger.Debug("how products on GPUs are fastest is not remembered", "error", err)
+		if tuning.Changed {
+			p.remember(file, tuning.Known)
 		}
 	}, nil
+}
+
+// useBLAS opens cuBLASLt on a device, if it is to be used, and says whether it is there.
+func (p *gpuProducts) useBLAS(open func(library string) error) (bool, error) {
+	if p.way == gpukernels.OwnProducts || p.way == gpukernels.MeasuredProducts && p.tuner == nil {
+		return false, nil
+	}
+	err := open(os.Getenv(blasVariable))
+	if err == nil {
+		return true, nil
+	}
+	if p.way == gpukernels.LibraryProducts {
+		return false, fmt.Errorf("--gpu-products %v: %w", p.way, err)
+	}
+	level := slog.LevelDebug // nobody asked for it
+	if os.Getenv(blasVariable) != "" {
+		level = slog.LevelWarn
+	}
+	p.logger.Log(context.Background(), level, "products are computed without cuBLASLt", "reason", err)
+	return false, nil
+}
+
+// remember writes down what was measured.
+func (p *gpuProducts) remember(file *measurements[kindOfGPU, string], known gpukernels.ProductTuning) {
+	if err := file.write(func() map[string]string { return known }); err != nil {
+		p.logger.Debug("how products on GPUs are fastest is not remembered", "error", err)
+	}
 }
 
 // ofArithmetic leaves products that are not of 16 bits to own kernels, unless cuBLASLt was asked for.
@@ -130,9 +146,10 @@ type kindOfGPU struct {
 
 // ofGPU returns the file for the products of a GPU, beside that for the processor.
 func (t *tuner) ofGPU(driver *cuda.Driver, device *gpumodel.Device) *measurements[kindOfGPU, string] {
-	return t.productsOfGPU(kindOfGPU{device.Properties().String(), driver.Version().String(), device.BLAS().Version().String()})
+	return t.productsOfGPU("gpu", kindOfGPU{device.Properties().String(), driver.Version().String(), device.BLAS().Version().String()})
 }
 
-func (t *tuner) productsOfGPU(kind kindOfGPU) *measurements[kindOfGPU, string] {
-	return &measurements[kindOfGPU, string]{t.fileOf("gpu", kind), gpuTuningVersion, kind}
+// productsOfGPU returns the file of a name for products on a kind of GPU.
+func (t *tuner) productsOfGPU(name string, kind kindOfGPU) *measurements[kindOfGPU, string] {
+	return &measurements[kindOfGPU, string]{t.fileOf(name, kind), gpuTuningVersion, kind}
 }

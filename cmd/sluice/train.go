@@ -23,6 +23,7 @@ import (
 type training struct {
 	config           string
 	devices          []string
+	gpuProducts      string
 	quiet            bool
 	progress         string
 	level, logFormat string
@@ -58,6 +59,7 @@ was stopped.`,
 	group := newGroup("Options")
 	group.flags.StringVarP(&t.config, "config", "c", "", "`FILE` with the settings")
 	group.flags.StringArrayVarP(&t.devices, "devices", "d", nil, "train on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/training.md")
+	group.flags.StringVar(&t.gpuProducts, "gpu-products", "measured", gpuProductsUsage)
 	group.flags.BoolVar(&t.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&t.progress, "progress", "auto", "bar, log, or auto: a bar on a terminal, messages alone elsewhere")
 	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
@@ -91,6 +93,9 @@ func (t *training) run(command *cobra.Command) error {
 	}
 	gpus, err := findTrainingGPUs(t.devices, logger)
 	if err != nil {
+		return err
+	}
+	if gpus.products, err = newTrainingProducts(t.gpuProducts, logger); err != nil {
 		return err
 	}
 	texts := &corpora{ctx: command.Context()}

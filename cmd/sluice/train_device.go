@@ -18,17 +18,18 @@ import (
 type trainingGPUs struct {
 	numbers  []int
 	demanded bool // what they cannot train is an error; otherwise the processor trains it
+	products gpuProducts
 }
 
 // findTrainingGPUs reads the --devices of a training. It looks for the GPUs where all or auto ask for them, and a warning says why auto has none.
 func findTrainingGPUs(words []string, logger *slog.Logger) (trainingGPUs, error) {
 	choice, err := readDevices(words, "each has one worker")
 	if err != nil || !choice.all {
-		return trainingGPUs{choice.numbers, choice.demanded}, err
+		return trainingGPUs{numbers: choice.numbers, demanded: choice.demanded}, err
 	}
 	numbers, err := gpusThatTrain()
 	if err == nil {
-		return trainingGPUs{numbers, choice.demanded}, nil
+		return trainingGPUs{numbers: numbers, demanded: choice.demanded}, nil
 	}
 	if choice.demanded {
 		return trainingGPUs{}, demandedError(err)
@@ -68,7 +69,7 @@ func gpusThatTrain() (numbers []int, err error) {
 // train trains a model. What GPUs that are not demanded cannot train, or have no memory for, the processor trains.
 func (g trainingGPUs) train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
 	if len(g.numbers) > 0 {
-		result, err := train.RunOn(ctx, config, openTrainer(g.numbers, logger), logger)
+		result, err := train.RunOn(ctx, config, openTrainer(g.numbers, g.products, logger), logger)
 		if g.demanded || !errors.Is(err, network.ErrUnsupported) && !errors.Is(err, network.ErrNoRoom) {
 			return result, err
 		}
@@ -95,7 +96,7 @@ func checkGPUs(numbers []int) error {
 }
 
 // openTrainer returns what opens GPUs for a training.
-func openTrainer(numbers []int, logger *slog.Logger) train.OpenDevice {
+func openTrainer(numbers []int, products gpuProducts, logger *slog.Logger) train.OpenDevice {
 	return func(n *network.Network, state optimiser.State) (train.Device, error) {
 		driver, err := openDriver()
 		if err != nil {
@@ -110,6 +111,6 @@ func openTrainer(numbers []int, logger *slog.Logger) train.OpenDevice {
 				logger.Info("training on GPU "+strconv.Itoa(number), "device", properties)
 			}
 		}
-		return trainer, nil
+		return products.ofTraining(driver, numbers, trainer)
 	}
 }

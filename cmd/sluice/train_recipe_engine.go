@@ -31,7 +31,7 @@ type recipeEngine struct {
 
 // Train trains a model as sluice train does. What GPUs cannot train, the processor does.
 func (e recipeEngine) Train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
-	return trainingGPUs{numbers: e.gpus}.train(ctx, config, logger)
+	return trainingGPUs{numbers: e.gpus, products: gpuProducts{tuner: newTuner(logger), logger: logger}}.train(ctx, config, logger)
 }
 
 // words are the GPUs as a wish: the processor does what they cannot.

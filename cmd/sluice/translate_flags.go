@@ -46,7 +46,7 @@ func (f *modelFlags) group() flagGroup {
 	s.Lookup("int8-saturation").Hidden = true // for measurements: see scripts/quality.sh
 	s.StringArrayVarP(&f.devices, "devices", "d", nil, "translate on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/gpu.md")
 	s.IntVar(&f.streams, "streams", 0, "workers of each GPU, one per stream (0: chosen, by a measurement at the first start unless --tune-kernels=false)")
-	s.StringVar(&f.gpuProducts, "gpu-products", "measured", "what multiplies matrices on GPUs: measured (own kernels, or cuBLASLt where it is there, faster and gives the same bits), own, cublaslt (demanded; other bits)")
+	s.StringVar(&f.gpuProducts, "gpu-products", "measured", gpuProductsUsage)
 	s.BoolVar(&f.tuneKernels, "tune-kernels", true, "measure once how this processor (or GPU) multiplies matrices of the model's shapes fastest, and how a GPU is kept busy, and remember it in the user's cache folder; results are the same")
 	s.BoolVar(&f.ignoreModelConfig, "ignore-model-config", false, "take the architecture from the configuration, not from the model file")
 	return g

@@ -72,11 +72,13 @@ func TestFilesOfMeasurements(t *testing.T) {
 	for _, driver := range []string{"12.2", "12.4"} {
 		paths = append(paths, tuner.loadsOfGPU(gpuAndDriver{"a card", driver}).path)
 		for _, library := range []string{"12.2.5", "12.9.1"} {
-			paths = append(paths, tuner.productsOfGPU(kindOfGPU{"a card", driver, library}).path)
+			for _, name := range []string{"gpu", "gpu-training"} {
+				paths = append(paths, tuner.productsOfGPU(name, kindOfGPU{"a card", driver, library}).path)
+			}
 		}
 	}
 	slices.Sort(paths)
-	if different := slices.Compact(slices.Clone(paths)); len(different) != 7 {
+	if different := slices.Compact(slices.Clone(paths)); len(different) != 11 {
 		t.Errorf("different things are in one file: %q", paths)
 	}
 }

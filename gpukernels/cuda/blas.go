@@ -14,6 +14,8 @@ import (
 var (
 	// ErrNoBLAS means that there is no library cuBLASLt, or that it does not run here.
 	ErrNoBLAS = errors.New("cuBLASLt cannot be used")
+	// ErrRefused means that cuBLASLt does not compute a product, or not by this algorithm. Nothing else has happened.
+	ErrRefused = errors.New("cuBLASLt does not compute this product")
 	// ErrBLASOutdated means that the library is older than what the bindings were written for.
 	ErrBLASOutdated = errors.New("cuBLASLt is too old")
 )
@@ -88,6 +90,7 @@ const (
 	blasSuccess        blasStatus = 0  // CUBLAS_STATUS_SUCCESS
 	blasNotInitialised blasStatus = 1  // CUBLAS_STATUS_NOT_INITIALIZED
 	blasAllocFailed    blasStatus = 3  // CUBLAS_STATUS_ALLOC_FAILED
+	blasInvalidValue   blasStatus = 7  // CUBLAS_STATUS_INVALID_VALUE
 	blasNotSupported   blasStatus = 15 // CUBLAS_STATUS_NOT_SUPPORTED
 )
 
@@ -107,6 +110,8 @@ func (e *BLASError) Is(target error) bool {
 		return target == ErrOutOfMemory
 	case blasNotInitialised:
 		return target == ErrNoBLAS
+	case blasInvalidValue, blasNotSupported:
+		return target == ErrRefused
 	}
 	return false
 }
@@ -133,8 +138,11 @@ const (
 	transposed     int32 = 1  // CUBLAS_OP_T
 
 	descriptionTransposeA  int32  = 3 // CUBLASLT_MATMUL_DESC_TRANSA
+	descriptionTransposeB  int32  = 4 // CUBLASLT_MATMUL_DESC_TRANSB
 	descriptionEpilogue    int32  = 7 // CUBLASLT_MATMUL_DESC_EPILOGUE
 	descriptionBiasPointer int32  = 8 // CUBLASLT_MATMUL_DESC_BIAS_POINTER
+	epilogueNothing        uint32 = 1 // CUBLASLT_EPILOGUE_DEFAULT
+	epilogueReLU           uint32 = 2 // CUBLASLT_EPILOGUE_RELU
 	epilogueBias           uint32 = 4 // CUBLASLT_EPILOGUE_BIAS
 	epilogueReLUBias       uint32 = 6 // CUBLASLT_EPILOGUE_RELU_BIAS
 
@@ -163,15 +171,21 @@ const (
 // BLASAlignment is what the addresses of all operands are multiples of, in bytes.
 const BLASAlignment = 16
 
-// A BLASShape is what products with one matrix of weights have in common.
+// A BLASShape is what products have in common that one BLASProduct computes. x has rows of k elements.
 type BLASShape struct {
 	N, K      int
 	BFloat16  bool // and not float16
+	Unbiased  bool
 	Rectified bool
+
+	// Of training: the operands are stored in one way, whatever is computed with them.
+	StraightWeights bool // k×n, and not n×k
+	TransposedX     bool // sums are over the rows of x, and of n wide weights: results are k×n
+	Float32         bool // so are results, the residual and the bias
 }
 
-// A BLASProduct is result[m,n] = f(Σ x[m,k]·weights[n,k] + residual[m,n] + bias[n]) for one matrix of weights, where f is max(0, ·) if
-// rectified, and sums are float32. It may be run from several goroutines.
+// A BLASProduct is result[m,n] = f(Σ x[m,k]·weights[n,k] + residual[m,n] + bias[n]), where f is max(0, ·) if rectified, and sums are float32; or
+// what else its shape says. It may be run from several goroutines.
 type BLASProduct struct {
 	blas        *BLAS
 	shape       BLASShape
@@ -182,13 +196,14 @@ type BLASProduct struct {
 
 	lock    sync.Mutex
 	set     dimensions // what the layouts say
+	bias    Pointer    // what the description says
 	factors [2]float32 // 0 and 1, which the library reads
 }
 
-// dimensions are what differs between products with the same weights.
-type dimensions struct{ rows, x, residual, result int } // the last three are strides
+// dimensions are what differs between products of one shape.
+type dimensions struct{ rows, x, weights, residual, result int } // of x; the others are strides
 
-// Product prepares products with weights of a shape. bias is that of the columns, n numbers of 16 bits.
+// Product prepares products of a shape. bias is that of the columns, n numbers as the result is stored, unless products say another one.
 func (b *BLAS) Product(shape BLASShape, bias Pointer) (*BLASProduct, error) {
 	p := &BLASProduct{blas: b, shape: shape, factors: [2]float32{0, 1}}
 	if err := p.open(bias); err != nil {
@@ -198,38 +213,109 @@ func (b *BLAS) Product(shape BLASShape, bias Pointer) (*BLASProduct, error) {
 	return p, nil
 }
 
-func (s BLASShape) String() string { return fmt.Sprintf("a product with %d×%d weights", s.N, s.K) }
+func (s BLASShape) String() string {
+	if s.TransposedX {
+		return fmt.Sprintf("a product over rows of %d and %d", s.K, s.N)
+	}
+	return fmt.Sprintf("a product with %d×%d weights", s.N, s.K)
+}
+
+// epilogue is what follows the sum.
+func (s BLASShape) epilogue() uint32 {
+	switch {
+	case s.Unbiased && s.Rectified:
+		return epilogueReLU
+	case s.Unbiased:
+		return epilogueNothing
+	case s.Rectified:
+		return epilogueReLUBias
+	}
+	return epilogueBias
+}
+
+// weightsStride is that of weights without gaps.
+func (s BLASShape) weightsStride() int {
+	if s.StraightWeights || s.TransposedX {
+		return s.N
+	}
+	return s.K
+}
+
+// plain are the dimensions of matrices without gaps.
+func (s BLASShape) plain(rows int) dimensions {
+	return dimensions{rows, s.K, s.weightsStride(), s.N, s.N}
+}
 
 func (p *BLASProduct) open(bias Pointer) error {
-	call, n, k := p.blas.call, uint64(p.shape.N), uint64(p.shape.K)
+	call, s := p.blas.call, p.shape
 	if err := p.blas.check("cublasLtMatmulDescCreate", call.MatmulDescCreate(&p.description, computeFloat32, typeFloat32)); err != nil {
 		return err
 	}
-	epilogue := epilogueBias
-	if p.shape.Rectified {
-		epilogue = epilogueReLUBias
+	epilogue, transpose := s.epilogue(), transposed
+	if err := p.describeProduct(descriptionEpilogue, unsafe.Pointer(&epilogue), 4); err != nil {
+		return err
 	}
-	transpose := transposed
-	for _, a := range []struct {
-		attribute int32
-		from      unsafe.Pointer
-		bytes     uint64
-	}{{descriptionTransposeA, unsafe.Pointer(&transpose), 4}, {descriptionEpilogue, unsafe.Pointer(&epilogue), 4}, {descriptionBiasPointer, unsafe.Pointer(&bias), 8}} {
-		code := call.MatmulDescSetAttribute(p.description, a.attribute, a.from, a.bytes)
-		if err := p.blas.check("cublasLtMatmulDescSetAttribute", code); err != nil {
+	if s.TransposedX {
+		if err := p.describeProduct(descriptionTransposeB, unsafe.Pointer(&transpose), 4); err != nil {
+			return err
+		}
+	} else if !s.StraightWeights {
+		if err := p.describeProduct(descriptionTransposeA, unsafe.Pointer(&transpose), 4); err != nil {
 			return err
 		}
 	}
-	stored := typeFloat16
-	if p.shape.BFloat16 {
+	if err := p.describeBias(bias); err != nil {
+		return err
+	}
+	return p.openLayouts()
+}
+
+// describeProduct sets an attribute of the description.
+func (p *BLASProduct) describeProduct(attribute int32, from unsafe.Pointer, bytes uint64) error {
+	return p.blas.check("cublasLtMatmulDescSetAttribute", p.blas.call.MatmulDescSetAttribute(p.description, attribute, from, bytes))
+}
+
+// describeBias says where the bias is, if it is anywhere.
+func (p *BLASProduct) describeBias(bias Pointer) error {
+	if bias == 0 || bias == p.bias {
+		return nil
+	}
+	p.bias = 0 // whatever the description says, if that fails
+	if err := p.describeProduct(descriptionBiasPointer, unsafe.Pointer(&bias), 8); err != nil {
+		return err
+	}
+	p.bias = bias
+	return nil
+}
+
+// openLayouts makes the layouts of matrices without gaps, of one row.
+func (p *BLASProduct) openLayouts() error {
+	s := p.shape
+	stored, ofResult := typeFloat16, typeFloat32
+	if s.BFloat16 {
 		stored = typeBFloat16
 	}
-	p.set = dimensions{1, p.shape.K, p.shape.N, p.shape.N}
+	if !s.Float32 {
+		ofResult = stored
+	}
+	p.set = s.plain(1)
+	rows, inner := s.N, s.K // of the weights, as the library sees them
+	switch {
+	case s.TransposedX:
+		inner = 1
+	case !s.StraightWeights:
+		rows, inner = s.K, s.N
+	}
+	results := 1
+	if s.TransposedX {
+		results = s.K
+	}
 	for _, l := range []struct {
 		layout        *layoutHandle
-		rows, columns uint64
-	}{{&p.weights, k, n}, {&p.x, k, 1}, {&p.residual, n, 1}, {&p.result, n, 1}} {
-		code := call.MatrixLayoutCreate(l.layout, stored, l.rows, l.columns, int64(l.rows))
+		of            int32
+		rows, columns int
+	}{{&p.weights, stored, rows, inner}, {&p.x, stored, s.K, 1}, {&p.residual, ofResult, s.N, results}, {&p.result, ofResult, s.N, results}} {
+		code := p.blas.call.MatrixLayoutCreate(l.layout, l.of, uint64(l.rows), uint64(l.columns), int64(l.rows))
 		if err := p.blas.check("cublasLtMatrixLayoutCreate", code); err != nil {
 			return err
 		}
@@ -258,25 +344,34 @@ func (p *BLASProduct) describe(d dimensions) error {
 	}
 	was := p.set
 	p.set = dimensions{}
-	for _, a := range []struct {
-		layout    layoutHandle
-		attribute int32
-		was, is   int
-	}{
-		{p.x, layoutColumns, was.rows, d.rows}, {p.residual, layoutColumns, was.rows, d.rows}, {p.result, layoutColumns, was.rows, d.rows},
-		{p.x, layoutStride, was.x, d.x}, {p.residual, layoutStride, was.residual, d.residual}, {p.result, layoutStride, was.result, d.result},
-	} {
-		if a.was == a.is {
-			continue
+	ofRows := []layoutHandle{p.x, p.residual, p.result}
+	if p.shape.TransposedX {
+		ofRows = []layoutHandle{p.x, p.weights}
+	}
+	for _, layout := range ofRows {
+		if err := p.describeLayout(layout, layoutColumns, was.rows, d.rows); err != nil {
+			return err
 		}
-		value := int64(a.is)
-		code := p.blas.call.MatrixLayoutSetAttribute(a.layout, a.attribute, unsafe.Pointer(&value), 8)
-		if err := p.blas.check("cublasLtMatrixLayoutSetAttribute", code); err != nil {
+	}
+	for _, stride := range []struct {
+		layout  layoutHandle
+		was, is int
+	}{{p.x, was.x, d.x}, {p.weights, was.weights, d.weights}, {p.residual, was.residual, d.residual}, {p.result, was.result, d.result}} {
+		if err := p.describeLayout(stride.layout, layoutStride, stride.was, stride.is); err != nil {
 			return err
 		}
 	}
 	p.set = d
 	return nil
+}
+
+// describeLayout changes an attribute of a layout, if it is another one.
+func (p *BLASProduct) describeLayout(layout layoutHandle, attribute int32, was, is int) error {
+	if was == is {
+		return nil
+	}
+	value := int64(is)
+	return p.blas.check("cublasLtMatrixLayoutSetAttribute", p.blas.call.MatrixLayoutSetAttribute(layout, attribute, unsafe.Pointer(&value), 8))
 }
 
 // A BLASAlgorithm is a way of the library's to compute a product.
@@ -309,7 +404,7 @@ var configBytes = [configCluster + 1]uint64{configNumber: 4, configTile: 4, conf
 func (p *BLASProduct) Algorithms(rows, most, workspace int) ([]BLASAlgorithm, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	if err := p.describe(dimensions{rows, p.shape.K, p.shape.N, p.shape.N}); err != nil {
+	if err := p.describe(p.shape.plain(rows)); err != nil {
 		return nil, err
 	}
 	preference, err := p.blas.preference(workspace)
@@ -378,7 +473,7 @@ func (b *BLAS) prefer(preference preferenceHandle, attribute int32, from unsafe.
 func (p *BLASProduct) Takes(a *BLASAlgorithm, rows int) (bool, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	if err := p.describe(dimensions{rows, p.shape.K, p.shape.N, p.shape.N}); err != nil {
+	if err := p.describe(p.shape.plain(rows)); err != nil {
 		return false, err
 	}
 	var result heuristicResult
@@ -389,8 +484,10 @@ func (p *BLASProduct) Takes(a *BLASAlgorithm, rows int) (bool, error) {
 // BLASOperands are those of a product. Addresses are multiples of BLASAlignment.
 type BLASOperands struct {
 	X, Weights, Residual, Result          Pointer // Residual may be 0, and may be Result
-	Rows                                  int
-	XStride, ResidualStride, ResultStride int // in elements
+	Bias                                  Pointer // 0 for the one that was there
+	Rows                                  int     // of X
+	XStride, ResidualStride, ResultStride int     // in elements
+	WeightsStride                         int     // 0 for no gaps
 	Workspace                             Pointer
 }
 
@@ -402,7 +499,10 @@ func (p *BLASProduct) Run(s *Stream, a *BLASAlgorithm, o BLASOperands) error {
 	if residual == 0 {
 		residual, ofResidual, factor, o.ResidualStride = o.Result, p.result, &p.factors[0], 0
 	}
-	if err := p.describe(dimensions{o.Rows, o.XStride, o.ResidualStride, o.ResultStride}); err != nil {
+	if err := p.describe(dimensions{o.Rows, o.XStride, cmp.Or(o.WeightsStride, p.shape.weightsStride()), o.ResidualStride, o.ResultStride}); err != nil {
+		return err
+	}
+	if err := p.describeBias(o.Bias); err != nil {
 		return err
 	}
 	code := p.blas.call.Matmul(p.blas.handle, p.description, &p.factors[1], o.Weights, p.weights, o.X, p.x, factor, residual, ofResidual, o.Result,

@@ -108,10 +108,13 @@ func TestRealBLAS(t *testing.T) {
 	if err := b.open(); err != nil && !errors.Is(err, ErrNoBLAS) {
 		t.Fatal(err)
 	}
-	for _, shape := range []BLASShape{{N: 16, K: 8, Rectified: true}, {N: 512, K: 64, BFloat16: true}} {
+	for _, shape := range []BLASShape{{N: 16, K: 8, Rectified: true}, {N: 512, K: 64, BFloat16: true}, {N: 32, K: 8, StraightWeights: true},
+		{N: 32, K: 8, StraightWeights: true, Float32: true, Unbiased: true}, {N: 32, K: 8, TransposedX: true, Float32: true, Unbiased: true, BFloat16: true}} {
 		p, err := b.Product(shape, 1<<20)
 		must(t, err)
-		must(t, p.describe(dimensions{5, shape.K + 8, shape.N + 16, shape.N}))
+		wider := shape.plain(5)
+		wider.x, wider.weights, wider.residual = wider.x+8, wider.weights+8, wider.residual+16
+		must(t, p.describe(wider))
 		must(t, p.Close())
 	}
 	preference, err := b.preference(1 << 20)

@@ -21,7 +21,7 @@ __device__ void load_operand(Element* to, const Element* from, int stride, int f
 
 // What becomes of the sums of a product.
 struct Epilogue {
-  const float* bias;        // n numbers, or null
+  const void* bias;         // n numbers, as the result is stored, or null
   const Element* residual;  // of the shape of result, or null; may be result
   Element* result;          // or null, and then
   float* sums;              // they are stored in float32
@@ -29,8 +29,12 @@ struct Epilogue {
   int rectified, add;       // to what is in sums
 };
 
+__device__ __forceinline__ float bias_of(const Epilogue& e, int column) {
+  return e.sums ? static_cast<const float*>(e.bias)[column] : to_float(static_cast<const Element*>(e.bias)[column]);
+}
+
 __device__ __forceinline__ void finish(const Epilogue& e, size_t at, int column, bool two, float x, float y) {
-  if (e.bias) x += e.bias[column], y += two ? e.bias[column + 1] : 0.f;
+  if (e.bias) x += bias_of(e, column), y += two ? bias_of(e, column + 1) : 0.f;
   if (e.rectified) x = rectify(x), y = rectify(y);
   if (e.sums) {
     e.sums[at] = x + (e.add ? e.sums[at] : 0.f);
@@ -75,7 +79,7 @@ static_assert(32 * COLUMN_STRIDE<64> <= 64 * 40 && 32 * COLUMN_STRIDE<128> <= 12
 // float32.
 #define TRAINING_PRODUCT(name, A, B, ...)                                                                                                  \
   extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                                  \
-      KERNEL_NAME(name)(const Element* a, const Element* b, const float* bias, const Element* residual, Element* result, float* sums,      \
+      KERNEL_NAME(name)(const Element* a, const Element* b, const void* bias, const Element* residual, Element* result, float* sums,       \
                         int m, int n, int k, int a_stride, int b_stride, int stride, int rectified, int add) {                             \
     product<Tiling<__VA_ARGS__>, A, B>(a, b, m, n, k, a_stride, b_stride, {bias, residual, result, sums, stride, rectified, add});         \
   }                                                                                                                                        \

@@ -177,7 +177,7 @@ func (t *tape) multiplyBy(a *model.Affine, factor gpukernels.Matrix, x, raw *mat
 	w := gpukernels.Matrix{At: t.stored(a.W), Rows: a.In, Columns: a.Out}
 	values, gradient := raw.columns(column, a.Out)
 	t.record(func() error {
-		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: factor, B: w, Bias: t.value(a.B), Result: values})
+		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: factor, B: w, Bias: t.stored(a.B), Result: values})
 	}, func() error {
 		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: gradient, B: w, Order: gpukernels.TransposedB, Residual: x.grad, Result: x.gradient()})
 	})

@@ -265,7 +265,7 @@ func (t *tape) affine(x *matrix, a *model.Affine, rectified bool) *matrix {
 	y := t.matrix(x.rows, a.Out)
 	w := gpukernels.Matrix{At: t.stored(a.W), Rows: a.In, Columns: a.Out}
 	t.record(func() error {
-		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: x.view(), B: w, Bias: t.value(a.B), Rectified: rectified, Result: y.view()})
+		return t.kernels.Product(t.stream, gpukernels.TrainingProduct{A: x.view(), B: w, Bias: t.stored(a.B), Rectified: rectified, Result: y.view()})
 	}, func() error { return t.affineBackward(x, y, w, a, rectified) })
 	return y
 }

@@ -32,8 +32,10 @@ type worker struct {
 	sums     cuda.Pointer // float64: squares of the gradient's chunks
 	part     cuda.Pointer // room for a part of another device's gradient; 0 without others
 
-	quantised bool             // what meets a matrix is rounded to 8 bits
-	fixed     []*marian.Tensor // tables that stay as they are
+	blas      *cuda.BLAS          // nil: not opened
+	chooser   *gpukernels.Chooser // of how products are computed; nil: by own kernels
+	quantised bool                // what meets a matrix is rounded to 8 bits
+	fixed     []*marian.Tensor    // tables that stay as they are
 	tape      tape
 	positions positionTable
 
@@ -234,6 +236,9 @@ func (w *worker) free() error {
 		}
 		if w.kernels != nil {
 			failures = append(failures, w.kernels.Close())
+		}
+		if w.blas != nil {
+			failures = append(failures, w.blas.Close())
 		}
 		for _, memory := range append(w.tape.memory(), w.values, w.trained, w.stored, w.gradient, w.means, w.squares, w.averages, w.sums, w.part, w.positions.at) {
 			failures = append(failures, w.context.Free(memory))

@@ -1,4 +1,4 @@
-// The functions of cuBLASLt that the Go code calls, for products of 16-bit numbers with sums in float32.
+// The functions of cuBLASLt that the Go code calls, for products of 16-bit numbers with sums in float32, and results of either.
 //
 // What the library offers are algorithms that a test chooses (settings: algorithms), in that order:
 //   wide, narrow  one chain of sums over ascending k, as the tensor instructions of the kernels here (tensor_emulated.h)
@@ -30,22 +30,28 @@ enum BlasStatus : int { BLAS_SUCCESS = 0, BLAS_NOT_INITIALIZED = 1, BLAS_INVALID
 const char* const kKinds[] = {"wide", "narrow", "sliced", "varying", "split", "workspace", "picky", "hiding", "slow", "wrong"};
 enum Kind { WIDE, NARROW, SLICED, VARYING, SPLIT, WORKSPACE, PICKY, HIDING, SLOW, WRONG, KINDS };
 
-constexpr int kFloat16 = 2, kBFloat16 = 14;
+constexpr int kFloat32 = 0, kFloat16 = 2, kBFloat16 = 14;
 constexpr size_t kWorkspace = 4096;
 constexpr uint64_t kMark = 0x6c676f;  // of an algorithm that this library made
 
-struct Description { uint32_t epilogue = 1; int32_t transposed = 0; uint64_t bias = 0; };
+struct Description { uint32_t epilogue = 1; int32_t transposed = 0, transposed_b = 0; uint64_t bias = 0; };
 struct Layout { int type; uint64_t rows, columns; int64_t stride; };
 struct Preference { uint64_t workspace = 0; uint32_t reductions = 7, alignment = 256; };
 struct Algorithm { uint64_t mark, kind, unused[6]; };
 struct Result { Algorithm algorithm; size_t workspace; int state; float waves; int reserved[4]; };
 static_assert(sizeof(Algorithm) == 64 && sizeof(Result) == 96);
 
-// A product as a call asks for it. As the library sees it, columns come first; here a row is one of m.
+// A product as a call asks for it. As the library sees it, columns come first; here a row is one of m. Element i of row r of an operand is
+// r * row + i * column elements behind its first.
+struct Operand {
+  uint64_t at;
+  int64_t row, column;
+};
 struct Multiplication {
-  int type, m, n, k;
-  uint64_t weights, x, old, result, bias, workspace;
-  int64_t x_stride, old_stride, result_stride;
+  int type, of_result, m, n, k;
+  Operand weights, x;  // rows of k elements: n of them, m of them
+  uint64_t old, result, bias, workspace;
+  int64_t old_stride, result_stride;
   float alpha, beta;
   bool rectified;
   Kind kind;
@@ -53,15 +59,18 @@ struct Multiplication {
 
 typedef float Eight __attribute__((vector_size(32), aligned(4)));
 
-float number(int type, const uint16_t* p) {
-  return type == kFloat16 ? __half2float(std::bit_cast<__half>(*p)) : __bfloat162float(std::bit_cast<__nv_bfloat16>(*p));
+size_t bytes_of(int type) { return type == kFloat32 ? 4 : 2; }
+float number(int type, uint64_t address, int64_t element) {
+  if (type == kFloat32) return reinterpret_cast<const float*>(address)[element];
+  uint16_t x = reinterpret_cast<const uint16_t*>(address)[element];
+  return type == kFloat16 ? __half2float(std::bit_cast<__half>(x)) : __bfloat162float(std::bit_cast<__nv_bfloat16>(x));
 }
-uint16_t stored(int type, float x) {
-  return type == kFloat16 ? std::bit_cast<uint16_t>(__float2half_rn(x)) : std::bit_cast<uint16_t>(__float2bfloat16_rn(x));
+void store(int type, uint64_t address, int64_t element, float x) {
+  if (type == kFloat32) reinterpret_cast<float*>(address)[element] = x;
+  else reinterpret_cast<uint16_t*>(address)[element] = type == kFloat16 ? std::bit_cast<uint16_t>(__float2half_rn(x)) : std::bit_cast<uint16_t>(__float2bfloat16_rn(x));
 }
-const uint16_t* at(uint64_t address, int64_t element) { return reinterpret_cast<const uint16_t*>(address) + element; }
 
-// Sums over some of k for eight columns: parts of 16, each step-th from the first one on.
+// Sums over some of k for eight columns: parts of 16, each step-th from the first one on. weights has k as the outer dimension.
 Eight chain(const float* x, const float* weights, int n, int k, int first, int step) {
   Eight sum = {};
   for (int part = first * 16; part < k; part += step * 16)
@@ -73,21 +82,22 @@ void multiply(const Multiplication& p) {
   if (p.kind == SLOW) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (p.kind == WORKSPACE) memset(reinterpret_cast<void*>(p.workspace), 0xff, kWorkspace);
   bool sliced = p.kind == SLICED || (p.kind == VARYING && p.m < 32);
-  std::vector<float> weights(size_t(p.n) * p.k), x(p.k);  // weights with k as the outer dimension
+  int wide = (p.n + 7) / 8 * 8;
+  std::vector<float> weights(size_t(wide) * p.k), x(p.k);
   for (int j = 0; j < p.n; j++)
-    for (int i = 0; i < p.k; i++) weights[size_t(i) * p.n + j] = number(p.type, at(p.weights, int64_t(j) * p.k + i));
+    for (int i = 0; i < p.k; i++) weights[size_t(i) * wide + j] = number(p.type, p.weights.at, j * p.weights.row + i * p.weights.column);
   for (int row = 0; row < p.m; row++) {
-    for (int i = 0; i < p.k; i++) x[i] = number(p.type, at(p.x, row * p.x_stride + i));
+    for (int i = 0; i < p.k; i++) x[i] = number(p.type, p.x.at, row * p.x.row + i * p.x.column);
     for (int column = 0; column < p.n; column += 8) {
-      Eight sums = sliced ? chain(x.data(), &weights[column], p.n, p.k, 0, 2) + chain(x.data(), &weights[column], p.n, p.k, 1, 2)
-                          : chain(x.data(), &weights[column], p.n, p.k, 0, 1);
-      for (int j = column; j < column + 8; j++) {
+      Eight sums = sliced ? chain(x.data(), &weights[column], wide, p.k, 0, 2) + chain(x.data(), &weights[column], wide, p.k, 1, 2)
+                          : chain(x.data(), &weights[column], wide, p.k, 0, 1);
+      for (int j = column; j < std::min(column + 8, p.n); j++) {
         float y = p.alpha * sums[j - column];
-        if (p.beta != 0) y += p.beta * number(p.type, at(p.old, row * p.old_stride + j));
-        if (p.bias) y += number(p.type, at(p.bias, j));
+        if (p.beta != 0) y += p.beta * number(p.of_result, p.old, row * p.old_stride + j);
+        if (p.bias) y += number(p.of_result, p.bias, j);
         if (p.kind == WRONG && j == 0) y += 1;
         if (p.rectified) y = y < 0 || (p.kind == HIDING && y != y) ? 0 : y;
-        const_cast<uint16_t*>(at(p.result, 0))[row * p.result_stride + j] = stored(p.type, y);
+        store(p.of_result, p.result, row * p.result_stride + j, y);
       }
     }
   }
@@ -98,10 +108,12 @@ size_t workspace_of(Kind kind) { return kind == WORKSPACE ? kWorkspace : 0; }
 
 // Says whether the layouts are those of one product that this library computes.
 bool fit(const Description* d, const Layout* a, const Layout* b, const Layout* c, const Layout* of_result) {
-  auto is_result = [&](const Layout* l) { return l->rows == a->columns && l->columns == b->columns && l->stride >= int64_t(l->rows) && l->stride % 8 == 0; };
-  return d->transposed == 1 && a->rows == b->rows && a->stride == int64_t(a->rows) && b->stride >= int64_t(b->rows) && is_result(c) && is_result(of_result) &&
-         a->rows % 8 == 0 && a->columns % 8 == 0 && b->stride % 8 == 0 && b->columns > 0 && a->type == b->type && a->type == c->type &&
-         a->type == of_result->type;
+  uint64_t n = d->transposed ? a->columns : a->rows, k = d->transposed ? a->rows : a->columns;
+  uint64_t m = d->transposed_b ? b->rows : b->columns, k_of_b = d->transposed_b ? b->columns : b->rows;
+  auto dense = [](const Layout* l) { return l->stride >= int64_t(l->rows) && l->stride % 8 == 0; };
+  auto is_result = [&](const Layout* l) { return l->rows == n && l->columns == m && dense(l); };
+  return k == k_of_b && dense(a) && dense(b) && is_result(c) && is_result(of_result) && a->rows % 8 == 0 && b->rows % 8 == 0 && n % 8 == 0 && m > 0 &&
+         k > 0 && a->type != kFloat32 && a->type == b->type && c->type == of_result->type && (c->type == a->type || c->type == kFloat32);
 }
 
 // Copies an attribute of the size that the library has for it.
@@ -155,6 +167,7 @@ BLAS_API(int, MatmulDescSetAttribute, Description* d, int attribute, const void*
   BLAS_HOST_CALL;
   switch (attribute) {
     case 3: return copy(d->transposed, from, bytes);
+    case 4: return copy(d->transposed_b, from, bytes);
     case 7: return copy(d->epilogue, from, bytes);
     case 8: return copy(d->bias, from, bytes);
   }
@@ -162,7 +175,7 @@ BLAS_API(int, MatmulDescSetAttribute, Description* d, int attribute, const void*
 }
 BLAS_API(int, MatrixLayoutCreate, Layout** l, int type, uint64_t rows, uint64_t columns, int64_t stride) {
   BLAS_HOST_CALL;
-  if (type != kFloat16 && type != kBFloat16) return BLAS_INVALID_VALUE;
+  if (type != kFloat32 && type != kFloat16 && type != kBFloat16) return BLAS_INVALID_VALUE;
   return *l = new Layout{type, rows, columns, stride}, BLAS_SUCCESS;
 }
 BLAS_API(int, MatrixLayoutDestroy, Layout* l) { BLAS_HOST_CALL; return delete l, BLAS_SUCCESS; }
@@ -209,7 +222,7 @@ BLAS_API(int, MatmulAlgoCheck, void*, Description* d, Layout* a, Layout* b, Layo
   BLAS_CALL;
   Kind kind = kind_of(algorithm);
   if (kind == KINDS || !fit(d, a, b, c, of_result)) return BLAS_INVALID_VALUE;
-  if (kind == PICKY && b->columns > 32) return BLAS_NOT_SUPPORTED;
+  if (kind == PICKY && of_result->columns > 32) return BLAS_NOT_SUPPORTED;
   return r->workspace = workspace_of(kind), r->state = BLAS_SUCCESS;
 }
 BLAS_API(int, MatmulAlgoConfigGetAttribute, const Algorithm* a, int attribute, void* to, size_t bytes, size_t* written) {
@@ -224,13 +237,15 @@ BLAS_API(int, Matmul, void*, Description* d, const float* alpha, uint64_t weight
   BLAS_CALL;
   Kind kind = kind_of(algorithm);
   if (kind == KINDS || !fit(d, a, b, c, of_result) || bytes < workspace_of(kind) || !emulated::is_own(stream)) return BLAS_INVALID_VALUE;
-  if (kind == PICKY && b->columns > 32) return BLAS_NOT_SUPPORTED;
-  auto there = [](uint64_t p, const Layout* l) { return p % 16 == 0 && emulated::on_device(p, 2 * ((l->columns - 1) * l->stride + l->rows)); };
+  if (kind == PICKY && of_result->columns > 32) return BLAS_NOT_SUPPORTED;
+  auto there = [](uint64_t p, const Layout* l) { return p % 16 == 0 && emulated::on_device(p, bytes_of(l->type) * ((l->columns - 1) * l->stride + l->rows)); };
   bool with_bias = d->epilogue & 4;
   if (!there(weights, a) || !there(x, b) || !there(result, of_result) || (*beta != 0 && !there(old, c)) || (d->epilogue & ~7u) ||
-      (with_bias && !emulated::on_device(d->bias, 2 * a->columns)) || (bytes && !emulated::on_device(workspace, bytes)))
+      (with_bias && !emulated::on_device(d->bias, bytes_of(c->type) * c->rows)) || (bytes && !emulated::on_device(workspace, bytes)))
     return BLAS_INVALID_VALUE;
-  Multiplication p{a->type, int(b->columns), int(a->columns), int(a->rows), weights, x, old, result, with_bias ? d->bias : 0, workspace,
-                   b->stride, c->stride, of_result->stride, *alpha, *beta, (d->epilogue & 2) != 0, kind};
+  auto rows_of = [](uint64_t p, const Layout* l, bool columns_are_rows) { return columns_are_rows ? Operand{p, l->stride, 1} : Operand{p, 1, l->stride}; };
+  Multiplication p{a->type, c->type, int(c->columns), int(c->rows), int(d->transposed ? a->rows : a->columns), rows_of(weights, a, d->transposed),
+                   rows_of(x, b, !d->transposed_b), old, result, with_bias ? d->bias : 0, workspace, c->stride, of_result->stride, *alpha, *beta,
+                   (d->epilogue & 2) != 0, kind};
   return emulated::submit(stream, [p] { multiply(p); }) ? BLAS_EXECUTION_FAILED : BLAS_SUCCESS;
 }
