@@ -37,7 +37,7 @@ type Text struct {
 type Batching struct {
 	Workers         int           // goroutines with a decoder each
 	Slots           int           // hypotheses decoded at a time by a worker
-	TopUp           float64       // share of free slots at which they are filled again
+	TopUp           float64       // share of free slots at which they are filled again; 0 is what suits the device
 	MiniBatchTokens int           // source pieces of one encoder batch
 	MiniBatchLines  int           // sentences of one encoder batch
 	MaxiBatch       int           // sentences that are sorted together
@@ -64,11 +64,11 @@ type Config struct {
 	Batching       Batching
 }
 
-// The sizes below were found by trying --slots and --mini-batch-words of `sluice bench` on the demo model; throughput is flat
-// around them.
+// The sizes below were found by trying --slots, --top-up and --mini-batch-words of `sluice bench` on the demo model; throughput is
+// flat around them. More hypotheses at a time find fewer of their keys, values and rare candidates in the second-level cache.
 const (
-	defaultSlots           = 64
-	defaultTopUp           = 0.25
+	defaultSlots           = 48
+	defaultTopUp           = 0.5
 	defaultMiniBatchTokens = 256
 	defaultMaxiBatch       = 2048
 	defaultLatency         = 200 * time.Millisecond
@@ -81,8 +81,8 @@ func (b Batching) Automatic(cores int) Batching {
 	b.MiniBatchTokens = positiveOr(b.MiniBatchTokens, defaultMiniBatchTokens)
 	b.MiniBatchLines = positiveOr(b.MiniBatchLines, b.MiniBatchTokens)
 	b.MaxiBatch = positiveOr(b.MaxiBatch, defaultMaxiBatch)
-	if b.TopUp <= 0 || b.TopUp > 1 {
-		b.TopUp = defaultTopUp
+	if b.TopUp < 0 || b.TopUp > 1 {
+		b.TopUp = 0
 	}
 	b.SentenceCores = positiveOr(b.SentenceCores, b.Workers)
 	if b.Latency <= 0 {

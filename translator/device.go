@@ -13,10 +13,11 @@ import (
 // What fails says so with a method Err of its Stepper, error being what happened; a Stepper that has something to give back has a
 // method Close.
 type Device struct {
-	Name            string // for messages
-	Workers         int    // each with Steppers of its own
-	Slots           int    // of a worker; 0 is Batching's
-	MiniBatchTokens int    // source pieces that a worker encodes at a time; 0 is Batching's
+	Name            string  // for messages
+	Workers         int     // each with Steppers of its own
+	Slots           int     // of a worker; 0 is Batching's
+	TopUp           float64 // share of free slots at which they are filled again, where Batching leaves it open; 0 is the processor's
+	MiniBatchTokens int     // source pieces that a worker encodes at a time; 0 is Batching's
 
 	// Open returns a Stepper for each model of the ensemble, with that many slots.
 	Open func(slots int) ([]search.Stepper, error)
@@ -62,6 +63,17 @@ type Budget struct {
 
 func (d *Device) budget(b Batching) Budget {
 	return Budget{positiveOr(d.Slots, b.Slots), positiveOr(d.MiniBatchTokens, b.MiniBatchTokens)}
+}
+
+// topUp is the share of free slots at which the device's workers fill them again.
+func (d *Device) topUp(b Batching) float64 {
+	switch {
+	case b.TopUp > 0:
+		return b.TopUp
+	case d.TopUp > 0:
+		return d.TopUp
+	}
+	return defaultTopUp
 }
 
 // Half is less, and false where there is no less: a worker has to have the slots of one sentence, which least is.

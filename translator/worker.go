@@ -47,7 +47,7 @@ func (w *worker) connect() (err error) {
 	if w.decoder, err = search.NewDecoder(w.steppers, c.Weights, c.Text.Target.EOS()); err != nil {
 		return err
 	}
-	w.queue, err = batch.NewTopUp[*unit](w.decoder.Slots(), c.Batching.TopUp)
+	w.queue, err = batch.NewTopUp[*unit](w.decoder.Slots(), w.device.topUp(c.Batching))
 	return err
 }
 

@@ -233,7 +233,8 @@ func closeGPUs(gpus []*gpu) {
 func (g *gpu) worker(load gpuLoad, b *batchFlags) translator.Device {
 	slots, tokens := g.weights[0].Batch(g.sharedBy(load.Streams))
 	d := translator.Device{
-		Name: g.name(), Workers: load.Streams, Slots: load.Slots, MiniBatchTokens: tokens / slots * load.Slots, Open: g.steppers,
+		Name: g.name(), Workers: load.Streams, Slots: load.Slots, TopUp: gpuTopUp,
+		MiniBatchTokens: tokens / slots * load.Slots, Open: g.steppers,
 		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },
 	}
 	if b.miniBatchWords > 0 {
