@@ -268,6 +268,56 @@ func guardOrNil(g *arena, s []float32) []float32 {
 	return guard(g, s)
 }
 
+// allOf are rows, their scales, and the bytes that were made of them.
+func allOf(rows, scales []float32, bytes []uint8, n int) []float32 {
+	all := append(slices.Clone(rows), scales...)
+	for i := range scales {
+		for _, b := range bytes[i*Int8Stride(n):][:n] {
+			all = append(all, float32(b))
+		}
+	}
+	return all
+}
+
+// A norm that makes bytes gives what the norm and QuantizeRows give one after the other.
+func TestNormsQuantisedAgree(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, n := range lengths {
+			r := source(uint64(seed))
+			rows := 1 + seed%5
+			if n > 256 {
+				rows = 300 // which take several calls of assembly
+			}
+			for _, wild := range []bool{false, true} {
+				x, residual, scale, bias := awkward(r, rows*n, wild), awkward(r, rows*n, wild), awkward(r, n, wild), awkward(r, n, wild)
+				if seed%3 == 0 && rows > 1 {
+					clear(x[:n]) // a row of zeros, without a scale
+					clear(residual[:n])
+				}
+				check := func(what string, norm func(dst []float32), both func(bytes []uint8, scales, dst []float32)) {
+					want, got := make([]float32, rows*n), make([]float32, rows*n)
+					wantBytes, gotBytes := make([]uint8, rows*Int8Stride(n)), make([]uint8, rows*Int8Stride(n))
+					wantScales, gotScales := make([]float32, rows), normals(r, rows)
+					norm(want)
+					QuantizeRows(wantBytes, wantScales, want, rows, n)
+					both(gotBytes, gotScales, got)
+					if !slices.EqualFunc(allOf(got, gotScales, gotBytes, n), allOf(want, wantScales, wantBytes, n), same) {
+						t.Fatalf("%s of %d rows of %d (wild %v): other results than one after the other", what, rows, n, wild)
+					}
+				}
+				check("LayerNormQuantised", func(dst []float32) { LayerNorm(dst, x, residual, scale, bias, rows, n, 1e-6) },
+					func(bytes []uint8, scales, dst []float32) {
+						LayerNormQuantised(bytes, scales, dst, x, residual, scale, bias, rows, n, 1e-6)
+					})
+				check("RMSNormQuantised", func(dst []float32) { RMSNorm(dst, x, nil, scale, rows, n, 1e-6) },
+					func(bytes []uint8, scales, dst []float32) {
+						RMSNormQuantised(bytes, scales, dst, x, nil, scale, rows, n, 1e-6)
+					})
+			}
+		}
+	})
+}
+
 func TestNormsAgree(t *testing.T) {
 	cputest.EachFamily(t, func(t *testing.T) {
 		for seed, n := range lengths {
@@ -288,6 +338,16 @@ func TestNormsAgree(t *testing.T) {
 						dst := guard(g, x)
 						LayerNorm(dst, dst, guardOrNil(g, res), guard(g, scale), guardOrNil(g, b), rows, n, 1e-6)
 						return dst
+					})
+					agree(t, fmt.Sprintf("LayerNormQuantised %d×%d", rows, n), func(g *arena) []float32 {
+						dst, bytes, scales := guard(g, x), guard(g, make([]uint8, rows*Int8Stride(n))), guard(g, make([]float32, rows))
+						LayerNormQuantised(bytes, scales, dst, dst, guardOrNil(g, res), guard(g, scale), guardOrNil(g, b), rows, n, 1e-6)
+						return allOf(dst, scales, bytes, n)
+					})
+					agree(t, fmt.Sprintf("RMSNormQuantised %d×%d", rows, n), func(g *arena) []float32 {
+						dst, bytes, scales := guard(g, make([]float32, rows*n)), guard(g, make([]uint8, rows*Int8Stride(n))), guard(g, make([]float32, rows))
+						RMSNormQuantised(bytes, scales, dst, guard(g, x), guardOrNil(g, res), guard(g, scale), rows, n, 1e-6)
+						return allOf(dst, scales, bytes, n)
 					})
 					agree(t, fmt.Sprintf("RMSNorm %d×%d", rows, n), func(g *arena) []float32 {
 						dst := guard(g, make([]float32, rows*n))

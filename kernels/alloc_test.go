@@ -29,8 +29,12 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			"DotRowsFloat32":    func() { DotRowsFloat32(y, x, floats, k, ids, z) },
 			"ArgMax, AbsMax":    func() { ArgMax(x); AbsMax(x); MaxChosen(x, none) },
 			"norms":             func() { LayerNorm(y, x, z, w, w, rows, k, 1e-6); RMSNorm(y, x, z, w, rows, k, 1e-6) },
-			"softmax":           func() { Softmax(y, rows, k, k); LogSoftmax(y) },
-			"elementwise":       func() { Add(y, x, z); AddBias(y, z, rows, k); Scale(y, x, 2); Embed(y, x, 2, z); Average(y, x, 3) },
+			"quantised norms": func() {
+				LayerNormQuantised(bytes, aScales, y, x, z, w, w, rows, k, 1e-6)
+				RMSNormQuantised(bytes, aScales, y, x, z, w, rows, k, 1e-6)
+			},
+			"softmax":     func() { Softmax(y, rows, k, k); LogSoftmax(y) },
+			"elementwise": func() { Add(y, x, z); AddBias(y, z, rows, k); Scale(y, x, 2); Embed(y, x, 2, z); Average(y, x, 3) },
 			"activations": func() {
 				ReLU(y)
 				Swish(y)

@@ -220,6 +220,8 @@ func BenchmarkRows(b *testing.B) {
 		{"QuantizeRows/1536", rows * ffn, func() { QuantizeRows(bytes, scales, x, rows, ffn) }},
 		{"QuantizeRowsFixed/256", rows * d, func() { QuantizeRowsFixed(bytes, x, rows, d, 20) }},
 		{"LayerNorm", rows * d, func() { LayerNorm(y, x, z, w, w, rows, d, 1e-6) }},
+		{"LayerNorm, then QuantizeRows", rows * d, func() { LayerNorm(y, x, z, w, w, rows, d, 1e-6); QuantizeRows(bytes, scales, y, rows, d) }},
+		{"LayerNormQuantised", rows * d, func() { LayerNormQuantised(bytes, scales, y, x, z, w, w, rows, d, 1e-6) }},
 		{"RMSNorm", rows * d, func() { RMSNorm(y, x, z, w, rows, d, 1e-6) }},
 		{"Softmax/32", rows * d, func() { Softmax(y, rows*d/32, 32, 32) }},
 		{"Softmax/32000", vocabulary, func() { Softmax(logits, 1, vocabulary, vocabulary) }},

@@ -17,6 +17,22 @@ func LayerNorm(dst, x, residual, scale, bias []float32, rows, n int, eps float32
 	layerNorm(dst, x, residual, scale, bias, rows, n, eps)
 }
 
+// LayerNormQuantised is LayerNorm, and QuantizeRows of what it gives, row by row.
+//
+// bytes: rows of Int8Stride(n) bytes. scales: one per row.
+func LayerNormQuantised(bytes []uint8, scales, dst, x, residual, scale, bias []float32, rows, n int, eps float32) {
+	checkNorm(dst, x, residual, scale, rows, n)
+	checkNormBytes(bytes, scales, rows, n)
+	if bias != nil {
+		need(len(bias), n, "bias of a layer norm")
+	}
+	if rows == 0 || n == 0 {
+		clear(scales[:rows])
+		return
+	}
+	layerNormQuantised(bytes, scales, dst, x, residual, scale, bias, rows, n, eps)
+}
+
 func layerNormGeneric(dst, x, residual, scale, bias []float32, rows, n int, eps float32) {
 	for r := range rows {
 		v := dst[r*n : (r+1)*n]
@@ -54,6 +70,19 @@ func RMSNorm(dst, x, residual, scale []float32, rows, n int, eps float32) {
 	rmsNorm(dst, x, residual, scale, rows, n, eps)
 }
 
+// RMSNormQuantised is RMSNorm, and QuantizeRows of what it gives, row by row.
+//
+// bytes: rows of Int8Stride(n) bytes. scales: one per row.
+func RMSNormQuantised(bytes []uint8, scales, dst, x, residual, scale []float32, rows, n int, eps float32) {
+	checkNorm(dst, x, residual, scale, rows, n)
+	checkNormBytes(bytes, scales, rows, n)
+	if rows == 0 || n == 0 {
+		clear(scales[:rows])
+		return
+	}
+	rmsNormQuantised(bytes, scales, dst, x, residual, scale, rows, n, eps)
+}
+
 func rmsNormGeneric(dst, x, residual, scale []float32, rows, n int, eps float32) {
 	for r := range rows {
 		v := dst[r*n : (r+1)*n]
@@ -77,6 +106,11 @@ func checkNorm(dst, x, residual, scale []float32, rows, n int) {
 		need(len(residual), touched, "residual of a norm")
 	}
 	need(len(scale), n, "scale of a norm")
+}
+
+func checkNormBytes(bytes []uint8, scales []float32, rows, n int) {
+	need(len(bytes), rows*Int8Stride(n), "bytes of a norm")
+	need(len(scales), rows, "scales of a norm")
 }
 
 // addResidual sets v to the row of x that starts at first, plus that of residual.

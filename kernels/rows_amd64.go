@@ -267,6 +267,54 @@ func rmsNormCall(level cpu.Level, dst, x, residual, scale []float32, first, rows
 	rmsNormAVX512(&dst[at], &x[at], element(residual, at), &scale[0], rows, n, eps)
 }
 
+func layerNormQuantised(bytes []uint8, scales, dst, x, residual, scale, bias []float32, rows, n int, eps float32) {
+	level := cpu.Active()
+	if level == cpu.Generic {
+		layerNormGeneric(dst, x, residual, scale, bias, rows, n, eps)
+		quantizeRowsGeneric(bytes, scales, dst, rows, n)
+		return
+	}
+	for first := 0; first < rows; {
+		part := evenPart(rows-first, max(1, callElements/n))
+		layerNormQuantisedCall(level, bytes, scales, dst, x, residual, scale, bias, first, part, n, eps)
+		first += part
+	}
+}
+
+//go:noinline
+func layerNormQuantisedCall(level cpu.Level, bytes []uint8, scales, dst, x, residual, scale, bias []float32, first, rows, n int, eps float32) {
+	at, stride := first*n, Int8Stride(n)
+	if level == cpu.AVX2 {
+		layerNormQuantisedAVX2(&dst[at], &x[at], element(residual, at), &scale[0], element(bias, 0), &bytes[first*stride], stride, &scales[first], rows, n, eps)
+		return
+	}
+	layerNormQuantisedAVX512(&dst[at], &x[at], element(residual, at), &scale[0], element(bias, 0), &bytes[first*stride], stride, &scales[first], rows, n, eps)
+}
+
+func rmsNormQuantised(bytes []uint8, scales, dst, x, residual, scale []float32, rows, n int, eps float32) {
+	level := cpu.Active()
+	if level == cpu.Generic {
+		rmsNormGeneric(dst, x, residual, scale, rows, n, eps)
+		quantizeRowsGeneric(bytes, scales, dst, rows, n)
+		return
+	}
+	for first := 0; first < rows; {
+		part := evenPart(rows-first, max(1, callElements/n))
+		rmsNormQuantisedCall(level, bytes, scales, dst, x, residual, scale, first, part, n, eps)
+		first += part
+	}
+}
+
+//go:noinline
+func rmsNormQuantisedCall(level cpu.Level, bytes []uint8, scales, dst, x, residual, scale []float32, first, rows, n int, eps float32) {
+	at, stride := first*n, Int8Stride(n)
+	if level == cpu.AVX2 {
+		rmsNormQuantisedAVX2(&dst[at], &x[at], element(residual, at), &scale[0], &bytes[first*stride], stride, &scales[first], rows, n, eps)
+		return
+	}
+	rmsNormQuantisedAVX512(&dst[at], &x[at], element(residual, at), &scale[0], &bytes[first*stride], stride, &scales[first], rows, n, eps)
+}
+
 // element returns the address of an element, nil if there is no slice.
 func element(s []float32, i int) *float32 {
 	if s == nil {

@@ -2850,180 +2850,1276 @@ return:
 	VZEROUPPER
 	RET
 
-// func quantizeRowsAVX512(dst *uint8, stride int, scales *float32, x *float32, rows int, k int)
+// func layerNormQuantisedAVX512(dst *float32, x *float32, residual *float32, scale *float32, bias *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
 // Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2
-TEXT ·quantizeRowsAVX512(SB), NOSPLIT, $0-48
-	MOVQ   dst+0(FP), AX
-	MOVQ   scales+16(FP), CX
-	MOVQ   x+24(FP), DX
-	MOVQ   rows+32(FP), BX
-	MOVQ   k+40(FP), SI
-	MOVQ   SI, DI
-	ANDQ   $0x0f, DI
-	MOVL   $0xffffffff, R8
-	BZHIL  DI, R8, R8
-	KMOVW  R8, K1
-	MOVQ   SI, DI
-	ANDQ   $-16, DI
-	VMOVSS const_7f7fffff<>+0(SB), X0
-	VMOVSS const_42fe0000<>+0(SB), X1
+TEXT ·layerNormQuantisedAVX512(SB), NOSPLIT, $0-84
+	MOVQ       n+72(FP), AX
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	MOVL       $0xffffffff, BX
+	BZHIL      DX, BX, BX
+	KMOVW      BX, K1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
+	VXORPS     X0, X0, X0
+	VCVTSI2SSQ AX, X0, X0
+	SUBQ       $0x00000002, rows+64(FP)
+	JLT        single
 
-row:
+pair:
+	MOVQ   n+72(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (SI)(BX*1), R9
+	LEAQ   (DI)(BX*1), R10
+	LEAQ   (R8)(BX*1), R11
+	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	XORQ   R8, R8
-	LEAQ   -63(DI), R9
-	CMPQ   R8, R9
-	JGE    rest140
+	VXORPS Z4, Z4, Z4
+	TESTQ  R8, R8
+	JZ     alone139
+	XORQ   BX, BX
+	LEAQ   -63(DX), R12
+	CMPQ   BX, R12
+	JGE    rest142
 
-turn139:
-	VMOVUPS     (DX)(R8*4), Z4
-	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
-	VPMAXSD     Z2, Z4, Z2
-	VMOVUPS     64(DX)(R8*4), Z4
-	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
-	VPMAXSD     Z3, Z4, Z3
-	VMOVUPS     128(DX)(R8*4), Z4
-	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
-	VPMAXSD     Z2, Z4, Z2
-	VMOVUPS     192(DX)(R8*4), Z4
-	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
-	VPMAXSD     Z3, Z4, Z3
-	ADDQ        $0x40, R8
-	CMPQ        R8, R9
-	JLT         turn139
+turn141:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS (R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS (R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 64(DI)(BX*4), Z5
+	VMOVUPS 64(R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 64(SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 64(R10)(BX*4), Z5
+	VMOVUPS 64(R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 64(R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 128(DI)(BX*4), Z5
+	VMOVUPS 128(R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 128(SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 128(R10)(BX*4), Z5
+	VMOVUPS 128(R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 128(R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 192(DI)(BX*4), Z5
+	VMOVUPS 192(R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 192(SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 192(R10)(BX*4), Z5
+	VMOVUPS 192(R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 192(R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R12
+	JLT     turn141
 
-rest140:
-	CMPQ R8, DI
-	JGE  tail142
+rest142:
+	CMPQ BX, DX
+	JGE  tail144
 
-loop141:
-	VMOVUPS     (DX)(R8*4), Z4
-	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
-	VPMAXSD     Z2, Z4, Z2
-	ADDQ        $0x10, R8
-	CMPQ        R8, DI
-	JLT         loop141
+loop143:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS (R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS (R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop143
 
-tail142:
-	CMPQ        R8, SI
-	JGE         done143
-	VMOVUPS.Z   (DX)(R8*4), K1, Z4
-	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
-	VPMAXSD     Z2, Z4, Z2
+tail144:
+	CMPQ      BX, AX
+	JGE       done145
+	VMOVUPS.Z (DI)(BX*4), K1, Z5
+	VMOVUPS.Z (R8)(BX*4), K1, Z6
+	VADDPS    Z6, Z5, Z5
+	VMOVUPS   Z5, K1, (SI)(BX*4)
+	VADDPS    Z5, Z3, Z3
+	VMOVUPS.Z (R10)(BX*4), K1, Z5
+	VMOVUPS.Z (R11)(BX*4), K1, Z6
+	VADDPS    Z6, Z5, Z5
+	VMOVUPS   Z5, K1, (R9)(BX*4)
+	VADDPS    Z5, Z4, Z4
 
-done143:
-	VPMAXSD       Z2, Z3, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y3
-	VPMAXSD       Y3, Y2, Y3
-	VEXTRACTF32X4 $0x01, Y3, X2
-	VPMAXSD       X2, X3, X2
-	VPERMILPS     $0x4e, X2, X3
-	VPMAXSD       X3, X2, X2
-	VPERMILPS     $0xb1, X2, X3
-	VPMAXSD       X3, X2, X2
-	VDIVSS        X2, X1, X3
-	VUCOMISS      X2, X0
-	JCS           zeros
-	VDIVSS        X1, X2, X2
-	VUCOMISS      X3, X0
-	JCS           tiny
+done145:
+	JMP summed140
+
+alone139:
+	XORQ BX, BX
+	LEAQ -63(DX), R11
+	CMPQ BX, R11
+	JGE  rest147
+
+turn146:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 64(DI)(BX*4), Z5
+	VMOVUPS Z5, 64(SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 64(R10)(BX*4), Z5
+	VMOVUPS Z5, 64(R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 128(DI)(BX*4), Z5
+	VMOVUPS Z5, 128(SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 128(R10)(BX*4), Z5
+	VMOVUPS Z5, 128(R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 192(DI)(BX*4), Z5
+	VMOVUPS Z5, 192(SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 192(R10)(BX*4), Z5
+	VMOVUPS Z5, 192(R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R11
+	JLT     turn146
+
+rest147:
+	CMPQ BX, DX
+	JGE  tail149
+
+loop148:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop148
+
+tail149:
+	CMPQ      BX, AX
+	JGE       done150
+	VMOVUPS.Z (DI)(BX*4), K1, Z5
+	VMOVUPS   Z5, K1, (SI)(BX*4)
+	VADDPS    Z5, Z3, Z3
+	VMOVUPS.Z (R10)(BX*4), K1, Z5
+	VMOVUPS   Z5, K1, (R9)(BX*4)
+	VADDPS    Z5, Z4, Z4
+
+done150:
+summed140:
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPS        Y5, Y3, Y5
+	VEXTRACTF32X4 $0x01, Y5, X3
+	VADDPS        X3, X5, X3
+	VPERMILPS     $0x4e, X3, X5
+	VADDPS        X5, X3, X3
+	VPERMILPS     $0xb1, X3, X5
+	VADDPS        X5, X3, X3
+	VDIVSS        X0, X3, X3
 	VBROADCASTSS  X3, Z3
-	VMOVDQU32     four_bytes<>+0(SB), Z4
-	XORQ          R8, R8
-	LEAQ          -63(DI), R9
-	CMPQ          R8, R9
-	JGE           rest145
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VADDPS        Y5, Y4, Y5
+	VEXTRACTF32X4 $0x01, Y5, X4
+	VADDPS        X4, X5, X4
+	VPERMILPS     $0x4e, X4, X5
+	VADDPS        X5, X4, X4
+	VPERMILPS     $0xb1, X4, X5
+	VADDPS        X5, X4, X4
+	VDIVSS        X0, X4, X4
+	VBROADCASTSS  X4, Z4
+	VXORPS        Z5, Z5, Z5
+	VXORPS        Z6, Z6, Z6
+	XORQ          BX, BX
+	LEAQ          -63(DX), R10
+	CMPQ          BX, R10
+	JGE           rest152
 
-turn144:
-	VMOVUPS     (DX)(R8*4), Z5
-	VMULPS      Z3, Z5, Z5
-	VMOVUPS     64(DX)(R8*4), Z6
-	VMULPS      Z3, Z6, Z6
-	VMOVUPS     128(DX)(R8*4), Z7
-	VMULPS      Z3, Z7, Z7
-	VMOVUPS     192(DX)(R8*4), Z8
-	VMULPS      Z3, Z8, Z8
+turn151:
+	VMOVUPS (SI)(BX*4), Z7
+	VSUBPS  Z3, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z5, Z5
+	VMOVUPS (R9)(BX*4), Z7
+	VSUBPS  Z4, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS 64(SI)(BX*4), Z7
+	VSUBPS  Z3, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z5, Z5
+	VMOVUPS 64(R9)(BX*4), Z7
+	VSUBPS  Z4, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS 128(SI)(BX*4), Z7
+	VSUBPS  Z3, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z5, Z5
+	VMOVUPS 128(R9)(BX*4), Z7
+	VSUBPS  Z4, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	VMOVUPS 192(SI)(BX*4), Z7
+	VSUBPS  Z3, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z5, Z5
+	VMOVUPS 192(R9)(BX*4), Z7
+	VSUBPS  Z4, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	ADDQ    $0x40, BX
+	CMPQ    BX, R10
+	JLT     turn151
+
+rest152:
+	CMPQ BX, DX
+	JGE  tail154
+
+loop153:
+	VMOVUPS (SI)(BX*4), Z7
+	VSUBPS  Z3, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z5, Z5
+	VMOVUPS (R9)(BX*4), Z7
+	VSUBPS  Z4, Z7, Z7
+	VMULPS  Z7, Z7, Z7
+	VADDPS  Z7, Z6, Z6
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop153
+
+tail154:
+	CMPQ      BX, AX
+	JGE       done155
+	VMOVUPS.Z (SI)(BX*4), K1, Z7
+	VSUBPS    Z3, Z7, Z7
+	VMULPS    Z7, Z7, Z7
+	VMOVAPS.Z Z7, K1, Z7
+	VADDPS    Z7, Z5, Z5
+	VMOVUPS.Z (R9)(BX*4), K1, Z7
+	VSUBPS    Z4, Z7, Z7
+	VMULPS    Z7, Z7, Z7
+	VMOVAPS.Z Z7, K1, Z7
+	VADDPS    Z7, Z6, Z6
+
+done155:
+	VEXTRACTF64X4 $0x01, Z5, Y7
+	VADDPS        Y7, Y5, Y7
+	VEXTRACTF32X4 $0x01, Y7, X5
+	VADDPS        X5, X7, X5
+	VPERMILPS     $0x4e, X5, X7
+	VADDPS        X7, X5, X5
+	VPERMILPS     $0xb1, X5, X7
+	VADDPS        X7, X5, X5
+	VDIVSS        X0, X5, X5
+	VADDSS        eps+80(FP), X5, X5
+	VSQRTSS       X5, X5, X5
+	VMOVSS        const_3f800000<>+0(SB), X7
+	VDIVSS        X5, X7, X5
+	VBROADCASTSS  X5, Z5
+	VEXTRACTF64X4 $0x01, Z6, Y7
+	VADDPS        Y7, Y6, Y7
+	VEXTRACTF32X4 $0x01, Y7, X6
+	VADDPS        X6, X7, X6
+	VPERMILPS     $0x4e, X6, X7
+	VADDPS        X7, X6, X6
+	VPERMILPS     $0xb1, X6, X7
+	VADDPS        X7, X6, X6
+	VDIVSS        X0, X6, X6
+	VADDSS        eps+80(FP), X6, X6
+	VSQRTSS       X6, X6, X6
+	VMOVSS        const_3f800000<>+0(SB), X7
+	VDIVSS        X6, X7, X6
+	VBROADCASTSS  X6, Z6
+	MOVQ          bias+32(FP), R10
+	TESTQ         R10, R10
+	JZ            plain156
+	XORQ          BX, BX
+	LEAQ          -63(DX), R11
+	CMPQ          BX, R11
+	JGE           rest159
+
+turn158:
+	VMOVUPS     (CX)(BX*4), Z7
+	VMOVUPS     (R10)(BX*4), Z8
+	VMOVUPS     (SI)(BX*4), Z9
+	VSUBPS      Z3, Z9, Z9
+	VMULPS      Z5, Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z9, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z9, Z9
+	VPMAXSD     Z1, Z9, Z1
+	VMOVUPS     (R9)(BX*4), Z9
+	VSUBPS      Z4, Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VMULPS      Z7, Z9, Z7
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	VMOVUPS     64(CX)(BX*4), Z7
+	VMOVUPS     64(R10)(BX*4), Z8
+	VMOVUPS     64(SI)(BX*4), Z9
+	VSUBPS      Z3, Z9, Z9
+	VMULPS      Z5, Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z9, 64(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z9, Z9
+	VPMAXSD     Z1, Z9, Z1
+	VMOVUPS     64(R9)(BX*4), Z9
+	VSUBPS      Z4, Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VMULPS      Z7, Z9, Z7
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, 64(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	VMOVUPS     128(CX)(BX*4), Z7
+	VMOVUPS     128(R10)(BX*4), Z8
+	VMOVUPS     128(SI)(BX*4), Z9
+	VSUBPS      Z3, Z9, Z9
+	VMULPS      Z5, Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z9, 128(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z9, Z9
+	VPMAXSD     Z1, Z9, Z1
+	VMOVUPS     128(R9)(BX*4), Z9
+	VSUBPS      Z4, Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VMULPS      Z7, Z9, Z7
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, 128(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	VMOVUPS     192(CX)(BX*4), Z7
+	VMOVUPS     192(R10)(BX*4), Z8
+	VMOVUPS     192(SI)(BX*4), Z9
+	VSUBPS      Z3, Z9, Z9
+	VMULPS      Z5, Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z9, 192(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z9, Z9
+	VPMAXSD     Z1, Z9, Z1
+	VMOVUPS     192(R9)(BX*4), Z9
+	VSUBPS      Z4, Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VMULPS      Z7, Z9, Z7
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, 192(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	ADDQ        $0x40, BX
+	CMPQ        BX, R11
+	JLT         turn158
+
+rest159:
+	CMPQ BX, DX
+	JGE  tail161
+
+loop160:
+	VMOVUPS     (CX)(BX*4), Z7
+	VMOVUPS     (R10)(BX*4), Z8
+	VMOVUPS     (SI)(BX*4), Z9
+	VSUBPS      Z3, Z9, Z9
+	VMULPS      Z5, Z9, Z9
+	VMULPS      Z7, Z9, Z9
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z9, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z9, Z9
+	VPMAXSD     Z1, Z9, Z1
+	VMOVUPS     (R9)(BX*4), Z9
+	VSUBPS      Z4, Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VMULPS      Z7, Z9, Z7
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop160
+
+tail161:
+	CMPQ        BX, AX
+	JGE         done162
+	VMOVUPS.Z   (CX)(BX*4), K1, Z7
+	VMOVUPS.Z   (R10)(BX*4), K1, Z8
+	VMOVUPS.Z   (SI)(BX*4), K1, Z9
+	VSUBPS      Z3, Z9, Z3
+	VMULPS      Z5, Z3, Z3
+	VMULPS      Z7, Z3, Z3
+	VADDPS      Z8, Z3, Z3
+	VMOVUPS     Z3, K1, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VMOVAPS.Z   Z3, K1, Z3
+	VPMAXSD     Z1, Z3, Z1
+	VMOVUPS.Z   (R9)(BX*4), K1, Z3
+	VSUBPS      Z4, Z3, Z3
+	VMULPS      Z6, Z3, Z3
+	VMULPS      Z7, Z3, Z3
+	VADDPS      Z8, Z3, Z3
+	VMOVUPS     Z3, K1, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VMOVAPS.Z   Z3, K1, Z3
+	VPMAXSD     Z2, Z3, Z2
+
+done162:
+	JMP normalised157
+
+plain156:
+	XORQ BX, BX
+	LEAQ -63(DX), R10
+	CMPQ BX, R10
+	JGE  rest164
+
+turn163:
+	VMOVUPS     (CX)(BX*4), Z7
+	VMOVUPS     (SI)(BX*4), Z8
+	VSUBPS      Z3, Z8, Z8
+	VMULPS      Z5, Z8, Z8
+	VMULPS      Z7, Z8, Z8
+	VMOVUPS     Z8, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z8, Z8
+	VPMAXSD     Z1, Z8, Z1
+	VMOVUPS     (R9)(BX*4), Z8
+	VSUBPS      Z4, Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VMULPS      Z7, Z8, Z7
+	VMOVUPS     Z7, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	VMOVUPS     64(CX)(BX*4), Z7
+	VMOVUPS     64(SI)(BX*4), Z8
+	VSUBPS      Z3, Z8, Z8
+	VMULPS      Z5, Z8, Z8
+	VMULPS      Z7, Z8, Z8
+	VMOVUPS     Z8, 64(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z8, Z8
+	VPMAXSD     Z1, Z8, Z1
+	VMOVUPS     64(R9)(BX*4), Z8
+	VSUBPS      Z4, Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VMULPS      Z7, Z8, Z7
+	VMOVUPS     Z7, 64(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	VMOVUPS     128(CX)(BX*4), Z7
+	VMOVUPS     128(SI)(BX*4), Z8
+	VSUBPS      Z3, Z8, Z8
+	VMULPS      Z5, Z8, Z8
+	VMULPS      Z7, Z8, Z8
+	VMOVUPS     Z8, 128(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z8, Z8
+	VPMAXSD     Z1, Z8, Z1
+	VMOVUPS     128(R9)(BX*4), Z8
+	VSUBPS      Z4, Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VMULPS      Z7, Z8, Z7
+	VMOVUPS     Z7, 128(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	VMOVUPS     192(CX)(BX*4), Z7
+	VMOVUPS     192(SI)(BX*4), Z8
+	VSUBPS      Z3, Z8, Z8
+	VMULPS      Z5, Z8, Z8
+	VMULPS      Z7, Z8, Z8
+	VMOVUPS     Z8, 192(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z8, Z8
+	VPMAXSD     Z1, Z8, Z1
+	VMOVUPS     192(R9)(BX*4), Z8
+	VSUBPS      Z4, Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VMULPS      Z7, Z8, Z7
+	VMOVUPS     Z7, 192(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	ADDQ        $0x40, BX
+	CMPQ        BX, R10
+	JLT         turn163
+
+rest164:
+	CMPQ BX, DX
+	JGE  tail166
+
+loop165:
+	VMOVUPS     (CX)(BX*4), Z7
+	VMOVUPS     (SI)(BX*4), Z8
+	VSUBPS      Z3, Z8, Z8
+	VMULPS      Z5, Z8, Z8
+	VMULPS      Z7, Z8, Z8
+	VMOVUPS     Z8, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z8, Z8
+	VPMAXSD     Z1, Z8, Z1
+	VMOVUPS     (R9)(BX*4), Z8
+	VSUBPS      Z4, Z8, Z8
+	VMULPS      Z6, Z8, Z8
+	VMULPS      Z7, Z8, Z7
+	VMOVUPS     Z7, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z7, Z7
+	VPMAXSD     Z2, Z7, Z2
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop165
+
+tail166:
+	CMPQ        BX, AX
+	JGE         done167
+	VMOVUPS.Z   (CX)(BX*4), K1, Z7
+	VMOVUPS.Z   (SI)(BX*4), K1, Z8
+	VSUBPS      Z3, Z8, Z3
+	VMULPS      Z5, Z3, Z3
+	VMULPS      Z7, Z3, Z3
+	VMOVUPS     Z3, K1, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VMOVAPS.Z   Z3, K1, Z3
+	VPMAXSD     Z1, Z3, Z1
+	VMOVUPS.Z   (R9)(BX*4), K1, Z3
+	VSUBPS      Z4, Z3, Z3
+	VMULPS      Z6, Z3, Z3
+	VMULPS      Z7, Z3, Z3
+	VMOVUPS     Z3, K1, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VMOVAPS.Z   Z3, K1, Z3
+	VPMAXSD     Z2, Z3, Z2
+
+done167:
+normalised157:
+	MOVQ          bytes+40(FP), R10
+	MOVQ          scales+56(FP), R11
+	VEXTRACTF64X4 $0x01, Z1, Y3
+	VPMAXSD       Y3, Y1, Y3
+	VEXTRACTF32X4 $0x01, Y3, X1
+	VPMAXSD       X1, X3, X1
+	VPERMILPS     $0x4e, X1, X3
+	VPMAXSD       X3, X1, X1
+	VPERMILPS     $0xb1, X1, X3
+	VPMAXSD       X3, X1, X1
+	VMOVSS        const_7f7fffff<>+0(SB), X3
+	VMOVSS        const_42fe0000<>+0(SB), X4
+	VDIVSS        X1, X4, X5
+	VUCOMISS      X1, X3
+	JCS           zeros168
+	VDIVSS        X4, X1, X1
+	VUCOMISS      X5, X3
+	JCC           scaled169
+	VXORPS        X1, X1, X1
+
+zeros168:
+	VMOVSS X1, (R11)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail172
+
+loop171:
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop171
+
+tail172:
+	CMPQ      BX, AX
+	JGE       done173
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done173:
+	JMP quantized170
+
+scaled169:
+	VMOVSS       X1, (R11)
+	VBROADCASTSS X5, Z1
+	VMOVDQU32    four_bytes<>+0(SB), Z3
+	XORQ         BX, BX
+	LEAQ         -63(DX), R12
+	CMPQ         BX, R12
+	JGE          rest175
+
+turn174:
+	VMOVUPS     (SI)(BX*4), Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     64(SI)(BX*4), Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     128(SI)(BX*4), Z6
+	VMULPS      Z1, Z6, Z6
+	VMOVUPS     192(SI)(BX*4), Z7
+	VMULPS      Z1, Z7, Z7
+	VCVTPS2DQ   Z4, Z4
 	VCVTPS2DQ   Z5, Z5
 	VCVTPS2DQ   Z6, Z6
 	VCVTPS2DQ   Z7, Z7
-	VCVTPS2DQ   Z8, Z8
-	VPACKSSDW   Z6, Z5, Z5
-	VPACKSSDW   Z8, Z7, Z7
-	VPACKSSWB   Z7, Z5, Z5
-	VPERMD      Z5, Z4, Z5
-	VPXORD.BCST const_80808080<>+0(SB), Z5, Z5
-	VMOVDQU32   Z5, (AX)(R8*1)
-	ADDQ        $0x40, R8
-	CMPQ        R8, R9
-	JLT         turn144
+	VPACKSSDW   Z5, Z4, Z4
+	VPACKSSDW   Z7, Z6, Z6
+	VPACKSSWB   Z6, Z4, Z4
+	VPERMD      Z4, Z3, Z4
+	VPXORD.BCST const_80808080<>+0(SB), Z4, Z4
+	VMOVDQU32   Z4, (R10)(BX*1)
+	ADDQ        $0x40, BX
+	CMPQ        BX, R12
+	JLT         turn174
 
-rest145:
-	CMPQ R8, DI
-	JGE  tail147
+rest175:
+	CMPQ BX, DX
+	JGE  tail177
 
-loop146:
-	VMOVUPS   (DX)(R8*4), Z4
-	VMULPS    Z3, Z4, Z4
-	VCVTPS2DQ Z4, Z4
-	VPMOVDB   Z4, X4
-	VPXOR     const_80808080<>+0(SB), X4, X4
-	VMOVDQU   X4, (AX)(R8*1)
-	ADDQ      $0x10, R8
-	CMPQ      R8, DI
-	JLT       loop146
-
-tail147:
-	CMPQ      R8, SI
-	JGE       done148
-	VMOVUPS.Z (DX)(R8*4), K1, Z4
-	VMULPS    Z3, Z4, Z3
+loop176:
+	VMOVUPS   (SI)(BX*4), Z3
+	VMULPS    Z1, Z3, Z3
 	VCVTPS2DQ Z3, Z3
 	VPMOVDB   Z3, X3
 	VPXOR     const_80808080<>+0(SB), X3, X3
-	VMOVDQU   X3, (AX)(R8*1)
+	VMOVDQU   X3, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop176
 
-done148:
-next:
-	VMOVSS X2, (CX)
-	ADDQ   $0x04, CX
-	MOVQ   k+40(FP), R8
-	LEAQ   (DX)(R8*4), DX
-	ADDQ   stride+8(FP), AX
-	DECQ   BX
-	JNZ    row
+tail177:
+	CMPQ      BX, AX
+	JGE       done178
+	VMOVUPS.Z (SI)(BX*4), K1, Z3
+	VMULPS    Z1, Z3, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done178:
+quantized170:
+	ADDQ          stride+48(FP), R10
+	MOVQ          R10, bytes+40(FP)
+	ADDQ          $0x04, R11
+	MOVQ          R11, scales+56(FP)
+	MOVQ          bytes+40(FP), R10
+	MOVQ          scales+56(FP), R11
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VPMAXSD       Y1, Y2, Y1
+	VEXTRACTF32X4 $0x01, Y1, X2
+	VPMAXSD       X2, X1, X2
+	VPERMILPS     $0x4e, X2, X1
+	VPMAXSD       X1, X2, X2
+	VPERMILPS     $0xb1, X2, X1
+	VPMAXSD       X1, X2, X2
+	VMOVSS        const_7f7fffff<>+0(SB), X1
+	VMOVSS        const_42fe0000<>+0(SB), X3
+	VDIVSS        X2, X3, X4
+	VUCOMISS      X2, X1
+	JCS           zeros179
+	VDIVSS        X3, X2, X2
+	VUCOMISS      X4, X1
+	JCC           scaled180
+	VXORPS        X2, X2, X2
+
+zeros179:
+	VMOVSS X2, (R11)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail183
+
+loop182:
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop182
+
+tail183:
+	CMPQ      BX, AX
+	JGE       done184
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done184:
+	JMP quantized181
+
+scaled180:
+	VMOVSS       X2, (R11)
+	VBROADCASTSS X4, Z1
+	VMOVDQU32    four_bytes<>+0(SB), Z2
+	XORQ         BX, BX
+	LEAQ         -63(DX), R12
+	CMPQ         BX, R12
+	JGE          rest186
+
+turn185:
+	VMOVUPS     (R9)(BX*4), Z3
+	VMULPS      Z1, Z3, Z3
+	VMOVUPS     64(R9)(BX*4), Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     128(R9)(BX*4), Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     192(R9)(BX*4), Z6
+	VMULPS      Z1, Z6, Z6
+	VCVTPS2DQ   Z3, Z3
+	VCVTPS2DQ   Z4, Z4
+	VCVTPS2DQ   Z5, Z5
+	VCVTPS2DQ   Z6, Z6
+	VPACKSSDW   Z4, Z3, Z3
+	VPACKSSDW   Z6, Z5, Z5
+	VPACKSSWB   Z5, Z3, Z3
+	VPERMD      Z3, Z2, Z3
+	VPXORD.BCST const_80808080<>+0(SB), Z3, Z3
+	VMOVDQU32   Z3, (R10)(BX*1)
+	ADDQ        $0x40, BX
+	CMPQ        BX, R12
+	JLT         turn185
+
+rest186:
+	CMPQ BX, DX
+	JGE  tail188
+
+loop187:
+	VMOVUPS   (R9)(BX*4), Z2
+	VMULPS    Z1, Z2, Z2
+	VCVTPS2DQ Z2, Z2
+	VPMOVDB   Z2, X2
+	VPXOR     const_80808080<>+0(SB), X2, X2
+	VMOVDQU   X2, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop187
+
+tail188:
+	CMPQ      BX, AX
+	JGE       done189
+	VMOVUPS.Z (R9)(BX*4), K1, Z2
+	VMULPS    Z1, Z2, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done189:
+quantized181:
+	ADDQ  stride+48(FP), R10
+	MOVQ  R10, bytes+40(FP)
+	ADDQ  $0x04, R11
+	MOVQ  R11, scales+56(FP)
+	MOVQ  n+72(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none190
+	ADDQ  BX, R8
+
+none190:
+	SUBQ $0x00000002, rows+64(FP)
+	JGE  pair
+
+single:
+	ADDQ $0x00000002, rows+64(FP)
+	JZ   return
+
+row:
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	TESTQ  R8, R8
+	JZ     alone191
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest194
+
+turn193:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS 64(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS 128(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS 192(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn193
+
+rest194:
+	CMPQ BX, DX
+	JGE  tail196
+
+loop195:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop195
+
+tail196:
+	CMPQ      BX, AX
+	JGE       done197
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS.Z (R8)(BX*4), K1, Z4
+	VADDPS    Z4, Z3, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VADDPS    Z3, Z2, Z2
+
+done197:
+	JMP summed192
+
+alone191:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest199
+
+turn198:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn198
+
+rest199:
+	CMPQ BX, DX
+	JGE  tail201
+
+loop200:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop200
+
+tail201:
+	CMPQ      BX, AX
+	JGE       done202
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VADDPS    Z3, Z2, Z2
+
+done202:
+summed192:
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y3
+	VEXTRACTF32X4 $0x01, Y3, X2
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VPERMILPS     $0xb1, X2, X3
+	VADDPS        X3, X2, X2
+	VDIVSS        X0, X2, X2
+	VBROADCASTSS  X2, Z2
+	VXORPS        Z3, Z3, Z3
+	XORQ          BX, BX
+	LEAQ          -63(DX), R9
+	CMPQ          BX, R9
+	JGE           rest204
+
+turn203:
+	VMOVUPS (SI)(BX*4), Z4
+	VSUBPS  Z2, Z4, Z4
+	VMULPS  Z4, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS 64(SI)(BX*4), Z4
+	VSUBPS  Z2, Z4, Z4
+	VMULPS  Z4, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS 128(SI)(BX*4), Z4
+	VSUBPS  Z2, Z4, Z4
+	VMULPS  Z4, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS 192(SI)(BX*4), Z4
+	VSUBPS  Z2, Z4, Z4
+	VMULPS  Z4, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn203
+
+rest204:
+	CMPQ BX, DX
+	JGE  tail206
+
+loop205:
+	VMOVUPS (SI)(BX*4), Z4
+	VSUBPS  Z2, Z4, Z4
+	VMULPS  Z4, Z4, Z4
+	VADDPS  Z4, Z3, Z3
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop205
+
+tail206:
+	CMPQ      BX, AX
+	JGE       done207
+	VMOVUPS.Z (SI)(BX*4), K1, Z4
+	VSUBPS    Z2, Z4, Z4
+	VMULPS    Z4, Z4, Z4
+	VMOVAPS.Z Z4, K1, Z4
+	VADDPS    Z4, Z3, Z3
+
+done207:
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VADDPS        Y4, Y3, Y4
+	VEXTRACTF32X4 $0x01, Y4, X3
+	VADDPS        X3, X4, X3
+	VPERMILPS     $0x4e, X3, X4
+	VADDPS        X4, X3, X3
+	VPERMILPS     $0xb1, X3, X4
+	VADDPS        X4, X3, X3
+	VDIVSS        X0, X3, X3
+	VADDSS        eps+80(FP), X3, X3
+	VSQRTSS       X3, X3, X3
+	VMOVSS        const_3f800000<>+0(SB), X4
+	VDIVSS        X3, X4, X3
+	VBROADCASTSS  X3, Z3
+	MOVQ          bias+32(FP), R9
+	TESTQ         R9, R9
+	JZ            plain208
+	XORQ          BX, BX
+	LEAQ          -63(DX), R10
+	CMPQ          BX, R10
+	JGE           rest211
+
+turn210:
+	VMOVUPS     (CX)(BX*4), Z4
+	VMOVUPS     (R9)(BX*4), Z5
+	VMOVUPS     (SI)(BX*4), Z6
+	VSUBPS      Z2, Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z4, Z6, Z4
+	VADDPS      Z5, Z4, Z4
+	VMOVUPS     Z4, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	VMOVUPS     64(CX)(BX*4), Z4
+	VMOVUPS     64(R9)(BX*4), Z5
+	VMOVUPS     64(SI)(BX*4), Z6
+	VSUBPS      Z2, Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z4, Z6, Z4
+	VADDPS      Z5, Z4, Z4
+	VMOVUPS     Z4, 64(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	VMOVUPS     128(CX)(BX*4), Z4
+	VMOVUPS     128(R9)(BX*4), Z5
+	VMOVUPS     128(SI)(BX*4), Z6
+	VSUBPS      Z2, Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z4, Z6, Z4
+	VADDPS      Z5, Z4, Z4
+	VMOVUPS     Z4, 128(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	VMOVUPS     192(CX)(BX*4), Z4
+	VMOVUPS     192(R9)(BX*4), Z5
+	VMOVUPS     192(SI)(BX*4), Z6
+	VSUBPS      Z2, Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z4, Z6, Z4
+	VADDPS      Z5, Z4, Z4
+	VMOVUPS     Z4, 192(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	ADDQ        $0x40, BX
+	CMPQ        BX, R10
+	JLT         turn210
+
+rest211:
+	CMPQ BX, DX
+	JGE  tail213
+
+loop212:
+	VMOVUPS     (CX)(BX*4), Z4
+	VMOVUPS     (R9)(BX*4), Z5
+	VMOVUPS     (SI)(BX*4), Z6
+	VSUBPS      Z2, Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z4, Z6, Z4
+	VADDPS      Z5, Z4, Z4
+	VMOVUPS     Z4, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop212
+
+tail213:
+	CMPQ        BX, AX
+	JGE         done214
+	VMOVUPS.Z   (CX)(BX*4), K1, Z4
+	VMOVUPS.Z   (R9)(BX*4), K1, Z5
+	VMOVUPS.Z   (SI)(BX*4), K1, Z6
+	VSUBPS      Z2, Z6, Z2
+	VMULPS      Z3, Z2, Z2
+	VMULPS      Z4, Z2, Z2
+	VADDPS      Z5, Z2, Z2
+	VMOVUPS     Z2, K1, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VMOVAPS.Z   Z2, K1, Z2
+	VPMAXSD     Z1, Z2, Z1
+
+done214:
+	JMP normalised209
+
+plain208:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest216
+
+turn215:
+	VMOVUPS     (CX)(BX*4), Z4
+	VMOVUPS     (SI)(BX*4), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VMULPS      Z4, Z5, Z4
+	VMOVUPS     Z4, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	VMOVUPS     64(CX)(BX*4), Z4
+	VMOVUPS     64(SI)(BX*4), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VMULPS      Z4, Z5, Z4
+	VMOVUPS     Z4, 64(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	VMOVUPS     128(CX)(BX*4), Z4
+	VMOVUPS     128(SI)(BX*4), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VMULPS      Z4, Z5, Z4
+	VMOVUPS     Z4, 128(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	VMOVUPS     192(CX)(BX*4), Z4
+	VMOVUPS     192(SI)(BX*4), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VMULPS      Z4, Z5, Z4
+	VMOVUPS     Z4, 192(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	ADDQ        $0x40, BX
+	CMPQ        BX, R9
+	JLT         turn215
+
+rest216:
+	CMPQ BX, DX
+	JGE  tail218
+
+loop217:
+	VMOVUPS     (CX)(BX*4), Z4
+	VMOVUPS     (SI)(BX*4), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z3, Z5, Z5
+	VMULPS      Z4, Z5, Z4
+	VMOVUPS     Z4, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z4, Z4
+	VPMAXSD     Z1, Z4, Z1
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop217
+
+tail218:
+	CMPQ        BX, AX
+	JGE         done219
+	VMOVUPS.Z   (CX)(BX*4), K1, Z4
+	VMOVUPS.Z   (SI)(BX*4), K1, Z5
+	VSUBPS      Z2, Z5, Z2
+	VMULPS      Z3, Z2, Z2
+	VMULPS      Z4, Z2, Z2
+	VMOVUPS     Z2, K1, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VMOVAPS.Z   Z2, K1, Z2
+	VPMAXSD     Z1, Z2, Z1
+
+done219:
+normalised209:
+	MOVQ          bytes+40(FP), R9
+	MOVQ          scales+56(FP), R10
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VPMAXSD       Y2, Y1, Y2
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VPMAXSD       X1, X2, X1
+	VPERMILPS     $0x4e, X1, X2
+	VPMAXSD       X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VPMAXSD       X2, X1, X1
+	VMOVSS        const_7f7fffff<>+0(SB), X2
+	VMOVSS        const_42fe0000<>+0(SB), X3
+	VDIVSS        X1, X3, X4
+	VUCOMISS      X1, X2
+	JCS           zeros220
+	VDIVSS        X3, X1, X1
+	VUCOMISS      X4, X2
+	JCC           scaled221
+	VXORPS        X1, X1, X1
+
+zeros220:
+	VMOVSS X1, (R10)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail224
+
+loop223:
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R9)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop223
+
+tail224:
+	CMPQ      BX, AX
+	JGE       done225
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R9)(BX*1)
+
+done225:
+	JMP quantized222
+
+scaled221:
+	VMOVSS       X1, (R10)
+	VBROADCASTSS X4, Z1
+	VMOVDQU32    four_bytes<>+0(SB), Z2
+	XORQ         BX, BX
+	LEAQ         -63(DX), R11
+	CMPQ         BX, R11
+	JGE          rest227
+
+turn226:
+	VMOVUPS     (SI)(BX*4), Z3
+	VMULPS      Z1, Z3, Z3
+	VMOVUPS     64(SI)(BX*4), Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     128(SI)(BX*4), Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     192(SI)(BX*4), Z6
+	VMULPS      Z1, Z6, Z6
+	VCVTPS2DQ   Z3, Z3
+	VCVTPS2DQ   Z4, Z4
+	VCVTPS2DQ   Z5, Z5
+	VCVTPS2DQ   Z6, Z6
+	VPACKSSDW   Z4, Z3, Z3
+	VPACKSSDW   Z6, Z5, Z5
+	VPACKSSWB   Z5, Z3, Z3
+	VPERMD      Z3, Z2, Z3
+	VPXORD.BCST const_80808080<>+0(SB), Z3, Z3
+	VMOVDQU32   Z3, (R9)(BX*1)
+	ADDQ        $0x40, BX
+	CMPQ        BX, R11
+	JLT         turn226
+
+rest227:
+	CMPQ BX, DX
+	JGE  tail229
+
+loop228:
+	VMOVUPS   (SI)(BX*4), Z2
+	VMULPS    Z1, Z2, Z2
+	VCVTPS2DQ Z2, Z2
+	VPMOVDB   Z2, X2
+	VPXOR     const_80808080<>+0(SB), X2, X2
+	VMOVDQU   X2, (R9)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop228
+
+tail229:
+	CMPQ      BX, AX
+	JGE       done230
+	VMOVUPS.Z (SI)(BX*4), K1, Z2
+	VMULPS    Z1, Z2, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R9)(BX*1)
+
+done230:
+quantized222:
+	ADDQ  stride+48(FP), R9
+	MOVQ  R9, bytes+40(FP)
+	ADDQ  $0x04, R10
+	MOVQ  R10, scales+56(FP)
+	MOVQ  n+72(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none231
+	ADDQ  BX, R8
+
+none231:
+	DECQ rows+64(FP)
+	JNZ  row
+
+return:
 	VZEROUPPER
 	RET
-
-tiny:
-	VXORPS X2, X2, X2
-
-zeros:
-	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail150
-
-loop149:
-	VXORPS    Z3, Z3, Z3
-	VCVTPS2DQ Z3, Z3
-	VPMOVDB   Z3, X3
-	VPXOR     const_80808080<>+0(SB), X3, X3
-	VMOVDQU   X3, (AX)(R8*1)
-	ADDQ      $0x10, R8
-	CMPQ      R8, DI
-	JLT       loop149
-
-tail150:
-	CMPQ      R8, SI
-	JGE       done151
-	VXORPS    Z3, Z3, Z3
-	VCVTPS2DQ Z3, Z3
-	VPMOVDB   Z3, X3
-	VPXOR     const_80808080<>+0(SB), X3, X3
-	VMOVDQU   X3, (AX)(R8*1)
-
-done151:
-	JMP next
 
 DATA const_7f7fffff<>+0(SB)/4, $0x7f7fffff
 DATA const_7f7fffff<>+4(SB)/4, $0x7f7fffff
@@ -3045,6 +4141,16 @@ DATA const_42fe0000<>+24(SB)/4, $0x42fe0000
 DATA const_42fe0000<>+28(SB)/4, $0x42fe0000
 GLOBL const_42fe0000<>(SB), RODATA|NOPTR, $32
 
+DATA const_80808080<>+0(SB)/4, $0x80808080
+DATA const_80808080<>+4(SB)/4, $0x80808080
+DATA const_80808080<>+8(SB)/4, $0x80808080
+DATA const_80808080<>+12(SB)/4, $0x80808080
+DATA const_80808080<>+16(SB)/4, $0x80808080
+DATA const_80808080<>+20(SB)/4, $0x80808080
+DATA const_80808080<>+24(SB)/4, $0x80808080
+DATA const_80808080<>+28(SB)/4, $0x80808080
+GLOBL const_80808080<>(SB), RODATA|NOPTR, $32
+
 DATA four_bytes<>+0(SB)/4, $0x00000000
 DATA four_bytes<>+4(SB)/4, $0x00000004
 DATA four_bytes<>+8(SB)/4, $0x00000008
@@ -3063,15 +4169,1081 @@ DATA four_bytes<>+56(SB)/4, $0x0000000b
 DATA four_bytes<>+60(SB)/4, $0x0000000f
 GLOBL four_bytes<>(SB), RODATA|NOPTR, $64
 
-DATA const_80808080<>+0(SB)/4, $0x80808080
-DATA const_80808080<>+4(SB)/4, $0x80808080
-DATA const_80808080<>+8(SB)/4, $0x80808080
-DATA const_80808080<>+12(SB)/4, $0x80808080
-DATA const_80808080<>+16(SB)/4, $0x80808080
-DATA const_80808080<>+20(SB)/4, $0x80808080
-DATA const_80808080<>+24(SB)/4, $0x80808080
-DATA const_80808080<>+28(SB)/4, $0x80808080
-GLOBL const_80808080<>(SB), RODATA|NOPTR, $32
+// func rmsNormQuantisedAVX512(dst *float32, x *float32, residual *float32, scale *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2
+TEXT ·rmsNormQuantisedAVX512(SB), NOSPLIT, $0-76
+	MOVQ       n+64(FP), AX
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	MOVL       $0xffffffff, BX
+	BZHIL      DX, BX, BX
+	KMOVW      BX, K1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
+	VXORPS     X0, X0, X0
+	VCVTSI2SSQ AX, X0, X0
+	SUBQ       $0x00000002, rows+56(FP)
+	JLT        single
+
+pair:
+	MOVQ   n+64(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (SI)(BX*1), R9
+	LEAQ   (DI)(BX*1), R10
+	LEAQ   (R8)(BX*1), R11
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	TESTQ  R8, R8
+	JZ     alone232
+	XORQ   BX, BX
+	LEAQ   -63(DX), R12
+	CMPQ   BX, R12
+	JGE    rest235
+
+turn234:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS (R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS (R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 64(DI)(BX*4), Z5
+	VMOVUPS 64(R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 64(SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 64(R10)(BX*4), Z5
+	VMOVUPS 64(R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 64(R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 128(DI)(BX*4), Z5
+	VMOVUPS 128(R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 128(SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 128(R10)(BX*4), Z5
+	VMOVUPS 128(R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 128(R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 192(DI)(BX*4), Z5
+	VMOVUPS 192(R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 192(SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 192(R10)(BX*4), Z5
+	VMOVUPS 192(R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, 192(R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R12
+	JLT     turn234
+
+rest235:
+	CMPQ BX, DX
+	JGE  tail237
+
+loop236:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS (R8)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS (R11)(BX*4), Z6
+	VADDPS  Z6, Z5, Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop236
+
+tail237:
+	CMPQ      BX, AX
+	JGE       done238
+	VMOVUPS.Z (DI)(BX*4), K1, Z5
+	VMOVUPS.Z (R8)(BX*4), K1, Z6
+	VADDPS    Z6, Z5, Z5
+	VMOVUPS   Z5, K1, (SI)(BX*4)
+	VMULPS    Z5, Z5, Z5
+	VADDPS    Z5, Z3, Z3
+	VMOVUPS.Z (R10)(BX*4), K1, Z5
+	VMOVUPS.Z (R11)(BX*4), K1, Z6
+	VADDPS    Z6, Z5, Z5
+	VMOVUPS   Z5, K1, (R9)(BX*4)
+	VMULPS    Z5, Z5, Z5
+	VADDPS    Z5, Z4, Z4
+
+done238:
+	JMP summed233
+
+alone232:
+	XORQ BX, BX
+	LEAQ -63(DX), R11
+	CMPQ BX, R11
+	JGE  rest240
+
+turn239:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 64(DI)(BX*4), Z5
+	VMOVUPS Z5, 64(SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 64(R10)(BX*4), Z5
+	VMOVUPS Z5, 64(R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 128(DI)(BX*4), Z5
+	VMOVUPS Z5, 128(SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 128(R10)(BX*4), Z5
+	VMOVUPS Z5, 128(R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS 192(DI)(BX*4), Z5
+	VMOVUPS Z5, 192(SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 192(R10)(BX*4), Z5
+	VMOVUPS Z5, 192(R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R11
+	JLT     turn239
+
+rest240:
+	CMPQ BX, DX
+	JGE  tail242
+
+loop241:
+	VMOVUPS (DI)(BX*4), Z5
+	VMOVUPS Z5, (SI)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS (R10)(BX*4), Z5
+	VMOVUPS Z5, (R9)(BX*4)
+	VMULPS  Z5, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop241
+
+tail242:
+	CMPQ      BX, AX
+	JGE       done243
+	VMOVUPS.Z (DI)(BX*4), K1, Z5
+	VMOVUPS   Z5, K1, (SI)(BX*4)
+	VMULPS    Z5, Z5, Z5
+	VADDPS    Z5, Z3, Z3
+	VMOVUPS.Z (R10)(BX*4), K1, Z5
+	VMOVUPS   Z5, K1, (R9)(BX*4)
+	VMULPS    Z5, Z5, Z5
+	VADDPS    Z5, Z4, Z4
+
+done243:
+summed233:
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPS        Y5, Y3, Y5
+	VEXTRACTF32X4 $0x01, Y5, X3
+	VADDPS        X3, X5, X3
+	VPERMILPS     $0x4e, X3, X5
+	VADDPS        X5, X3, X3
+	VPERMILPS     $0xb1, X3, X5
+	VADDPS        X5, X3, X3
+	VDIVSS        X0, X3, X3
+	VADDSS        eps+72(FP), X3, X3
+	VSQRTSS       X3, X3, X3
+	VMOVSS        const_3f800000<>+0(SB), X5
+	VDIVSS        X3, X5, X3
+	VBROADCASTSS  X3, Z3
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VADDPS        Y5, Y4, Y5
+	VEXTRACTF32X4 $0x01, Y5, X4
+	VADDPS        X4, X5, X4
+	VPERMILPS     $0x4e, X4, X5
+	VADDPS        X5, X4, X4
+	VPERMILPS     $0xb1, X4, X5
+	VADDPS        X5, X4, X4
+	VDIVSS        X0, X4, X4
+	VADDSS        eps+72(FP), X4, X4
+	VSQRTSS       X4, X4, X4
+	VMOVSS        const_3f800000<>+0(SB), X5
+	VDIVSS        X4, X5, X4
+	VBROADCASTSS  X4, Z4
+	XORQ          BX, BX
+	LEAQ          -63(DX), R10
+	CMPQ          BX, R10
+	JGE           rest245
+
+turn244:
+	VMOVUPS     (CX)(BX*4), Z5
+	VMOVUPS     (SI)(BX*4), Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VMOVUPS     Z6, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z6, Z6
+	VPMAXSD     Z1, Z6, Z1
+	VMOVUPS     (R9)(BX*4), Z6
+	VMULPS      Z4, Z6, Z6
+	VMULPS      Z5, Z6, Z5
+	VMOVUPS     Z5, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z5, Z5
+	VPMAXSD     Z2, Z5, Z2
+	VMOVUPS     64(CX)(BX*4), Z5
+	VMOVUPS     64(SI)(BX*4), Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 64(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z6, Z6
+	VPMAXSD     Z1, Z6, Z1
+	VMOVUPS     64(R9)(BX*4), Z6
+	VMULPS      Z4, Z6, Z6
+	VMULPS      Z5, Z6, Z5
+	VMOVUPS     Z5, 64(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z5, Z5
+	VPMAXSD     Z2, Z5, Z2
+	VMOVUPS     128(CX)(BX*4), Z5
+	VMOVUPS     128(SI)(BX*4), Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 128(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z6, Z6
+	VPMAXSD     Z1, Z6, Z1
+	VMOVUPS     128(R9)(BX*4), Z6
+	VMULPS      Z4, Z6, Z6
+	VMULPS      Z5, Z6, Z5
+	VMOVUPS     Z5, 128(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z5, Z5
+	VPMAXSD     Z2, Z5, Z2
+	VMOVUPS     192(CX)(BX*4), Z5
+	VMOVUPS     192(SI)(BX*4), Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VMOVUPS     Z6, 192(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z6, Z6
+	VPMAXSD     Z1, Z6, Z1
+	VMOVUPS     192(R9)(BX*4), Z6
+	VMULPS      Z4, Z6, Z6
+	VMULPS      Z5, Z6, Z5
+	VMOVUPS     Z5, 192(R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z5, Z5
+	VPMAXSD     Z2, Z5, Z2
+	ADDQ        $0x40, BX
+	CMPQ        BX, R10
+	JLT         turn244
+
+rest245:
+	CMPQ BX, DX
+	JGE  tail247
+
+loop246:
+	VMOVUPS     (CX)(BX*4), Z5
+	VMOVUPS     (SI)(BX*4), Z6
+	VMULPS      Z3, Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VMOVUPS     Z6, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z6, Z6
+	VPMAXSD     Z1, Z6, Z1
+	VMOVUPS     (R9)(BX*4), Z6
+	VMULPS      Z4, Z6, Z6
+	VMULPS      Z5, Z6, Z5
+	VMOVUPS     Z5, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z5, Z5
+	VPMAXSD     Z2, Z5, Z2
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop246
+
+tail247:
+	CMPQ        BX, AX
+	JGE         done248
+	VMOVUPS.Z   (CX)(BX*4), K1, Z5
+	VMOVUPS.Z   (SI)(BX*4), K1, Z6
+	VMULPS      Z3, Z6, Z3
+	VMULPS      Z5, Z3, Z3
+	VMOVUPS     Z3, K1, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VMOVAPS.Z   Z3, K1, Z3
+	VPMAXSD     Z1, Z3, Z1
+	VMOVUPS.Z   (R9)(BX*4), K1, Z3
+	VMULPS      Z4, Z3, Z3
+	VMULPS      Z5, Z3, Z3
+	VMOVUPS     Z3, K1, (R9)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VMOVAPS.Z   Z3, K1, Z3
+	VPMAXSD     Z2, Z3, Z2
+
+done248:
+	MOVQ          bytes+32(FP), R10
+	MOVQ          scales+48(FP), R11
+	VEXTRACTF64X4 $0x01, Z1, Y3
+	VPMAXSD       Y3, Y1, Y3
+	VEXTRACTF32X4 $0x01, Y3, X1
+	VPMAXSD       X1, X3, X1
+	VPERMILPS     $0x4e, X1, X3
+	VPMAXSD       X3, X1, X1
+	VPERMILPS     $0xb1, X1, X3
+	VPMAXSD       X3, X1, X1
+	VMOVSS        const_7f7fffff<>+0(SB), X3
+	VMOVSS        const_42fe0000<>+0(SB), X4
+	VDIVSS        X1, X4, X5
+	VUCOMISS      X1, X3
+	JCS           zeros249
+	VDIVSS        X4, X1, X1
+	VUCOMISS      X5, X3
+	JCC           scaled250
+	VXORPS        X1, X1, X1
+
+zeros249:
+	VMOVSS X1, (R11)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail253
+
+loop252:
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop252
+
+tail253:
+	CMPQ      BX, AX
+	JGE       done254
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done254:
+	JMP quantized251
+
+scaled250:
+	VMOVSS       X1, (R11)
+	VBROADCASTSS X5, Z1
+	VMOVDQU32    four_bytes<>+0(SB), Z3
+	XORQ         BX, BX
+	LEAQ         -63(DX), R12
+	CMPQ         BX, R12
+	JGE          rest256
+
+turn255:
+	VMOVUPS     (SI)(BX*4), Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     64(SI)(BX*4), Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     128(SI)(BX*4), Z6
+	VMULPS      Z1, Z6, Z6
+	VMOVUPS     192(SI)(BX*4), Z7
+	VMULPS      Z1, Z7, Z7
+	VCVTPS2DQ   Z4, Z4
+	VCVTPS2DQ   Z5, Z5
+	VCVTPS2DQ   Z6, Z6
+	VCVTPS2DQ   Z7, Z7
+	VPACKSSDW   Z5, Z4, Z4
+	VPACKSSDW   Z7, Z6, Z6
+	VPACKSSWB   Z6, Z4, Z4
+	VPERMD      Z4, Z3, Z4
+	VPXORD.BCST const_80808080<>+0(SB), Z4, Z4
+	VMOVDQU32   Z4, (R10)(BX*1)
+	ADDQ        $0x40, BX
+	CMPQ        BX, R12
+	JLT         turn255
+
+rest256:
+	CMPQ BX, DX
+	JGE  tail258
+
+loop257:
+	VMOVUPS   (SI)(BX*4), Z3
+	VMULPS    Z1, Z3, Z3
+	VCVTPS2DQ Z3, Z3
+	VPMOVDB   Z3, X3
+	VPXOR     const_80808080<>+0(SB), X3, X3
+	VMOVDQU   X3, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop257
+
+tail258:
+	CMPQ      BX, AX
+	JGE       done259
+	VMOVUPS.Z (SI)(BX*4), K1, Z3
+	VMULPS    Z1, Z3, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done259:
+quantized251:
+	ADDQ          stride+40(FP), R10
+	MOVQ          R10, bytes+32(FP)
+	ADDQ          $0x04, R11
+	MOVQ          R11, scales+48(FP)
+	MOVQ          bytes+32(FP), R10
+	MOVQ          scales+48(FP), R11
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VPMAXSD       Y1, Y2, Y1
+	VEXTRACTF32X4 $0x01, Y1, X2
+	VPMAXSD       X2, X1, X2
+	VPERMILPS     $0x4e, X2, X1
+	VPMAXSD       X1, X2, X2
+	VPERMILPS     $0xb1, X2, X1
+	VPMAXSD       X1, X2, X2
+	VMOVSS        const_7f7fffff<>+0(SB), X1
+	VMOVSS        const_42fe0000<>+0(SB), X3
+	VDIVSS        X2, X3, X4
+	VUCOMISS      X2, X1
+	JCS           zeros260
+	VDIVSS        X3, X2, X2
+	VUCOMISS      X4, X1
+	JCC           scaled261
+	VXORPS        X2, X2, X2
+
+zeros260:
+	VMOVSS X2, (R11)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail264
+
+loop263:
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop263
+
+tail264:
+	CMPQ      BX, AX
+	JGE       done265
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done265:
+	JMP quantized262
+
+scaled261:
+	VMOVSS       X2, (R11)
+	VBROADCASTSS X4, Z1
+	VMOVDQU32    four_bytes<>+0(SB), Z2
+	XORQ         BX, BX
+	LEAQ         -63(DX), R12
+	CMPQ         BX, R12
+	JGE          rest267
+
+turn266:
+	VMOVUPS     (R9)(BX*4), Z3
+	VMULPS      Z1, Z3, Z3
+	VMOVUPS     64(R9)(BX*4), Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     128(R9)(BX*4), Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     192(R9)(BX*4), Z6
+	VMULPS      Z1, Z6, Z6
+	VCVTPS2DQ   Z3, Z3
+	VCVTPS2DQ   Z4, Z4
+	VCVTPS2DQ   Z5, Z5
+	VCVTPS2DQ   Z6, Z6
+	VPACKSSDW   Z4, Z3, Z3
+	VPACKSSDW   Z6, Z5, Z5
+	VPACKSSWB   Z5, Z3, Z3
+	VPERMD      Z3, Z2, Z3
+	VPXORD.BCST const_80808080<>+0(SB), Z3, Z3
+	VMOVDQU32   Z3, (R10)(BX*1)
+	ADDQ        $0x40, BX
+	CMPQ        BX, R12
+	JLT         turn266
+
+rest267:
+	CMPQ BX, DX
+	JGE  tail269
+
+loop268:
+	VMOVUPS   (R9)(BX*4), Z2
+	VMULPS    Z1, Z2, Z2
+	VCVTPS2DQ Z2, Z2
+	VPMOVDB   Z2, X2
+	VPXOR     const_80808080<>+0(SB), X2, X2
+	VMOVDQU   X2, (R10)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop268
+
+tail269:
+	CMPQ      BX, AX
+	JGE       done270
+	VMOVUPS.Z (R9)(BX*4), K1, Z2
+	VMULPS    Z1, Z2, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R10)(BX*1)
+
+done270:
+quantized262:
+	ADDQ  stride+40(FP), R10
+	MOVQ  R10, bytes+32(FP)
+	ADDQ  $0x04, R11
+	MOVQ  R11, scales+48(FP)
+	MOVQ  n+64(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none271
+	ADDQ  BX, R8
+
+none271:
+	SUBQ $0x00000002, rows+56(FP)
+	JGE  pair
+
+single:
+	ADDQ $0x00000002, rows+56(FP)
+	JZ   return
+
+row:
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	TESTQ  R8, R8
+	JZ     alone272
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest275
+
+turn274:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS 64(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS 128(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS 192(R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn274
+
+rest275:
+	CMPQ BX, DX
+	JGE  tail277
+
+loop276:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS (R8)(BX*4), Z4
+	VADDPS  Z4, Z3, Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop276
+
+tail277:
+	CMPQ      BX, AX
+	JGE       done278
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS.Z (R8)(BX*4), K1, Z4
+	VADDPS    Z4, Z3, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VMULPS    Z3, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+
+done278:
+	JMP summed273
+
+alone272:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest280
+
+turn279:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 64(DI)(BX*4), Z3
+	VMOVUPS Z3, 64(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 128(DI)(BX*4), Z3
+	VMOVUPS Z3, 128(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	VMOVUPS 192(DI)(BX*4), Z3
+	VMOVUPS Z3, 192(SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn279
+
+rest280:
+	CMPQ BX, DX
+	JGE  tail282
+
+loop281:
+	VMOVUPS (DI)(BX*4), Z3
+	VMOVUPS Z3, (SI)(BX*4)
+	VMULPS  Z3, Z3, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop281
+
+tail282:
+	CMPQ      BX, AX
+	JGE       done283
+	VMOVUPS.Z (DI)(BX*4), K1, Z3
+	VMOVUPS   Z3, K1, (SI)(BX*4)
+	VMULPS    Z3, Z3, Z3
+	VADDPS    Z3, Z2, Z2
+
+done283:
+summed273:
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y3, Y2, Y3
+	VEXTRACTF32X4 $0x01, Y3, X2
+	VADDPS        X2, X3, X2
+	VPERMILPS     $0x4e, X2, X3
+	VADDPS        X3, X2, X2
+	VPERMILPS     $0xb1, X2, X3
+	VADDPS        X3, X2, X2
+	VDIVSS        X0, X2, X2
+	VADDSS        eps+72(FP), X2, X2
+	VSQRTSS       X2, X2, X2
+	VMOVSS        const_3f800000<>+0(SB), X3
+	VDIVSS        X2, X3, X2
+	VBROADCASTSS  X2, Z2
+	XORQ          BX, BX
+	LEAQ          -63(DX), R9
+	CMPQ          BX, R9
+	JGE           rest285
+
+turn284:
+	VMOVUPS     (CX)(BX*4), Z3
+	VMOVUPS     (SI)(BX*4), Z4
+	VMULPS      Z2, Z4, Z4
+	VMULPS      Z3, Z4, Z3
+	VMOVUPS     Z3, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VPMAXSD     Z1, Z3, Z1
+	VMOVUPS     64(CX)(BX*4), Z3
+	VMOVUPS     64(SI)(BX*4), Z4
+	VMULPS      Z2, Z4, Z4
+	VMULPS      Z3, Z4, Z3
+	VMOVUPS     Z3, 64(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VPMAXSD     Z1, Z3, Z1
+	VMOVUPS     128(CX)(BX*4), Z3
+	VMOVUPS     128(SI)(BX*4), Z4
+	VMULPS      Z2, Z4, Z4
+	VMULPS      Z3, Z4, Z3
+	VMOVUPS     Z3, 128(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VPMAXSD     Z1, Z3, Z1
+	VMOVUPS     192(CX)(BX*4), Z3
+	VMOVUPS     192(SI)(BX*4), Z4
+	VMULPS      Z2, Z4, Z4
+	VMULPS      Z3, Z4, Z3
+	VMOVUPS     Z3, 192(SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VPMAXSD     Z1, Z3, Z1
+	ADDQ        $0x40, BX
+	CMPQ        BX, R9
+	JLT         turn284
+
+rest285:
+	CMPQ BX, DX
+	JGE  tail287
+
+loop286:
+	VMOVUPS     (CX)(BX*4), Z3
+	VMOVUPS     (SI)(BX*4), Z4
+	VMULPS      Z2, Z4, Z4
+	VMULPS      Z3, Z4, Z3
+	VMOVUPS     Z3, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z3, Z3
+	VPMAXSD     Z1, Z3, Z1
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop286
+
+tail287:
+	CMPQ        BX, AX
+	JGE         done288
+	VMOVUPS.Z   (CX)(BX*4), K1, Z3
+	VMOVUPS.Z   (SI)(BX*4), K1, Z4
+	VMULPS      Z2, Z4, Z2
+	VMULPS      Z3, Z2, Z2
+	VMOVUPS     Z2, K1, (SI)(BX*4)
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VMOVAPS.Z   Z2, K1, Z2
+	VPMAXSD     Z1, Z2, Z1
+
+done288:
+	MOVQ          bytes+32(FP), R9
+	MOVQ          scales+48(FP), R10
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VPMAXSD       Y2, Y1, Y2
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VPMAXSD       X1, X2, X1
+	VPERMILPS     $0x4e, X1, X2
+	VPMAXSD       X2, X1, X1
+	VPERMILPS     $0xb1, X1, X2
+	VPMAXSD       X2, X1, X1
+	VMOVSS        const_7f7fffff<>+0(SB), X2
+	VMOVSS        const_42fe0000<>+0(SB), X3
+	VDIVSS        X1, X3, X4
+	VUCOMISS      X1, X2
+	JCS           zeros289
+	VDIVSS        X3, X1, X1
+	VUCOMISS      X4, X2
+	JCC           scaled290
+	VXORPS        X1, X1, X1
+
+zeros289:
+	VMOVSS X1, (R10)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail293
+
+loop292:
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R9)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop292
+
+tail293:
+	CMPQ      BX, AX
+	JGE       done294
+	VXORPS    Z1, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R9)(BX*1)
+
+done294:
+	JMP quantized291
+
+scaled290:
+	VMOVSS       X1, (R10)
+	VBROADCASTSS X4, Z1
+	VMOVDQU32    four_bytes<>+0(SB), Z2
+	XORQ         BX, BX
+	LEAQ         -63(DX), R11
+	CMPQ         BX, R11
+	JGE          rest296
+
+turn295:
+	VMOVUPS     (SI)(BX*4), Z3
+	VMULPS      Z1, Z3, Z3
+	VMOVUPS     64(SI)(BX*4), Z4
+	VMULPS      Z1, Z4, Z4
+	VMOVUPS     128(SI)(BX*4), Z5
+	VMULPS      Z1, Z5, Z5
+	VMOVUPS     192(SI)(BX*4), Z6
+	VMULPS      Z1, Z6, Z6
+	VCVTPS2DQ   Z3, Z3
+	VCVTPS2DQ   Z4, Z4
+	VCVTPS2DQ   Z5, Z5
+	VCVTPS2DQ   Z6, Z6
+	VPACKSSDW   Z4, Z3, Z3
+	VPACKSSDW   Z6, Z5, Z5
+	VPACKSSWB   Z5, Z3, Z3
+	VPERMD      Z3, Z2, Z3
+	VPXORD.BCST const_80808080<>+0(SB), Z3, Z3
+	VMOVDQU32   Z3, (R9)(BX*1)
+	ADDQ        $0x40, BX
+	CMPQ        BX, R11
+	JLT         turn295
+
+rest296:
+	CMPQ BX, DX
+	JGE  tail298
+
+loop297:
+	VMOVUPS   (SI)(BX*4), Z2
+	VMULPS    Z1, Z2, Z2
+	VCVTPS2DQ Z2, Z2
+	VPMOVDB   Z2, X2
+	VPXOR     const_80808080<>+0(SB), X2, X2
+	VMOVDQU   X2, (R9)(BX*1)
+	ADDQ      $0x10, BX
+	CMPQ      BX, DX
+	JLT       loop297
+
+tail298:
+	CMPQ      BX, AX
+	JGE       done299
+	VMOVUPS.Z (SI)(BX*4), K1, Z2
+	VMULPS    Z1, Z2, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (R9)(BX*1)
+
+done299:
+quantized291:
+	ADDQ  stride+40(FP), R9
+	MOVQ  R9, bytes+32(FP)
+	ADDQ  $0x04, R10
+	MOVQ  R10, scales+48(FP)
+	MOVQ  n+64(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none300
+	ADDQ  BX, R8
+
+none300:
+	DECQ rows+56(FP)
+	JNZ  row
+
+return:
+	VZEROUPPER
+	RET
+
+// func quantizeRowsAVX512(dst *uint8, stride int, scales *float32, x *float32, rows int, k int)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2
+TEXT ·quantizeRowsAVX512(SB), NOSPLIT, $0-48
+	MOVQ  dst+0(FP), AX
+	MOVQ  scales+16(FP), CX
+	MOVQ  x+24(FP), DX
+	MOVQ  rows+32(FP), BX
+	MOVQ  k+40(FP), SI
+	MOVQ  SI, DI
+	ANDQ  $0x0f, DI
+	MOVL  $0xffffffff, R8
+	BZHIL DI, R8, R8
+	KMOVW R8, K1
+	MOVQ  SI, DI
+	ANDQ  $-16, DI
+
+row:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	XORQ   R8, R8
+	LEAQ   -63(DI), R9
+	CMPQ   R8, R9
+	JGE    rest302
+
+turn301:
+	VMOVUPS     (DX)(R8*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
+	VMOVUPS     64(DX)(R8*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z1, Z2, Z1
+	VMOVUPS     128(DX)(R8*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
+	VMOVUPS     192(DX)(R8*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z1, Z2, Z1
+	ADDQ        $0x40, R8
+	CMPQ        R8, R9
+	JLT         turn301
+
+rest302:
+	CMPQ R8, DI
+	JGE  tail304
+
+loop303:
+	VMOVUPS     (DX)(R8*4), Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
+	ADDQ        $0x10, R8
+	CMPQ        R8, DI
+	JLT         loop303
+
+tail304:
+	CMPQ        R8, SI
+	JGE         done305
+	VMOVUPS.Z   (DX)(R8*4), K1, Z2
+	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
+	VPMAXSD     Z0, Z2, Z0
+
+done305:
+	VPMAXSD       Z0, Z1, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VPMAXSD       Y1, Y0, Y1
+	VEXTRACTF32X4 $0x01, Y1, X0
+	VPMAXSD       X0, X1, X0
+	VPERMILPS     $0x4e, X0, X1
+	VPMAXSD       X1, X0, X0
+	VPERMILPS     $0xb1, X0, X1
+	VPMAXSD       X1, X0, X0
+	VMOVSS        const_7f7fffff<>+0(SB), X1
+	VMOVSS        const_42fe0000<>+0(SB), X2
+	VDIVSS        X0, X2, X3
+	VUCOMISS      X0, X1
+	JCS           zeros306
+	VDIVSS        X2, X0, X0
+	VUCOMISS      X3, X1
+	JCC           scaled307
+	VXORPS        X0, X0, X0
+
+zeros306:
+	VMOVSS X0, (CX)
+	XORQ   R8, R8
+	CMPQ   R8, DI
+	JGE    tail310
+
+loop309:
+	VXORPS    Z0, Z0, Z0
+	VCVTPS2DQ Z0, Z0
+	VPMOVDB   Z0, X0
+	VPXOR     const_80808080<>+0(SB), X0, X0
+	VMOVDQU   X0, (AX)(R8*1)
+	ADDQ      $0x10, R8
+	CMPQ      R8, DI
+	JLT       loop309
+
+tail310:
+	CMPQ      R8, SI
+	JGE       done311
+	VXORPS    Z0, Z0, Z0
+	VCVTPS2DQ Z0, Z0
+	VPMOVDB   Z0, X0
+	VPXOR     const_80808080<>+0(SB), X0, X0
+	VMOVDQU   X0, (AX)(R8*1)
+
+done311:
+	JMP quantized308
+
+scaled307:
+	VMOVSS       X0, (CX)
+	VBROADCASTSS X3, Z0
+	VMOVDQU32    four_bytes<>+0(SB), Z1
+	XORQ         R8, R8
+	LEAQ         -63(DI), R9
+	CMPQ         R8, R9
+	JGE          rest313
+
+turn312:
+	VMOVUPS     (DX)(R8*4), Z2
+	VMULPS      Z0, Z2, Z2
+	VMOVUPS     64(DX)(R8*4), Z3
+	VMULPS      Z0, Z3, Z3
+	VMOVUPS     128(DX)(R8*4), Z4
+	VMULPS      Z0, Z4, Z4
+	VMOVUPS     192(DX)(R8*4), Z5
+	VMULPS      Z0, Z5, Z5
+	VCVTPS2DQ   Z2, Z2
+	VCVTPS2DQ   Z3, Z3
+	VCVTPS2DQ   Z4, Z4
+	VCVTPS2DQ   Z5, Z5
+	VPACKSSDW   Z3, Z2, Z2
+	VPACKSSDW   Z5, Z4, Z4
+	VPACKSSWB   Z4, Z2, Z2
+	VPERMD      Z2, Z1, Z2
+	VPXORD.BCST const_80808080<>+0(SB), Z2, Z2
+	VMOVDQU32   Z2, (AX)(R8*1)
+	ADDQ        $0x40, R8
+	CMPQ        R8, R9
+	JLT         turn312
+
+rest313:
+	CMPQ R8, DI
+	JGE  tail315
+
+loop314:
+	VMOVUPS   (DX)(R8*4), Z1
+	VMULPS    Z0, Z1, Z1
+	VCVTPS2DQ Z1, Z1
+	VPMOVDB   Z1, X1
+	VPXOR     const_80808080<>+0(SB), X1, X1
+	VMOVDQU   X1, (AX)(R8*1)
+	ADDQ      $0x10, R8
+	CMPQ      R8, DI
+	JLT       loop314
+
+tail315:
+	CMPQ      R8, SI
+	JGE       done316
+	VMOVUPS.Z (DX)(R8*4), K1, Z1
+	VMULPS    Z0, Z1, Z0
+	VCVTPS2DQ Z0, Z0
+	VPMOVDB   Z0, X0
+	VPXOR     const_80808080<>+0(SB), X0, X0
+	VMOVDQU   X0, (AX)(R8*1)
+
+done316:
+quantized308:
+	ADDQ $0x04, CX
+	MOVQ k+40(FP), R8
+	LEAQ (DX)(R8*4), DX
+	ADDQ stride+8(FP), AX
+	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
 
 // func quantizeRowsFixedAVX512(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
 // Requires: AVX, AVX512BW, AVX512F, BMI2
@@ -3094,9 +5266,9 @@ row:
 	XORQ      DI, DI
 	LEAQ      -63(SI), R8
 	CMPQ      DI, R8
-	JGE       rest153
+	JGE       rest318
 
-turn152:
+turn317:
 	VMOVUPS     (CX)(DI*4), Z2
 	VMULPS      Z0, Z2, Z2
 	VCMPPS      $0x07, Z2, Z2, K2
@@ -3133,13 +5305,13 @@ turn152:
 	VMOVDQU32   Z2, (AX)(DI*1)
 	ADDQ        $0x40, DI
 	CMPQ        DI, R8
-	JLT         turn152
+	JLT         turn317
 
-rest153:
+rest318:
 	CMPQ DI, SI
-	JGE  tail155
+	JGE  tail320
 
-loop154:
+loop319:
 	VMOVUPS     (CX)(DI*4), Z1
 	VMULPS      Z0, Z1, Z1
 	VCMPPS      $0x07, Z1, Z1, K2
@@ -3152,11 +5324,11 @@ loop154:
 	VMOVDQU     X1, (AX)(DI*1)
 	ADDQ        $0x10, DI
 	CMPQ        DI, SI
-	JLT         loop154
+	JLT         loop319
 
-tail155:
+tail320:
 	CMPQ        DI, BX
-	JGE         done156
+	JGE         done321
 	VMOVUPS.Z   (CX)(DI*4), K1, Z1
 	VMULPS      Z0, Z1, Z1
 	VCMPPS      $0x07, Z1, Z1, K2
@@ -3168,7 +5340,7 @@ tail155:
 	VPXOR       const_80808080<>+0(SB), X1, X1
 	VMOVDQU     X1, (AX)(DI*1)
 
-done156:
+done321:
 	MOVQ k+32(FP), DI
 	LEAQ (CX)(DI*4), CX
 	ADDQ stride+8(FP), AX
@@ -3205,23 +5377,23 @@ row:
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail158
+	JGE          tail323
 
-loop157:
+loop322:
 	VMOVUPS (AX)(SI*4), Z1
 	VMAXPS  Z0, Z1, Z0
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop157
+	JLT     loop322
 
-tail158:
+tail323:
 	CMPQ         SI, DX
-	JGE          done159
+	JGE          done324
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(SI*4), K1, Z1
 	VMAXPS       Z0, Z1, Z0
 
-done159:
+done324:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VMAXPS        Y1, Y0, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
@@ -3234,9 +5406,9 @@ done159:
 	VXORPS        Z1, Z1, Z1
 	XORQ          SI, SI
 	CMPQ          SI, BX
-	JGE           tail161
+	JGE           tail326
 
-loop160:
+loop325:
 	VMOVUPS           (AX)(SI*4), Z2
 	VSUBPS            Z0, Z2, Z2
 	VBROADCASTSS      const_42b20000<>+0(SB), Z3
@@ -3261,11 +5433,11 @@ loop160:
 	VADDPS            Z2, Z1, Z1
 	ADDQ              $0x10, SI
 	CMPQ              SI, BX
-	JLT               loop160
+	JLT               loop325
 
-tail161:
+tail326:
 	CMPQ              SI, DX
-	JGE               done162
+	JGE               done327
 	VMOVUPS.Z         (AX)(SI*4), K1, Z2
 	VSUBPS            Z0, Z2, Z0
 	VBROADCASTSS      const_42b20000<>+0(SB), Z2
@@ -3290,7 +5462,7 @@ tail161:
 	VMOVAPS.Z         Z0, K1, Z0
 	VADDPS            Z0, Z1, Z1
 
-done162:
+done327:
 	VEXTRACTF64X4 $0x01, Z1, Y0
 	VADDPS        Y0, Y1, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -3304,24 +5476,24 @@ done162:
 	VBROADCASTSS  X1, Z0
 	XORQ          SI, SI
 	CMPQ          SI, BX
-	JGE           tail164
+	JGE           tail329
 
-loop163:
+loop328:
 	VMOVUPS (AX)(SI*4), Z1
 	VMULPS  Z0, Z1, Z1
 	VMOVUPS Z1, (AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop163
+	JLT     loop328
 
-tail164:
+tail329:
 	CMPQ      SI, DX
-	JGE       done165
+	JGE       done330
 	VMOVUPS.Z (AX)(SI*4), K1, Z1
 	VMULPS    Z0, Z1, Z0
 	VMOVUPS   Z0, K1, (AX)(SI*4)
 
-done165:
+done330:
 	ADDQ stride+24(FP), AX
 	DECQ CX
 	JNZ  row
@@ -3355,9 +5527,9 @@ TEXT ·expSumAVX512(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail167
+	JGE          tail332
 
-loop166:
+loop331:
 	VMOVUPS           (AX)(SI*4), Z2
 	VSUBPS            Z0, Z2, Z2
 	VBROADCASTSS      const_42b20000<>+0(SB), Z3
@@ -3381,11 +5553,11 @@ loop166:
 	VADDPS            Z2, Z1, Z1
 	ADDQ              $0x10, SI
 	CMPQ              SI, BX
-	JLT               loop166
+	JLT               loop331
 
-tail167:
+tail332:
 	CMPQ              SI, DX
-	JGE               done168
+	JGE               done333
 	VMOVUPS.Z         (AX)(SI*4), K1, Z2
 	VSUBPS            Z0, Z2, Z0
 	VBROADCASTSS      const_42b20000<>+0(SB), Z2
@@ -3409,7 +5581,7 @@ tail167:
 	VMOVAPS.Z         Z0, K1, Z0
 	VADDPS            Z0, Z1, Z1
 
-done168:
+done333:
 	VMOVUPS Z1, (CX)
 	VZEROUPPER
 	RET
@@ -3429,23 +5601,23 @@ TEXT ·maximumAVX512(SB), NOSPLIT, $0-20
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail170
+	JGE          tail335
 
-loop169:
+loop334:
 	VMOVUPS (AX)(BX*4), Z1
 	VMAXPS  Z0, Z1, Z0
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop169
+	JLT     loop334
 
-tail170:
+tail335:
 	CMPQ         BX, CX
-	JGE          done171
+	JGE          done336
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(BX*4), K1, Z1
 	VMAXPS       Z0, Z1, Z0
 
-done171:
+done336:
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VMAXPS        Y1, Y0, Y1
 	VEXTRACTF32X4 $0x01, Y1, X0
@@ -3475,9 +5647,9 @@ TEXT ·absMaxAVX512(SB), NOSPLIT, $0-20
 	XORQ   BX, BX
 	LEAQ   -63(DX), SI
 	CMPQ   BX, SI
-	JGE    rest173
+	JGE    rest338
 
-turn172:
+turn337:
 	VMOVUPS     (AX)(BX*4), Z2
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z0, Z2, Z0
@@ -3492,28 +5664,28 @@ turn172:
 	VPMAXSD     Z1, Z2, Z1
 	ADDQ        $0x40, BX
 	CMPQ        BX, SI
-	JLT         turn172
+	JLT         turn337
 
-rest173:
+rest338:
 	CMPQ BX, DX
-	JGE  tail175
+	JGE  tail340
 
-loop174:
+loop339:
 	VMOVUPS     (AX)(BX*4), Z2
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z0, Z2, Z0
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop174
+	JLT         loop339
 
-tail175:
+tail340:
 	CMPQ        BX, CX
-	JGE         done176
+	JGE         done341
 	VMOVUPS.Z   (AX)(BX*4), K1, Z2
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z0, Z2, Z0
 
-done176:
+done341:
 	VPMAXSD       Z0, Z1, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VPMAXSD       Y1, Y0, Y1
@@ -3543,27 +5715,27 @@ TEXT ·largestAVX512(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail178
+	JGE          tail343
 
-loop177:
+loop342:
 	VMOVUPS     (AX)(BX*4), Z2
 	VMAXPS      Z0, Z2, Z0
 	VPANDD.BCST const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD     Z1, Z2, Z1
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop177
+	JLT         loop342
 
-tail178:
+tail343:
 	CMPQ         BX, CX
-	JGE          done179
+	JGE          done344
 	VBROADCASTSS const_ff800000<>+0(SB), Z2
 	VMOVUPS      (AX)(BX*4), K1, Z2
 	VMAXPS       Z0, Z2, Z0
 	VPANDD.BCST  const_7fffffff<>+0(SB), Z2, Z2
 	VPMAXSD      Z1, Z2, Z1
 
-done179:
+done344:
 	VEXTRACTF64X4 $0x01, Z0, Y2
 	VMAXPS        Y2, Y0, Y2
 	VEXTRACTF32X4 $0x01, Y2, X0
@@ -3605,9 +5777,9 @@ TEXT ·firstEqualAVX512(SB), NOSPLIT, $0-32
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail181
+	JGE          tail346
 
-loop180:
+loop345:
 	VMOVUPS (AX)(DI*4), Z1
 	VCMPPS  $0x00, Z0, Z1, K2
 	KMOVW   K2, BX
@@ -3616,11 +5788,11 @@ loop180:
 	JNZ     found
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop180
+	JLT     loop345
 
-tail181:
+tail346:
 	CMPQ         DI, CX
-	JGE          done182
+	JGE          done347
 	VBROADCASTSS const_ff800000<>+0(SB), Z1
 	VMOVUPS      (AX)(DI*4), K1, Z1
 	VCMPPS       $0x00, Z0, Z1, K1
@@ -3629,7 +5801,7 @@ tail181:
 	TESTL        BX, BX
 	JNZ          found
 
-done182:
+done347:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -3659,9 +5831,9 @@ TEXT ·firstNaNAVX512(SB), NOSPLIT, $0-24
 	ANDQ  $-16, SI
 	XORQ  DI, DI
 	CMPQ  DI, SI
-	JGE   tail184
+	JGE   tail349
 
-loop183:
+loop348:
 	VMOVUPS (AX)(DI*4), Z0
 	VCMPPS  $0x03, Z0, Z0, K2
 	KMOVW   K2, BX
@@ -3670,11 +5842,11 @@ loop183:
 	JNZ     found
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop183
+	JLT     loop348
 
-tail184:
+tail349:
 	CMPQ         DI, CX
-	JGE          done185
+	JGE          done350
 	VBROADCASTSS const_ff800000<>+0(SB), Z0
 	VMOVUPS      (AX)(DI*4), K1, Z0
 	VCMPPS       $0x03, Z0, Z0, K1
@@ -3683,7 +5855,7 @@ tail184:
 	TESTL        BX, BX
 	JNZ          found
 
-done185:
+done350:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -3716,9 +5888,9 @@ TEXT ·addAVX2(SB), NOSPLIT, $0-32
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail187
+	JGE     tail352
 
-loop186:
+loop351:
 	VMOVUPS (CX)(DI*4), Y2
 	VMOVUPS 32(CX)(DI*4), Y3
 	VMOVUPS (DX)(DI*4), Y4
@@ -3729,11 +5901,11 @@ loop186:
 	VMOVUPS Y3, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop186
+	JLT     loop351
 
-tail187:
+tail352:
 	CMPQ       DI, BX
-	JGE        done188
+	JGE        done353
 	VMASKMOVPS (CX)(DI*4), Y0, Y2
 	VMASKMOVPS 32(CX)(DI*4), Y1, Y3
 	VMASKMOVPS (DX)(DI*4), Y0, Y4
@@ -3743,7 +5915,7 @@ tail187:
 	VMASKMOVPS Y2, Y0, (AX)(DI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(DI*4)
 
-done188:
+done353:
 	VZEROUPPER
 	RET
 
@@ -3799,9 +5971,9 @@ TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail190
+	JGE          tail355
 
-loop189:
+loop354:
 	VMOVUPS (CX)(SI*4), Y4
 	VMOVUPS 32(CX)(SI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -3810,11 +5982,11 @@ loop189:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop189
+	JLT     loop354
 
-tail190:
+tail355:
 	CMPQ       SI, DX
-	JGE        done191
+	JGE        done356
 	VMASKMOVPS (CX)(SI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(SI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -3822,7 +5994,7 @@ tail190:
 	VMASKMOVPS Y0, Y2, (AX)(SI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(SI*4)
 
-done191:
+done356:
 	VZEROUPPER
 	RET
 
@@ -3845,9 +6017,9 @@ TEXT ·shiftAVX2(SB), NOSPLIT, $0-24
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail193
+	JGE          tail358
 
-loop192:
+loop357:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VSUBPS  Y0, Y6, Y6
@@ -3858,11 +6030,11 @@ loop192:
 	VMOVUPS Y7, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop192
+	JLT     loop357
 
-tail193:
+tail358:
 	CMPQ       BX, CX
-	JGE        done194
+	JGE        done359
 	VMASKMOVPS (AX)(BX*4), Y4, Y6
 	VMASKMOVPS 32(AX)(BX*4), Y5, Y7
 	VSUBPS     Y0, Y6, Y0
@@ -3872,7 +6044,7 @@ tail193:
 	VMASKMOVPS Y0, Y4, (AX)(BX*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(BX*4)
 
-done194:
+done359:
 	VZEROUPPER
 	RET
 
@@ -3895,9 +6067,9 @@ TEXT ·embedAVX2(SB), NOSPLIT, $0-36
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail196
+	JGE          tail361
 
-loop195:
+loop360:
 	VMOVUPS (CX)(DI*4), Y4
 	VMOVUPS 32(CX)(DI*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -3910,11 +6082,11 @@ loop195:
 	VMOVUPS Y5, 32(AX)(DI*4)
 	ADDQ    $0x10, DI
 	CMPQ    DI, SI
-	JLT     loop195
+	JLT     loop360
 
-tail196:
+tail361:
 	CMPQ       DI, BX
-	JGE        done197
+	JGE        done362
 	VMASKMOVPS (CX)(DI*4), Y2, Y4
 	VMASKMOVPS 32(CX)(DI*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -3926,7 +6098,7 @@ tail196:
 	VMASKMOVPS Y0, Y2, (AX)(DI*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(DI*4)
 
-done197:
+done362:
 	VZEROUPPER
 	RET
 
@@ -3950,9 +6122,9 @@ TEXT ·averageAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail199
+	JGE          tail364
 
-loop198:
+loop363:
 	VMOVUPS (AX)(SI*4), Y6
 	VMOVUPS 32(AX)(SI*4), Y7
 	VMULPS  Y0, Y6, Y6
@@ -3967,11 +6139,11 @@ loop198:
 	VMOVUPS Y7, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop198
+	JLT     loop363
 
-tail199:
+tail364:
 	CMPQ       SI, DX
-	JGE        done200
+	JGE        done365
 	VMASKMOVPS (AX)(SI*4), Y4, Y6
 	VMASKMOVPS 32(AX)(SI*4), Y5, Y7
 	VMULPS     Y0, Y6, Y0
@@ -3985,7 +6157,7 @@ tail199:
 	VMASKMOVPS Y0, Y4, (AX)(SI*4)
 	VMASKMOVPS Y1, Y5, 32(AX)(SI*4)
 
-done200:
+done365:
 	VZEROUPPER
 	RET
 
@@ -4004,9 +6176,9 @@ TEXT ·reluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail202
+	JGE     tail367
 
-loop201:
+loop366:
 	VMOVUPS (AX)(BX*4), Y2
 	VMOVUPS 32(AX)(BX*4), Y3
 	VXORPS  Y4, Y4, Y4
@@ -4017,11 +6189,11 @@ loop201:
 	VMOVUPS Y3, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop201
+	JLT     loop366
 
-tail202:
+tail367:
 	CMPQ       BX, CX
-	JGE        done203
+	JGE        done368
 	VMASKMOVPS (AX)(BX*4), Y0, Y2
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y3
 	VXORPS     Y4, Y4, Y4
@@ -4031,7 +6203,7 @@ tail202:
 	VMASKMOVPS Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(BX*4)
 
-done203:
+done368:
 	VZEROUPPER
 	RET
 
@@ -4050,9 +6222,9 @@ TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail205
+	JGE     tail370
 
-loop204:
+loop369:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4121,11 +6293,11 @@ loop204:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop204
+	JLT          loop369
 
-tail205:
+tail370:
 	CMPQ         BX, CX
-	JGE          done206
+	JGE          done371
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4193,7 +6365,7 @@ tail205:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done206:
+done371:
 	VZEROUPPER
 	RET
 
@@ -4222,9 +6394,9 @@ TEXT ·tanhAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail208
+	JGE     tail373
 
-loop207:
+loop372:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -4327,11 +6499,11 @@ loop207:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop207
+	JLT          loop372
 
-tail208:
+tail373:
 	CMPQ         BX, CX
-	JGE          done209
+	JGE          done374
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -4433,7 +6605,7 @@ tail208:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done209:
+done374:
 	VZEROUPPER
 	RET
 
@@ -4454,9 +6626,9 @@ TEXT ·swishAVX2(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail211
+	JGE          tail376
 
-loop210:
+loop375:
 	VMOVUPS      (AX)(BX*4), Y4
 	VMOVUPS      32(AX)(BX*4), Y5
 	VMULPS       Y0, Y4, Y4
@@ -4531,11 +6703,11 @@ loop210:
 	VMOVUPS      Y5, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop210
+	JLT          loop375
 
-tail211:
+tail376:
 	CMPQ         BX, CX
-	JGE          done212
+	JGE          done377
 	VMASKMOVPS   (AX)(BX*4), Y2, Y4
 	VMASKMOVPS   32(AX)(BX*4), Y3, Y5
 	VMULPS       Y0, Y4, Y0
@@ -4609,7 +6781,7 @@ tail211:
 	VMASKMOVPS   Y0, Y2, (AX)(BX*4)
 	VMASKMOVPS   Y1, Y3, 32(AX)(BX*4)
 
-done212:
+done377:
 	VZEROUPPER
 	RET
 
@@ -4628,9 +6800,9 @@ TEXT ·geluAVX2(SB), NOSPLIT, $0-16
 	ANDQ    $-16, DX
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail214
+	JGE     tail379
 
-loop213:
+loop378:
 	VMOVUPS      (AX)(BX*4), Y2
 	VMOVUPS      32(AX)(BX*4), Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -4731,11 +6903,11 @@ loop213:
 	VMOVUPS      Y3, 32(AX)(BX*4)
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop213
+	JLT          loop378
 
-tail214:
+tail379:
 	CMPQ         BX, CX
-	JGE          done215
+	JGE          done380
 	VMASKMOVPS   (AX)(BX*4), Y0, Y2
 	VMASKMOVPS   32(AX)(BX*4), Y1, Y3
 	VANDPS       const_7fffffff<>+0(SB), Y2, Y4
@@ -4835,7 +7007,7 @@ tail214:
 	VMASKMOVPS   Y2, Y0, (AX)(BX*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(BX*4)
 
-done215:
+done380:
 	VZEROUPPER
 	RET
 
@@ -4857,9 +7029,9 @@ TEXT ·ssruAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail217
+	JGE     tail382
 
-loop216:
+loop381:
 	VMOVUPS      (DX)(R8*4), Y2
 	VMOVUPS      32(DX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -4948,11 +7120,11 @@ loop216:
 	VMOVUPS      Y3, 32(CX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop216
+	JLT          loop381
 
-tail217:
+tail382:
 	CMPQ         R8, SI
-	JGE          done218
+	JGE          done383
 	VMASKMOVPS   (DX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5040,7 +7212,7 @@ tail217:
 	VMASKMOVPS   Y2, Y0, (CX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R8*4)
 
-done218:
+done383:
 	VZEROUPPER
 	RET
 
@@ -5064,9 +7236,9 @@ TEXT ·sruAVX2(SB), NOSPLIT, $0-56
 	ANDQ    $-16, R9
 	XORQ    R10, R10
 	CMPQ    R10, R9
-	JGE     tail220
+	JGE     tail385
 
-loop219:
+loop384:
 	VMOVUPS      (DX)(R10*4), Y2
 	VMOVUPS      32(DX)(R10*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5323,11 +7495,11 @@ loop219:
 	VMOVUPS      Y3, 32(CX)(R10*4)
 	ADDQ         $0x10, R10
 	CMPQ         R10, R9
-	JLT          loop219
+	JLT          loop384
 
-tail220:
+tail385:
 	CMPQ         R10, R8
-	JGE          done221
+	JGE          done386
 	VMASKMOVPS   (DX)(R10*4), Y0, Y2
 	VMASKMOVPS   32(DX)(R10*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5583,7 +7755,7 @@ tail220:
 	VMASKMOVPS   Y2, Y0, (CX)(R10*4)
 	VMASKMOVPS   Y3, Y1, 32(CX)(R10*4)
 
-done221:
+done386:
 	VZEROUPPER
 	RET
 
@@ -5606,9 +7778,9 @@ TEXT ·gatedSumAVX2(SB), NOSPLIT, $0-48
 	ANDQ    $-16, R8
 	XORQ    R9, R9
 	CMPQ    R9, R8
-	JGE     tail223
+	JGE     tail388
 
-loop222:
+loop387:
 	VMOVUPS      (CX)(R9*4), Y2
 	VMOVUPS      32(CX)(R9*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5751,11 +7923,11 @@ loop222:
 	VMOVUPS      Y3, 32(AX)(R9*4)
 	ADDQ         $0x10, R9
 	CMPQ         R9, R8
-	JLT          loop222
+	JLT          loop387
 
-tail223:
+tail388:
 	CMPQ         R9, DI
-	JGE          done224
+	JGE          done389
 	VMASKMOVPS   (CX)(R9*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R9*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -5897,7 +8069,7 @@ tail223:
 	VMASKMOVPS   Y2, Y0, (AX)(R9*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R9*4)
 
-done224:
+done389:
 	VZEROUPPER
 	RET
 
@@ -5919,9 +8091,9 @@ TEXT ·highwayAVX2(SB), NOSPLIT, $0-40
 	ANDQ    $-16, DI
 	XORQ    R8, R8
 	CMPQ    R8, DI
-	JGE     tail226
+	JGE     tail391
 
-loop225:
+loop390:
 	VMOVUPS      (CX)(R8*4), Y2
 	VMOVUPS      32(CX)(R8*4), Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -6004,11 +8176,11 @@ loop225:
 	VMOVUPS      Y3, 32(AX)(R8*4)
 	ADDQ         $0x10, R8
 	CMPQ         R8, DI
-	JLT          loop225
+	JLT          loop390
 
-tail226:
+tail391:
 	CMPQ         R8, SI
-	JGE          done227
+	JGE          done392
 	VMASKMOVPS   (CX)(R8*4), Y0, Y2
 	VMASKMOVPS   32(CX)(R8*4), Y1, Y3
 	VBROADCASTSS const_3f800000<>+0(SB), Y4
@@ -6090,7 +8262,7 @@ tail226:
 	VMASKMOVPS   Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS   Y3, Y1, 32(AX)(R8*4)
 
-done227:
+done392:
 	VZEROUPPER
 	RET
 
@@ -6117,13 +8289,13 @@ row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	TESTQ  R8, R8
-	JZ     alone228
+	JZ     alone393
 	XORQ   BX, BX
 	LEAQ   -63(DX), R9
 	CMPQ   BX, R9
-	JGE    rest231
+	JGE    rest396
 
-turn230:
+turn395:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS (R8)(BX*4), Y7
@@ -6166,13 +8338,13 @@ turn230:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x40, BX
 	CMPQ    BX, R9
-	JLT     turn230
+	JLT     turn395
 
-rest231:
+rest396:
 	CMPQ BX, DX
-	JGE  tail233
+	JGE  tail398
 
-loop232:
+loop397:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS (R8)(BX*4), Y7
@@ -6185,11 +8357,11 @@ loop232:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop232
+	JLT     loop397
 
-tail233:
+tail398:
 	CMPQ       BX, AX
-	JGE        done234
+	JGE        done399
 	VMASKMOVPS (DI)(BX*4), Y0, Y5
 	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
 	VMASKMOVPS (R8)(BX*4), Y0, Y7
@@ -6201,16 +8373,16 @@ tail233:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done234:
-	JMP summed229
+done399:
+	JMP summed394
 
-alone228:
+alone393:
 	XORQ BX, BX
 	LEAQ -63(DX), R9
 	CMPQ BX, R9
-	JGE  rest236
+	JGE  rest401
 
-turn235:
+turn400:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS Y5, (SI)(BX*4)
@@ -6237,13 +8409,13 @@ turn235:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x40, BX
 	CMPQ    BX, R9
-	JLT     turn235
+	JLT     turn400
 
-rest236:
+rest401:
 	CMPQ BX, DX
-	JGE  tail238
+	JGE  tail403
 
-loop237:
+loop402:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS Y5, (SI)(BX*4)
@@ -6252,11 +8424,11 @@ loop237:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop237
+	JLT     loop402
 
-tail238:
+tail403:
 	CMPQ       BX, AX
-	JGE        done239
+	JGE        done404
 	VMASKMOVPS (DI)(BX*4), Y0, Y5
 	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
 	VMASKMOVPS Y5, Y0, (SI)(BX*4)
@@ -6264,8 +8436,8 @@ tail238:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done239:
-summed229:
+done404:
+summed394:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -6281,9 +8453,9 @@ summed229:
 	XORQ         BX, BX
 	LEAQ         -63(DX), R9
 	CMPQ         BX, R9
-	JGE          rest241
+	JGE          rest406
 
-turn240:
+turn405:
 	VMOVUPS (SI)(BX*4), Y7
 	VMOVUPS 32(SI)(BX*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -6318,13 +8490,13 @@ turn240:
 	VADDPS  Y8, Y6, Y6
 	ADDQ    $0x40, BX
 	CMPQ    BX, R9
-	JLT     turn240
+	JLT     turn405
 
-rest241:
+rest406:
 	CMPQ BX, DX
-	JGE  tail243
+	JGE  tail408
 
-loop242:
+loop407:
 	VMOVUPS (SI)(BX*4), Y7
 	VMOVUPS 32(SI)(BX*4), Y8
 	VSUBPS  Y3, Y7, Y7
@@ -6335,11 +8507,11 @@ loop242:
 	VADDPS  Y8, Y6, Y6
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop242
+	JLT     loop407
 
-tail243:
+tail408:
 	CMPQ       BX, AX
-	JGE        done244
+	JGE        done409
 	VMASKMOVPS (SI)(BX*4), Y0, Y7
 	VMASKMOVPS 32(SI)(BX*4), Y1, Y8
 	VSUBPS     Y3, Y7, Y7
@@ -6351,7 +8523,7 @@ tail243:
 	VADDPS     Y7, Y5, Y5
 	VADDPS     Y8, Y6, Y6
 
-done244:
+done409:
 	VADDPS       Y6, Y5, Y5
 	VEXTRACTF128 $0x01, Y5, X6
 	VADDPS       X6, X5, X6
@@ -6368,13 +8540,13 @@ done244:
 	VMOVAPS      Y5, Y6
 	MOVQ         bias+32(FP), R9
 	TESTQ        R9, R9
-	JZ           plain245
+	JZ           plain410
 	XORQ         BX, BX
 	LEAQ         -63(DX), R10
 	CMPQ         BX, R10
-	JGE          rest248
+	JGE          rest413
 
-turn247:
+turn412:
 	VMOVUPS (CX)(BX*4), Y7
 	VMOVUPS 32(CX)(BX*4), Y8
 	VMOVUPS (R9)(BX*4), Y9
@@ -6441,13 +8613,13 @@ turn247:
 	VMOVUPS Y8, 224(SI)(BX*4)
 	ADDQ    $0x40, BX
 	CMPQ    BX, R10
-	JLT     turn247
+	JLT     turn412
 
-rest248:
+rest413:
 	CMPQ BX, DX
-	JGE  tail250
+	JGE  tail415
 
-loop249:
+loop414:
 	VMOVUPS (CX)(BX*4), Y7
 	VMOVUPS 32(CX)(BX*4), Y8
 	VMOVUPS (R9)(BX*4), Y9
@@ -6466,11 +8638,11 @@ loop249:
 	VMOVUPS Y8, 32(SI)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop249
+	JLT     loop414
 
-tail250:
+tail415:
 	CMPQ       BX, AX
-	JGE        done251
+	JGE        done416
 	VMASKMOVPS (CX)(BX*4), Y0, Y7
 	VMASKMOVPS 32(CX)(BX*4), Y1, Y8
 	VMASKMOVPS (R9)(BX*4), Y0, Y9
@@ -6488,16 +8660,16 @@ tail250:
 	VMASKMOVPS Y3, Y0, (SI)(BX*4)
 	VMASKMOVPS Y4, Y1, 32(SI)(BX*4)
 
-done251:
-	JMP normalised246
+done416:
+	JMP normalised411
 
-plain245:
+plain410:
 	XORQ BX, BX
 	LEAQ -63(DX), R9
 	CMPQ BX, R9
-	JGE  rest253
+	JGE  rest418
 
-turn252:
+turn417:
 	VMOVUPS (CX)(BX*4), Y7
 	VMOVUPS 32(CX)(BX*4), Y8
 	VMOVUPS (SI)(BX*4), Y9
@@ -6548,13 +8720,13 @@ turn252:
 	VMOVUPS Y8, 224(SI)(BX*4)
 	ADDQ    $0x40, BX
 	CMPQ    BX, R9
-	JLT     turn252
+	JLT     turn417
 
-rest253:
+rest418:
 	CMPQ BX, DX
-	JGE  tail255
+	JGE  tail420
 
-loop254:
+loop419:
 	VMOVUPS (CX)(BX*4), Y7
 	VMOVUPS 32(CX)(BX*4), Y8
 	VMOVUPS (SI)(BX*4), Y9
@@ -6569,11 +8741,11 @@ loop254:
 	VMOVUPS Y8, 32(SI)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop254
+	JLT     loop419
 
-tail255:
+tail420:
 	CMPQ       BX, AX
-	JGE        done256
+	JGE        done421
 	VMASKMOVPS (CX)(BX*4), Y0, Y7
 	VMASKMOVPS 32(CX)(BX*4), Y1, Y8
 	VMASKMOVPS (SI)(BX*4), Y0, Y9
@@ -6587,17 +8759,17 @@ tail255:
 	VMASKMOVPS Y3, Y0, (SI)(BX*4)
 	VMASKMOVPS Y4, Y1, 32(SI)(BX*4)
 
-done256:
-normalised246:
+done421:
+normalised411:
 	MOVQ  n+48(FP), BX
 	SHLQ  $0x02, BX
 	ADDQ  BX, SI
 	ADDQ  BX, DI
 	TESTQ R8, R8
-	JZ    none257
+	JZ    none422
 	ADDQ  BX, R8
 
-none257:
+none422:
 	DECQ rows+40(FP)
 	JNZ  row
 	VZEROUPPER
@@ -6626,13 +8798,13 @@ row:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	TESTQ  R8, R8
-	JZ     alone258
+	JZ     alone423
 	XORQ   BX, BX
 	LEAQ   -63(DX), R9
 	CMPQ   BX, R9
-	JGE    rest261
+	JGE    rest426
 
-turn260:
+turn425:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS (R8)(BX*4), Y7
@@ -6683,13 +8855,13 @@ turn260:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x40, BX
 	CMPQ    BX, R9
-	JLT     turn260
+	JLT     turn425
 
-rest261:
+rest426:
 	CMPQ BX, DX
-	JGE  tail263
+	JGE  tail428
 
-loop262:
+loop427:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS (R8)(BX*4), Y7
@@ -6704,11 +8876,11 @@ loop262:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop262
+	JLT     loop427
 
-tail263:
+tail428:
 	CMPQ       BX, AX
-	JGE        done264
+	JGE        done429
 	VMASKMOVPS (DI)(BX*4), Y0, Y5
 	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
 	VMASKMOVPS (R8)(BX*4), Y0, Y7
@@ -6722,16 +8894,16 @@ tail263:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done264:
-	JMP summed259
+done429:
+	JMP summed424
 
-alone258:
+alone423:
 	XORQ BX, BX
 	LEAQ -63(DX), R9
 	CMPQ BX, R9
-	JGE  rest266
+	JGE  rest431
 
-turn265:
+turn430:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS Y5, (SI)(BX*4)
@@ -6766,13 +8938,13 @@ turn265:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x40, BX
 	CMPQ    BX, R9
-	JLT     turn265
+	JLT     turn430
 
-rest266:
+rest431:
 	CMPQ BX, DX
-	JGE  tail268
+	JGE  tail433
 
-loop267:
+loop432:
 	VMOVUPS (DI)(BX*4), Y5
 	VMOVUPS 32(DI)(BX*4), Y6
 	VMOVUPS Y5, (SI)(BX*4)
@@ -6783,11 +8955,11 @@ loop267:
 	VADDPS  Y6, Y4, Y4
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop267
+	JLT     loop432
 
-tail268:
+tail433:
 	CMPQ       BX, AX
-	JGE        done269
+	JGE        done434
 	VMASKMOVPS (DI)(BX*4), Y0, Y5
 	VMASKMOVPS 32(DI)(BX*4), Y1, Y6
 	VMASKMOVPS Y5, Y0, (SI)(BX*4)
@@ -6797,8 +8969,8 @@ tail268:
 	VADDPS     Y5, Y3, Y3
 	VADDPS     Y6, Y4, Y4
 
-done269:
-summed259:
+done434:
+summed424:
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X4
@@ -6816,9 +8988,9 @@ summed259:
 	XORQ         BX, BX
 	LEAQ         -63(DX), R9
 	CMPQ         BX, R9
-	JGE          rest271
+	JGE          rest436
 
-turn270:
+turn435:
 	VMOVUPS (CX)(BX*4), Y5
 	VMOVUPS 32(CX)(BX*4), Y6
 	VMOVUPS (SI)(BX*4), Y7
@@ -6861,13 +9033,13 @@ turn270:
 	VMOVUPS Y6, 224(SI)(BX*4)
 	ADDQ    $0x40, BX
 	CMPQ    BX, R9
-	JLT     turn270
+	JLT     turn435
 
-rest271:
+rest436:
 	CMPQ BX, DX
-	JGE  tail273
+	JGE  tail438
 
-loop272:
+loop437:
 	VMOVUPS (CX)(BX*4), Y5
 	VMOVUPS 32(CX)(BX*4), Y6
 	VMOVUPS (SI)(BX*4), Y7
@@ -6880,11 +9052,11 @@ loop272:
 	VMOVUPS Y6, 32(SI)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop272
+	JLT     loop437
 
-tail273:
+tail438:
 	CMPQ       BX, AX
-	JGE        done274
+	JGE        done439
 	VMASKMOVPS (CX)(BX*4), Y0, Y5
 	VMASKMOVPS 32(CX)(BX*4), Y1, Y6
 	VMASKMOVPS (SI)(BX*4), Y0, Y7
@@ -6896,17 +9068,1132 @@ tail273:
 	VMASKMOVPS Y3, Y0, (SI)(BX*4)
 	VMASKMOVPS Y4, Y1, 32(SI)(BX*4)
 
-done274:
+done439:
 	MOVQ  n+40(FP), BX
 	SHLQ  $0x02, BX
 	ADDQ  BX, SI
 	ADDQ  BX, DI
 	TESTQ R8, R8
-	JZ    none275
+	JZ    none440
 	ADDQ  BX, R8
 
-none275:
+none440:
 	DECQ rows+32(FP)
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func layerNormQuantisedAVX2(dst *float32, x *float32, residual *float32, scale *float32, bias *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
+// Requires: AVX, AVX2
+TEXT ·layerNormQuantisedAVX2(SB), NOSPLIT, $0-84
+	MOVQ       n+72(FP), AX
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	LEAQ       tail<>+0(SB), BX
+	NEGQ       DX
+	VMOVUPS    64(BX)(DX*4), Y0
+	VMOVUPS    96(BX)(DX*4), Y1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
+	VXORPS     X2, X2, X2
+	VCVTSI2SSQ AX, X2, X2
+
+row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	TESTQ  R8, R8
+	JZ     alone441
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest444
+
+turn443:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS (R8)(BX*4), Y9
+	VMOVUPS 32(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 64(DI)(BX*4), Y7
+	VMOVUPS 96(DI)(BX*4), Y8
+	VMOVUPS 64(R8)(BX*4), Y9
+	VMOVUPS 96(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 64(SI)(BX*4)
+	VMOVUPS Y8, 96(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 128(DI)(BX*4), Y7
+	VMOVUPS 160(DI)(BX*4), Y8
+	VMOVUPS 128(R8)(BX*4), Y9
+	VMOVUPS 160(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 128(SI)(BX*4)
+	VMOVUPS Y8, 160(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 192(DI)(BX*4), Y7
+	VMOVUPS 224(DI)(BX*4), Y8
+	VMOVUPS 192(R8)(BX*4), Y9
+	VMOVUPS 224(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 192(SI)(BX*4)
+	VMOVUPS Y8, 224(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn443
+
+rest444:
+	CMPQ BX, DX
+	JGE  tail446
+
+loop445:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS (R8)(BX*4), Y9
+	VMOVUPS 32(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop445
+
+tail446:
+	CMPQ       BX, AX
+	JGE        done447
+	VMASKMOVPS (DI)(BX*4), Y0, Y7
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y8
+	VMASKMOVPS (R8)(BX*4), Y0, Y9
+	VMASKMOVPS 32(R8)(BX*4), Y1, Y10
+	VADDPS     Y9, Y7, Y7
+	VADDPS     Y10, Y8, Y8
+	VMASKMOVPS Y7, Y0, (SI)(BX*4)
+	VMASKMOVPS Y8, Y1, 32(SI)(BX*4)
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y8, Y6, Y6
+
+done447:
+	JMP summed442
+
+alone441:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest449
+
+turn448:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 64(DI)(BX*4), Y7
+	VMOVUPS 96(DI)(BX*4), Y8
+	VMOVUPS Y7, 64(SI)(BX*4)
+	VMOVUPS Y8, 96(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 128(DI)(BX*4), Y7
+	VMOVUPS 160(DI)(BX*4), Y8
+	VMOVUPS Y7, 128(SI)(BX*4)
+	VMOVUPS Y8, 160(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 192(DI)(BX*4), Y7
+	VMOVUPS 224(DI)(BX*4), Y8
+	VMOVUPS Y7, 192(SI)(BX*4)
+	VMOVUPS Y8, 224(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn448
+
+rest449:
+	CMPQ BX, DX
+	JGE  tail451
+
+loop450:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop450
+
+tail451:
+	CMPQ       BX, AX
+	JGE        done452
+	VMASKMOVPS (DI)(BX*4), Y0, Y7
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y8
+	VMASKMOVPS Y7, Y0, (SI)(BX*4)
+	VMASKMOVPS Y8, Y1, 32(SI)(BX*4)
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y8, Y6, Y6
+
+done452:
+summed442:
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X6
+	VPERMILPS    $0x4e, X6, X5
+	VADDPS       X5, X6, X6
+	VPERMILPS    $0xb1, X6, X5
+	VADDPS       X5, X6, X6
+	VDIVSS       X2, X6, X6
+	VBROADCASTSS X6, Y5
+	VMOVAPS      Y5, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	XORQ         BX, BX
+	LEAQ         -63(DX), R9
+	CMPQ         BX, R9
+	JGE          rest454
+
+turn453:
+	VMOVUPS (SI)(BX*4), Y9
+	VMOVUPS 32(SI)(BX*4), Y10
+	VSUBPS  Y5, Y9, Y9
+	VSUBPS  Y6, Y10, Y10
+	VMULPS  Y9, Y9, Y9
+	VMULPS  Y10, Y10, Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS 64(SI)(BX*4), Y9
+	VMOVUPS 96(SI)(BX*4), Y10
+	VSUBPS  Y5, Y9, Y9
+	VSUBPS  Y6, Y10, Y10
+	VMULPS  Y9, Y9, Y9
+	VMULPS  Y10, Y10, Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS 128(SI)(BX*4), Y9
+	VMOVUPS 160(SI)(BX*4), Y10
+	VSUBPS  Y5, Y9, Y9
+	VSUBPS  Y6, Y10, Y10
+	VMULPS  Y9, Y9, Y9
+	VMULPS  Y10, Y10, Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS 192(SI)(BX*4), Y9
+	VMOVUPS 224(SI)(BX*4), Y10
+	VSUBPS  Y5, Y9, Y9
+	VSUBPS  Y6, Y10, Y10
+	VMULPS  Y9, Y9, Y9
+	VMULPS  Y10, Y10, Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn453
+
+rest454:
+	CMPQ BX, DX
+	JGE  tail456
+
+loop455:
+	VMOVUPS (SI)(BX*4), Y9
+	VMOVUPS 32(SI)(BX*4), Y10
+	VSUBPS  Y5, Y9, Y9
+	VSUBPS  Y6, Y10, Y10
+	VMULPS  Y9, Y9, Y9
+	VMULPS  Y10, Y10, Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop455
+
+tail456:
+	CMPQ       BX, AX
+	JGE        done457
+	VMASKMOVPS (SI)(BX*4), Y0, Y9
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y10
+	VSUBPS     Y5, Y9, Y9
+	VSUBPS     Y6, Y10, Y10
+	VMULPS     Y9, Y9, Y9
+	VMULPS     Y10, Y10, Y10
+	VANDPS     Y0, Y9, Y9
+	VANDPS     Y1, Y10, Y10
+	VADDPS     Y9, Y7, Y7
+	VADDPS     Y10, Y8, Y8
+
+done457:
+	VADDPS       Y8, Y7, Y7
+	VEXTRACTF128 $0x01, Y7, X8
+	VADDPS       X8, X7, X8
+	VPERMILPS    $0x4e, X8, X7
+	VADDPS       X7, X8, X8
+	VPERMILPS    $0xb1, X8, X7
+	VADDPS       X7, X8, X8
+	VDIVSS       X2, X8, X8
+	VADDSS       eps+80(FP), X8, X8
+	VSQRTSS      X8, X8, X8
+	VMOVSS       const_3f800000<>+0(SB), X7
+	VDIVSS       X8, X7, X8
+	VBROADCASTSS X8, Y7
+	VMOVAPS      Y7, Y8
+	MOVQ         bias+32(FP), R9
+	TESTQ        R9, R9
+	JZ           plain458
+	XORQ         BX, BX
+	LEAQ         -63(DX), R10
+	CMPQ         BX, R10
+	JGE          rest461
+
+turn460:
+	VMOVUPS (CX)(BX*4), Y9
+	VMOVUPS 32(CX)(BX*4), Y10
+	VMOVUPS (R9)(BX*4), Y11
+	VMOVUPS 32(R9)(BX*4), Y12
+	VMOVUPS (SI)(BX*4), Y13
+	VMOVUPS 32(SI)(BX*4), Y14
+	VSUBPS  Y5, Y13, Y13
+	VSUBPS  Y6, Y14, Y14
+	VMULPS  Y7, Y13, Y13
+	VMULPS  Y8, Y14, Y14
+	VMULPS  Y9, Y13, Y9
+	VMULPS  Y10, Y14, Y10
+	VADDPS  Y11, Y9, Y9
+	VADDPS  Y12, Y10, Y10
+	VMOVUPS Y9, (SI)(BX*4)
+	VMOVUPS Y10, 32(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	VMOVUPS 64(CX)(BX*4), Y9
+	VMOVUPS 96(CX)(BX*4), Y10
+	VMOVUPS 64(R9)(BX*4), Y11
+	VMOVUPS 96(R9)(BX*4), Y12
+	VMOVUPS 64(SI)(BX*4), Y13
+	VMOVUPS 96(SI)(BX*4), Y14
+	VSUBPS  Y5, Y13, Y13
+	VSUBPS  Y6, Y14, Y14
+	VMULPS  Y7, Y13, Y13
+	VMULPS  Y8, Y14, Y14
+	VMULPS  Y9, Y13, Y9
+	VMULPS  Y10, Y14, Y10
+	VADDPS  Y11, Y9, Y9
+	VADDPS  Y12, Y10, Y10
+	VMOVUPS Y9, 64(SI)(BX*4)
+	VMOVUPS Y10, 96(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	VMOVUPS 128(CX)(BX*4), Y9
+	VMOVUPS 160(CX)(BX*4), Y10
+	VMOVUPS 128(R9)(BX*4), Y11
+	VMOVUPS 160(R9)(BX*4), Y12
+	VMOVUPS 128(SI)(BX*4), Y13
+	VMOVUPS 160(SI)(BX*4), Y14
+	VSUBPS  Y5, Y13, Y13
+	VSUBPS  Y6, Y14, Y14
+	VMULPS  Y7, Y13, Y13
+	VMULPS  Y8, Y14, Y14
+	VMULPS  Y9, Y13, Y9
+	VMULPS  Y10, Y14, Y10
+	VADDPS  Y11, Y9, Y9
+	VADDPS  Y12, Y10, Y10
+	VMOVUPS Y9, 128(SI)(BX*4)
+	VMOVUPS Y10, 160(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	VMOVUPS 192(CX)(BX*4), Y9
+	VMOVUPS 224(CX)(BX*4), Y10
+	VMOVUPS 192(R9)(BX*4), Y11
+	VMOVUPS 224(R9)(BX*4), Y12
+	VMOVUPS 192(SI)(BX*4), Y13
+	VMOVUPS 224(SI)(BX*4), Y14
+	VSUBPS  Y5, Y13, Y13
+	VSUBPS  Y6, Y14, Y14
+	VMULPS  Y7, Y13, Y13
+	VMULPS  Y8, Y14, Y14
+	VMULPS  Y9, Y13, Y9
+	VMULPS  Y10, Y14, Y10
+	VADDPS  Y11, Y9, Y9
+	VADDPS  Y12, Y10, Y10
+	VMOVUPS Y9, 192(SI)(BX*4)
+	VMOVUPS Y10, 224(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R10
+	JLT     turn460
+
+rest461:
+	CMPQ BX, DX
+	JGE  tail463
+
+loop462:
+	VMOVUPS (CX)(BX*4), Y9
+	VMOVUPS 32(CX)(BX*4), Y10
+	VMOVUPS (R9)(BX*4), Y11
+	VMOVUPS 32(R9)(BX*4), Y12
+	VMOVUPS (SI)(BX*4), Y13
+	VMOVUPS 32(SI)(BX*4), Y14
+	VSUBPS  Y5, Y13, Y13
+	VSUBPS  Y6, Y14, Y14
+	VMULPS  Y7, Y13, Y13
+	VMULPS  Y8, Y14, Y14
+	VMULPS  Y9, Y13, Y9
+	VMULPS  Y10, Y14, Y10
+	VADDPS  Y11, Y9, Y9
+	VADDPS  Y12, Y10, Y10
+	VMOVUPS Y9, (SI)(BX*4)
+	VMOVUPS Y10, 32(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop462
+
+tail463:
+	CMPQ       BX, AX
+	JGE        done464
+	VMASKMOVPS (CX)(BX*4), Y0, Y9
+	VMASKMOVPS 32(CX)(BX*4), Y1, Y10
+	VMASKMOVPS (R9)(BX*4), Y0, Y11
+	VMASKMOVPS 32(R9)(BX*4), Y1, Y12
+	VMASKMOVPS (SI)(BX*4), Y0, Y13
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y14
+	VSUBPS     Y5, Y13, Y5
+	VSUBPS     Y6, Y14, Y6
+	VMULPS     Y7, Y5, Y5
+	VMULPS     Y8, Y6, Y6
+	VMULPS     Y9, Y5, Y5
+	VMULPS     Y10, Y6, Y6
+	VADDPS     Y11, Y5, Y5
+	VADDPS     Y12, Y6, Y6
+	VMASKMOVPS Y5, Y0, (SI)(BX*4)
+	VMASKMOVPS Y6, Y1, 32(SI)(BX*4)
+	VANDPS     const_7fffffff<>+0(SB), Y5, Y5
+	VANDPS     const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS     Y0, Y5, Y5
+	VANDPS     Y1, Y6, Y6
+	VPMAXSD    Y3, Y5, Y3
+	VPMAXSD    Y4, Y6, Y4
+
+done464:
+	JMP normalised459
+
+plain458:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest466
+
+turn465:
+	VMOVUPS (CX)(BX*4), Y9
+	VMOVUPS 32(CX)(BX*4), Y10
+	VMOVUPS (SI)(BX*4), Y11
+	VMOVUPS 32(SI)(BX*4), Y12
+	VSUBPS  Y5, Y11, Y11
+	VSUBPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y11, Y9
+	VMULPS  Y10, Y12, Y10
+	VMOVUPS Y9, (SI)(BX*4)
+	VMOVUPS Y10, 32(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	VMOVUPS 64(CX)(BX*4), Y9
+	VMOVUPS 96(CX)(BX*4), Y10
+	VMOVUPS 64(SI)(BX*4), Y11
+	VMOVUPS 96(SI)(BX*4), Y12
+	VSUBPS  Y5, Y11, Y11
+	VSUBPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y11, Y9
+	VMULPS  Y10, Y12, Y10
+	VMOVUPS Y9, 64(SI)(BX*4)
+	VMOVUPS Y10, 96(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	VMOVUPS 128(CX)(BX*4), Y9
+	VMOVUPS 160(CX)(BX*4), Y10
+	VMOVUPS 128(SI)(BX*4), Y11
+	VMOVUPS 160(SI)(BX*4), Y12
+	VSUBPS  Y5, Y11, Y11
+	VSUBPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y11, Y9
+	VMULPS  Y10, Y12, Y10
+	VMOVUPS Y9, 128(SI)(BX*4)
+	VMOVUPS Y10, 160(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	VMOVUPS 192(CX)(BX*4), Y9
+	VMOVUPS 224(CX)(BX*4), Y10
+	VMOVUPS 192(SI)(BX*4), Y11
+	VMOVUPS 224(SI)(BX*4), Y12
+	VSUBPS  Y5, Y11, Y11
+	VSUBPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y11, Y9
+	VMULPS  Y10, Y12, Y10
+	VMOVUPS Y9, 192(SI)(BX*4)
+	VMOVUPS Y10, 224(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn465
+
+rest466:
+	CMPQ BX, DX
+	JGE  tail468
+
+loop467:
+	VMOVUPS (CX)(BX*4), Y9
+	VMOVUPS 32(CX)(BX*4), Y10
+	VMOVUPS (SI)(BX*4), Y11
+	VMOVUPS 32(SI)(BX*4), Y12
+	VSUBPS  Y5, Y11, Y11
+	VSUBPS  Y6, Y12, Y12
+	VMULPS  Y7, Y11, Y11
+	VMULPS  Y8, Y12, Y12
+	VMULPS  Y9, Y11, Y9
+	VMULPS  Y10, Y12, Y10
+	VMOVUPS Y9, (SI)(BX*4)
+	VMOVUPS Y10, 32(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
+	VANDPS  const_7fffffff<>+0(SB), Y10, Y10
+	VPMAXSD Y3, Y9, Y3
+	VPMAXSD Y4, Y10, Y4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop467
+
+tail468:
+	CMPQ       BX, AX
+	JGE        done469
+	VMASKMOVPS (CX)(BX*4), Y0, Y9
+	VMASKMOVPS 32(CX)(BX*4), Y1, Y10
+	VMASKMOVPS (SI)(BX*4), Y0, Y11
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y12
+	VSUBPS     Y5, Y11, Y5
+	VSUBPS     Y6, Y12, Y6
+	VMULPS     Y7, Y5, Y5
+	VMULPS     Y8, Y6, Y6
+	VMULPS     Y9, Y5, Y5
+	VMULPS     Y10, Y6, Y6
+	VMASKMOVPS Y5, Y0, (SI)(BX*4)
+	VMASKMOVPS Y6, Y1, 32(SI)(BX*4)
+	VANDPS     const_7fffffff<>+0(SB), Y5, Y5
+	VANDPS     const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS     Y0, Y5, Y5
+	VANDPS     Y1, Y6, Y6
+	VPMAXSD    Y3, Y5, Y3
+	VPMAXSD    Y4, Y6, Y4
+
+done469:
+normalised459:
+	MOVQ         bytes+40(FP), R9
+	MOVQ         scales+56(FP), R10
+	VPMAXSD      Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VPMAXSD      X4, X3, X4
+	VPERMILPS    $0x4e, X4, X3
+	VPMAXSD      X3, X4, X4
+	VPERMILPS    $0xb1, X4, X3
+	VPMAXSD      X3, X4, X4
+	VMOVSS       const_7f7fffff<>+0(SB), X3
+	VMOVSS       const_42fe0000<>+0(SB), X5
+	VDIVSS       X4, X5, X6
+	VUCOMISS     X4, X3
+	JCS          zeros470
+	VDIVSS       X5, X4, X4
+	VUCOMISS     X6, X3
+	JCC          scaled471
+	VXORPS       X4, X4, X4
+
+zeros470:
+	VMOVSS X4, (R10)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail474
+
+loop473:
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VPACKSSDW    X5, X3, X3
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X4
+	VPACKSSWB    X4, X3, X3
+	VPXOR        const_80808080<>+0(SB), X3, X3
+	VMOVDQU      X3, (R9)(BX*1)
+	ADDQ         $0x10, BX
+	CMPQ         BX, DX
+	JLT          loop473
+
+tail474:
+	CMPQ         BX, AX
+	JGE          done475
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VPACKSSDW    X5, X3, X3
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X4
+	VPACKSSWB    X4, X3, X3
+	VPXOR        const_80808080<>+0(SB), X3, X3
+	VMOVDQU      X3, (R9)(BX*1)
+
+done475:
+	JMP quantized472
+
+scaled471:
+	VMOVSS       X4, (R10)
+	VBROADCASTSS X6, Y3
+	VMOVAPS      Y3, Y4
+	XORQ         BX, BX
+	CMPQ         BX, DX
+	JGE          tail477
+
+loop476:
+	VMOVUPS      (SI)(BX*4), Y5
+	VMOVUPS      32(SI)(BX*4), Y6
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VCVTPS2DQ    Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X7
+	VPACKSSDW    X7, X5, X5
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPACKSSDW    X7, X6, X6
+	VPACKSSWB    X6, X5, X5
+	VPXOR        const_80808080<>+0(SB), X5, X5
+	VMOVDQU      X5, (R9)(BX*1)
+	ADDQ         $0x10, BX
+	CMPQ         BX, DX
+	JLT          loop476
+
+tail477:
+	CMPQ         BX, AX
+	JGE          done478
+	VMASKMOVPS   (SI)(BX*4), Y0, Y5
+	VMASKMOVPS   32(SI)(BX*4), Y1, Y6
+	VMULPS       Y3, Y5, Y3
+	VMULPS       Y4, Y6, Y4
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VPACKSSDW    X5, X3, X3
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X4
+	VPACKSSWB    X4, X3, X3
+	VPXOR        const_80808080<>+0(SB), X3, X3
+	VMOVDQU      X3, (R9)(BX*1)
+
+done478:
+quantized472:
+	ADDQ  stride+48(FP), R9
+	MOVQ  R9, bytes+40(FP)
+	ADDQ  $0x04, R10
+	MOVQ  R10, scales+56(FP)
+	MOVQ  n+72(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none479
+	ADDQ  BX, R8
+
+none479:
+	DECQ rows+64(FP)
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func rmsNormQuantisedAVX2(dst *float32, x *float32, residual *float32, scale *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
+// Requires: AVX, AVX2
+TEXT ·rmsNormQuantisedAVX2(SB), NOSPLIT, $0-76
+	MOVQ       n+64(FP), AX
+	MOVQ       scale+24(FP), CX
+	MOVQ       AX, DX
+	ANDQ       $0x0f, DX
+	LEAQ       tail<>+0(SB), BX
+	NEGQ       DX
+	VMOVUPS    64(BX)(DX*4), Y0
+	VMOVUPS    96(BX)(DX*4), Y1
+	MOVQ       AX, DX
+	ANDQ       $-16, DX
+	MOVQ       dst+0(FP), SI
+	MOVQ       x+8(FP), DI
+	MOVQ       residual+16(FP), R8
+	VXORPS     X2, X2, X2
+	VCVTSI2SSQ AX, X2, X2
+
+row:
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	TESTQ  R8, R8
+	JZ     alone480
+	XORQ   BX, BX
+	LEAQ   -63(DX), R9
+	CMPQ   BX, R9
+	JGE    rest483
+
+turn482:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS (R8)(BX*4), Y9
+	VMOVUPS 32(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 64(DI)(BX*4), Y7
+	VMOVUPS 96(DI)(BX*4), Y8
+	VMOVUPS 64(R8)(BX*4), Y9
+	VMOVUPS 96(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 64(SI)(BX*4)
+	VMOVUPS Y8, 96(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 128(DI)(BX*4), Y7
+	VMOVUPS 160(DI)(BX*4), Y8
+	VMOVUPS 128(R8)(BX*4), Y9
+	VMOVUPS 160(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 128(SI)(BX*4)
+	VMOVUPS Y8, 160(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 192(DI)(BX*4), Y7
+	VMOVUPS 224(DI)(BX*4), Y8
+	VMOVUPS 192(R8)(BX*4), Y9
+	VMOVUPS 224(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, 192(SI)(BX*4)
+	VMOVUPS Y8, 224(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn482
+
+rest483:
+	CMPQ BX, DX
+	JGE  tail485
+
+loop484:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS (R8)(BX*4), Y9
+	VMOVUPS 32(R8)(BX*4), Y10
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop484
+
+tail485:
+	CMPQ       BX, AX
+	JGE        done486
+	VMASKMOVPS (DI)(BX*4), Y0, Y7
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y8
+	VMASKMOVPS (R8)(BX*4), Y0, Y9
+	VMASKMOVPS 32(R8)(BX*4), Y1, Y10
+	VADDPS     Y9, Y7, Y7
+	VADDPS     Y10, Y8, Y8
+	VMASKMOVPS Y7, Y0, (SI)(BX*4)
+	VMASKMOVPS Y8, Y1, 32(SI)(BX*4)
+	VMULPS     Y7, Y7, Y7
+	VMULPS     Y8, Y8, Y8
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y8, Y6, Y6
+
+done486:
+	JMP summed481
+
+alone480:
+	XORQ BX, BX
+	LEAQ -63(DX), R9
+	CMPQ BX, R9
+	JGE  rest488
+
+turn487:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 64(DI)(BX*4), Y7
+	VMOVUPS 96(DI)(BX*4), Y8
+	VMOVUPS Y7, 64(SI)(BX*4)
+	VMOVUPS Y8, 96(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 128(DI)(BX*4), Y7
+	VMOVUPS 160(DI)(BX*4), Y8
+	VMOVUPS Y7, 128(SI)(BX*4)
+	VMOVUPS Y8, 160(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	VMOVUPS 192(DI)(BX*4), Y7
+	VMOVUPS 224(DI)(BX*4), Y8
+	VMOVUPS Y7, 192(SI)(BX*4)
+	VMOVUPS Y8, 224(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn487
+
+rest488:
+	CMPQ BX, DX
+	JGE  tail490
+
+loop489:
+	VMOVUPS (DI)(BX*4), Y7
+	VMOVUPS 32(DI)(BX*4), Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VMULPS  Y7, Y7, Y7
+	VMULPS  Y8, Y8, Y8
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop489
+
+tail490:
+	CMPQ       BX, AX
+	JGE        done491
+	VMASKMOVPS (DI)(BX*4), Y0, Y7
+	VMASKMOVPS 32(DI)(BX*4), Y1, Y8
+	VMASKMOVPS Y7, Y0, (SI)(BX*4)
+	VMASKMOVPS Y8, Y1, 32(SI)(BX*4)
+	VMULPS     Y7, Y7, Y7
+	VMULPS     Y8, Y8, Y8
+	VADDPS     Y7, Y5, Y5
+	VADDPS     Y8, Y6, Y6
+
+done491:
+summed481:
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X6
+	VPERMILPS    $0x4e, X6, X5
+	VADDPS       X5, X6, X6
+	VPERMILPS    $0xb1, X6, X5
+	VADDPS       X5, X6, X6
+	VDIVSS       X2, X6, X6
+	VADDSS       eps+72(FP), X6, X6
+	VSQRTSS      X6, X6, X6
+	VMOVSS       const_3f800000<>+0(SB), X5
+	VDIVSS       X6, X5, X6
+	VBROADCASTSS X6, Y5
+	VMOVAPS      Y5, Y6
+	XORQ         BX, BX
+	LEAQ         -63(DX), R9
+	CMPQ         BX, R9
+	JGE          rest493
+
+turn492:
+	VMOVUPS (CX)(BX*4), Y7
+	VMOVUPS 32(CX)(BX*4), Y8
+	VMOVUPS (SI)(BX*4), Y9
+	VMOVUPS 32(SI)(BX*4), Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VPMAXSD Y3, Y7, Y3
+	VPMAXSD Y4, Y8, Y4
+	VMOVUPS 64(CX)(BX*4), Y7
+	VMOVUPS 96(CX)(BX*4), Y8
+	VMOVUPS 64(SI)(BX*4), Y9
+	VMOVUPS 96(SI)(BX*4), Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, 64(SI)(BX*4)
+	VMOVUPS Y8, 96(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VPMAXSD Y3, Y7, Y3
+	VPMAXSD Y4, Y8, Y4
+	VMOVUPS 128(CX)(BX*4), Y7
+	VMOVUPS 160(CX)(BX*4), Y8
+	VMOVUPS 128(SI)(BX*4), Y9
+	VMOVUPS 160(SI)(BX*4), Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, 128(SI)(BX*4)
+	VMOVUPS Y8, 160(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VPMAXSD Y3, Y7, Y3
+	VPMAXSD Y4, Y8, Y4
+	VMOVUPS 192(CX)(BX*4), Y7
+	VMOVUPS 224(CX)(BX*4), Y8
+	VMOVUPS 192(SI)(BX*4), Y9
+	VMOVUPS 224(SI)(BX*4), Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, 192(SI)(BX*4)
+	VMOVUPS Y8, 224(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VPMAXSD Y3, Y7, Y3
+	VPMAXSD Y4, Y8, Y4
+	ADDQ    $0x40, BX
+	CMPQ    BX, R9
+	JLT     turn492
+
+rest493:
+	CMPQ BX, DX
+	JGE  tail495
+
+loop494:
+	VMOVUPS (CX)(BX*4), Y7
+	VMOVUPS 32(CX)(BX*4), Y8
+	VMOVUPS (SI)(BX*4), Y9
+	VMOVUPS 32(SI)(BX*4), Y10
+	VMULPS  Y5, Y9, Y9
+	VMULPS  Y6, Y10, Y10
+	VMULPS  Y7, Y9, Y7
+	VMULPS  Y8, Y10, Y8
+	VMOVUPS Y7, (SI)(BX*4)
+	VMOVUPS Y8, 32(SI)(BX*4)
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
+	VPMAXSD Y3, Y7, Y3
+	VPMAXSD Y4, Y8, Y4
+	ADDQ    $0x10, BX
+	CMPQ    BX, DX
+	JLT     loop494
+
+tail495:
+	CMPQ       BX, AX
+	JGE        done496
+	VMASKMOVPS (CX)(BX*4), Y0, Y7
+	VMASKMOVPS 32(CX)(BX*4), Y1, Y8
+	VMASKMOVPS (SI)(BX*4), Y0, Y9
+	VMASKMOVPS 32(SI)(BX*4), Y1, Y10
+	VMULPS     Y5, Y9, Y5
+	VMULPS     Y6, Y10, Y6
+	VMULPS     Y7, Y5, Y5
+	VMULPS     Y8, Y6, Y6
+	VMASKMOVPS Y5, Y0, (SI)(BX*4)
+	VMASKMOVPS Y6, Y1, 32(SI)(BX*4)
+	VANDPS     const_7fffffff<>+0(SB), Y5, Y5
+	VANDPS     const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS     Y0, Y5, Y5
+	VANDPS     Y1, Y6, Y6
+	VPMAXSD    Y3, Y5, Y3
+	VPMAXSD    Y4, Y6, Y4
+
+done496:
+	MOVQ         bytes+32(FP), R9
+	MOVQ         scales+48(FP), R10
+	VPMAXSD      Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VPMAXSD      X4, X3, X4
+	VPERMILPS    $0x4e, X4, X3
+	VPMAXSD      X3, X4, X4
+	VPERMILPS    $0xb1, X4, X3
+	VPMAXSD      X3, X4, X4
+	VMOVSS       const_7f7fffff<>+0(SB), X3
+	VMOVSS       const_42fe0000<>+0(SB), X5
+	VDIVSS       X4, X5, X6
+	VUCOMISS     X4, X3
+	JCS          zeros497
+	VDIVSS       X5, X4, X4
+	VUCOMISS     X6, X3
+	JCC          scaled498
+	VXORPS       X4, X4, X4
+
+zeros497:
+	VMOVSS X4, (R10)
+	XORQ   BX, BX
+	CMPQ   BX, DX
+	JGE    tail501
+
+loop500:
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VPACKSSDW    X5, X3, X3
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X4
+	VPACKSSWB    X4, X3, X3
+	VPXOR        const_80808080<>+0(SB), X3, X3
+	VMOVDQU      X3, (R9)(BX*1)
+	ADDQ         $0x10, BX
+	CMPQ         BX, DX
+	JLT          loop500
+
+tail501:
+	CMPQ         BX, AX
+	JGE          done502
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VPACKSSDW    X5, X3, X3
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X4
+	VPACKSSWB    X4, X3, X3
+	VPXOR        const_80808080<>+0(SB), X3, X3
+	VMOVDQU      X3, (R9)(BX*1)
+
+done502:
+	JMP quantized499
+
+scaled498:
+	VMOVSS       X4, (R10)
+	VBROADCASTSS X6, Y3
+	VMOVAPS      Y3, Y4
+	XORQ         BX, BX
+	CMPQ         BX, DX
+	JGE          tail504
+
+loop503:
+	VMOVUPS      (SI)(BX*4), Y5
+	VMOVUPS      32(SI)(BX*4), Y6
+	VMULPS       Y3, Y5, Y5
+	VMULPS       Y4, Y6, Y6
+	VCVTPS2DQ    Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X7
+	VPACKSSDW    X7, X5, X5
+	VCVTPS2DQ    Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPACKSSDW    X7, X6, X6
+	VPACKSSWB    X6, X5, X5
+	VPXOR        const_80808080<>+0(SB), X5, X5
+	VMOVDQU      X5, (R9)(BX*1)
+	ADDQ         $0x10, BX
+	CMPQ         BX, DX
+	JLT          loop503
+
+tail504:
+	CMPQ         BX, AX
+	JGE          done505
+	VMASKMOVPS   (SI)(BX*4), Y0, Y5
+	VMASKMOVPS   32(SI)(BX*4), Y1, Y6
+	VMULPS       Y3, Y5, Y3
+	VMULPS       Y4, Y6, Y4
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VPACKSSDW    X5, X3, X3
+	VCVTPS2DQ    Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKSSDW    X5, X4, X4
+	VPACKSSWB    X4, X3, X3
+	VPXOR        const_80808080<>+0(SB), X3, X3
+	VMOVDQU      X3, (R9)(BX*1)
+
+done505:
+quantized499:
+	ADDQ  stride+40(FP), R9
+	MOVQ  R9, bytes+32(FP)
+	ADDQ  $0x04, R10
+	MOVQ  R10, scales+48(FP)
+	MOVQ  n+64(FP), BX
+	SHLQ  $0x02, BX
+	ADDQ  BX, SI
+	ADDQ  BX, DI
+	TESTQ R8, R8
+	JZ    none506
+	ADDQ  BX, R8
+
+none506:
+	DECQ rows+56(FP)
 	JNZ  row
 	VZEROUPPER
 	RET
@@ -6927,183 +10214,184 @@ TEXT ·quantizeRowsAVX2(SB), NOSPLIT, $0-48
 	VMOVUPS 96(R8)(DI*4), Y1
 	MOVQ    SI, DI
 	ANDQ    $-16, DI
-	VMOVSS  const_7f7fffff<>+0(SB), X2
-	VMOVSS  const_42fe0000<>+0(SB), X3
 
 row:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
 	XORQ   R8, R8
 	LEAQ   -63(DI), R9
 	CMPQ   R8, R9
-	JGE    rest277
+	JGE    rest508
 
-turn276:
-	VMOVUPS (DX)(R8*4), Y8
-	VMOVUPS 32(DX)(R8*4), Y9
-	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
-	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
-	VPMAXSD Y4, Y8, Y4
-	VPMAXSD Y5, Y9, Y5
-	VMOVUPS 64(DX)(R8*4), Y8
-	VMOVUPS 96(DX)(R8*4), Y9
-	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
-	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
-	VPMAXSD Y6, Y8, Y6
-	VPMAXSD Y7, Y9, Y7
-	VMOVUPS 128(DX)(R8*4), Y8
-	VMOVUPS 160(DX)(R8*4), Y9
-	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
-	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
-	VPMAXSD Y4, Y8, Y4
-	VPMAXSD Y5, Y9, Y5
-	VMOVUPS 192(DX)(R8*4), Y8
-	VMOVUPS 224(DX)(R8*4), Y9
-	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
-	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
-	VPMAXSD Y6, Y8, Y6
-	VPMAXSD Y7, Y9, Y7
+turn507:
+	VMOVUPS (DX)(R8*4), Y6
+	VMOVUPS 32(DX)(R8*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y2, Y6, Y2
+	VPMAXSD Y3, Y7, Y3
+	VMOVUPS 64(DX)(R8*4), Y6
+	VMOVUPS 96(DX)(R8*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y4, Y6, Y4
+	VPMAXSD Y5, Y7, Y5
+	VMOVUPS 128(DX)(R8*4), Y6
+	VMOVUPS 160(DX)(R8*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y2, Y6, Y2
+	VPMAXSD Y3, Y7, Y3
+	VMOVUPS 192(DX)(R8*4), Y6
+	VMOVUPS 224(DX)(R8*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y4, Y6, Y4
+	VPMAXSD Y5, Y7, Y5
 	ADDQ    $0x40, R8
 	CMPQ    R8, R9
-	JLT     turn276
+	JLT     turn507
 
-rest277:
+rest508:
 	CMPQ R8, DI
-	JGE  tail279
+	JGE  tail510
 
-loop278:
-	VMOVUPS (DX)(R8*4), Y8
-	VMOVUPS 32(DX)(R8*4), Y9
-	VANDPS  const_7fffffff<>+0(SB), Y8, Y8
-	VANDPS  const_7fffffff<>+0(SB), Y9, Y9
-	VPMAXSD Y4, Y8, Y4
-	VPMAXSD Y5, Y9, Y5
+loop509:
+	VMOVUPS (DX)(R8*4), Y6
+	VMOVUPS 32(DX)(R8*4), Y7
+	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS  const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD Y2, Y6, Y2
+	VPMAXSD Y3, Y7, Y3
 	ADDQ    $0x10, R8
 	CMPQ    R8, DI
-	JLT     loop278
+	JLT     loop509
 
-tail279:
+tail510:
 	CMPQ       R8, SI
-	JGE        done280
-	VMASKMOVPS (DX)(R8*4), Y0, Y8
-	VMASKMOVPS 32(DX)(R8*4), Y1, Y9
-	VANDPS     const_7fffffff<>+0(SB), Y8, Y8
-	VANDPS     const_7fffffff<>+0(SB), Y9, Y9
-	VPMAXSD    Y4, Y8, Y4
-	VPMAXSD    Y5, Y9, Y5
+	JGE        done511
+	VMASKMOVPS (DX)(R8*4), Y0, Y6
+	VMASKMOVPS 32(DX)(R8*4), Y1, Y7
+	VANDPS     const_7fffffff<>+0(SB), Y6, Y6
+	VANDPS     const_7fffffff<>+0(SB), Y7, Y7
+	VPMAXSD    Y2, Y6, Y2
+	VPMAXSD    Y3, Y7, Y3
 
-done280:
-	VPMAXSD      Y4, Y6, Y4
-	VPMAXSD      Y5, Y7, Y5
-	VPMAXSD      Y5, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VPMAXSD      X5, X4, X5
-	VPERMILPS    $0x4e, X5, X4
-	VPMAXSD      X4, X5, X5
-	VPERMILPS    $0xb1, X5, X4
-	VPMAXSD      X4, X5, X5
-	VDIVSS       X5, X3, X4
+done511:
+	VPMAXSD      Y2, Y4, Y2
+	VPMAXSD      Y3, Y5, Y3
+	VPMAXSD      Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VPMAXSD      X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VPMAXSD      X2, X3, X3
+	VPERMILPS    $0xb1, X3, X2
+	VPMAXSD      X2, X3, X3
+	VMOVSS       const_7f7fffff<>+0(SB), X2
+	VMOVSS       const_42fe0000<>+0(SB), X4
+	VDIVSS       X3, X4, X5
+	VUCOMISS     X3, X2
+	JCS          zeros512
+	VDIVSS       X4, X3, X3
 	VUCOMISS     X5, X2
-	JCS          zeros
-	VDIVSS       X3, X5, X5
-	VUCOMISS     X4, X2
-	JCS          tiny
-	VBROADCASTSS X4, Y4
-	VMOVAPS      Y4, Y6
+	JCC          scaled513
+	VXORPS       X3, X3, X3
+
+zeros512:
+	VMOVSS X3, (CX)
+	XORQ   R8, R8
+	CMPQ   R8, DI
+	JGE    tail516
+
+loop515:
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VCVTPS2DQ    Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X4
+	VPACKSSDW    X4, X2, X2
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKSSDW    X4, X3, X3
+	VPACKSSWB    X3, X2, X2
+	VPXOR        const_80808080<>+0(SB), X2, X2
+	VMOVDQU      X2, (AX)(R8*1)
+	ADDQ         $0x10, R8
+	CMPQ         R8, DI
+	JLT          loop515
+
+tail516:
+	CMPQ         R8, SI
+	JGE          done517
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VCVTPS2DQ    Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X4
+	VPACKSSDW    X4, X2, X2
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKSSDW    X4, X3, X3
+	VPACKSSWB    X3, X2, X2
+	VPXOR        const_80808080<>+0(SB), X2, X2
+	VMOVDQU      X2, (AX)(R8*1)
+
+done517:
+	JMP quantized514
+
+scaled513:
+	VMOVSS       X3, (CX)
+	VBROADCASTSS X5, Y2
+	VMOVAPS      Y2, Y3
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail282
+	JGE          tail519
 
-loop281:
-	VMOVUPS      (DX)(R8*4), Y7
-	VMOVUPS      32(DX)(R8*4), Y8
-	VMULPS       Y4, Y7, Y7
-	VMULPS       Y6, Y8, Y8
-	VCVTPS2DQ    Y7, Y7
-	VEXTRACTI128 $0x01, Y7, X9
-	VPACKSSDW    X9, X7, X7
-	VCVTPS2DQ    Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPACKSSDW    X9, X8, X8
-	VPACKSSWB    X8, X7, X7
-	VPXOR        const_80808080<>+0(SB), X7, X7
-	VMOVDQU      X7, (AX)(R8*1)
-	ADDQ         $0x10, R8
-	CMPQ         R8, DI
-	JLT          loop281
-
-tail282:
-	CMPQ         R8, SI
-	JGE          done283
-	VMASKMOVPS   (DX)(R8*4), Y0, Y7
-	VMASKMOVPS   32(DX)(R8*4), Y1, Y8
-	VMULPS       Y4, Y7, Y4
-	VMULPS       Y6, Y8, Y6
+loop518:
+	VMOVUPS      (DX)(R8*4), Y4
+	VMOVUPS      32(DX)(R8*4), Y5
+	VMULPS       Y2, Y4, Y4
+	VMULPS       Y3, Y5, Y5
 	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X7
-	VPACKSSDW    X7, X4, X4
-	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X7
-	VPACKSSDW    X7, X6, X6
-	VPACKSSWB    X6, X4, X4
+	VEXTRACTI128 $0x01, Y4, X6
+	VPACKSSDW    X6, X4, X4
+	VCVTPS2DQ    Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKSSDW    X6, X5, X5
+	VPACKSSWB    X5, X4, X4
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(R8*1)
+	ADDQ         $0x10, R8
+	CMPQ         R8, DI
+	JLT          loop518
 
-done283:
-next:
-	VMOVSS X5, (CX)
-	ADDQ   $0x04, CX
-	MOVQ   k+40(FP), R8
-	LEAQ   (DX)(R8*4), DX
-	ADDQ   stride+8(FP), AX
-	DECQ   BX
-	JNZ    row
+tail519:
+	CMPQ         R8, SI
+	JGE          done520
+	VMASKMOVPS   (DX)(R8*4), Y0, Y4
+	VMASKMOVPS   32(DX)(R8*4), Y1, Y5
+	VMULPS       Y2, Y4, Y2
+	VMULPS       Y3, Y5, Y3
+	VCVTPS2DQ    Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X4
+	VPACKSSDW    X4, X2, X2
+	VCVTPS2DQ    Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKSSDW    X4, X3, X3
+	VPACKSSWB    X3, X2, X2
+	VPXOR        const_80808080<>+0(SB), X2, X2
+	VMOVDQU      X2, (AX)(R8*1)
+
+done520:
+quantized514:
+	ADDQ $0x04, CX
+	MOVQ k+40(FP), R8
+	LEAQ (DX)(R8*4), DX
+	ADDQ stride+8(FP), AX
+	DECQ BX
+	JNZ  row
 	VZEROUPPER
 	RET
-
-tiny:
-	VXORPS X5, X5, X5
-
-zeros:
-	XORQ R8, R8
-	CMPQ R8, DI
-	JGE  tail285
-
-loop284:
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
-	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X7
-	VPACKSSDW    X7, X4, X4
-	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X7
-	VPACKSSDW    X7, X6, X6
-	VPACKSSWB    X6, X4, X4
-	VPXOR        const_80808080<>+0(SB), X4, X4
-	VMOVDQU      X4, (AX)(R8*1)
-	ADDQ         $0x10, R8
-	CMPQ         R8, DI
-	JLT          loop284
-
-tail285:
-	CMPQ         R8, SI
-	JGE          done286
-	VXORPS       Y4, Y4, Y4
-	VXORPS       Y6, Y6, Y6
-	VCVTPS2DQ    Y4, Y4
-	VEXTRACTI128 $0x01, Y4, X7
-	VPACKSSDW    X7, X4, X4
-	VCVTPS2DQ    Y6, Y6
-	VEXTRACTI128 $0x01, Y6, X7
-	VPACKSSDW    X7, X6, X6
-	VPACKSSWB    X6, X4, X4
-	VPXOR        const_80808080<>+0(SB), X4, X4
-	VMOVDQU      X4, (AX)(R8*1)
-
-done286:
-	JMP next
 
 // func quantizeRowsFixedAVX2(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
 // Requires: AVX, AVX2
@@ -7126,9 +10414,9 @@ TEXT ·quantizeRowsFixedAVX2(SB), NOSPLIT, $0-44
 row:
 	XORQ DI, DI
 	CMPQ DI, SI
-	JGE  tail288
+	JGE  tail522
 
-loop287:
+loop521:
 	VMOVUPS      (CX)(DI*4), Y4
 	VMOVUPS      32(CX)(DI*4), Y5
 	VMULPS       Y2, Y4, Y4
@@ -7152,11 +10440,11 @@ loop287:
 	VMOVDQU      X4, (AX)(DI*1)
 	ADDQ         $0x10, DI
 	CMPQ         DI, SI
-	JLT          loop287
+	JLT          loop521
 
-tail288:
+tail522:
 	CMPQ         DI, BX
-	JGE          done289
+	JGE          done523
 	VMASKMOVPS   (CX)(DI*4), Y0, Y4
 	VMASKMOVPS   32(CX)(DI*4), Y1, Y5
 	VMULPS       Y2, Y4, Y4
@@ -7179,7 +10467,7 @@ tail288:
 	VPXOR        const_80808080<>+0(SB), X4, X4
 	VMOVDQU      X4, (AX)(DI*1)
 
-done289:
+done523:
 	MOVQ k+32(FP), DI
 	LEAQ (CX)(DI*4), CX
 	ADDQ stride+8(FP), AX
@@ -7208,20 +10496,20 @@ row:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail291
+	JGE          tail525
 
-loop290:
+loop524:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop290
+	JLT     loop524
 
-tail291:
+tail525:
 	CMPQ         SI, DX
-	JGE          done292
+	JGE          done526
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
@@ -7231,7 +10519,7 @@ tail291:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done292:
+done526:
 	VMAXPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VMAXPS       X3, X2, X3
@@ -7245,9 +10533,9 @@ done292:
 	VXORPS       Y5, Y5, Y5
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail294
+	JGE          tail528
 
-loop293:
+loop527:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y2, Y6, Y6
@@ -7312,11 +10600,11 @@ loop293:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop293
+	JLT          loop527
 
-tail294:
+tail528:
 	CMPQ         SI, DX
-	JGE          done295
+	JGE          done529
 	VMASKMOVPS   (AX)(SI*4), Y0, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y1, Y7
 	VSUBPS       Y2, Y6, Y2
@@ -7382,7 +10670,7 @@ tail294:
 	VADDPS       Y2, Y4, Y4
 	VADDPS       Y3, Y5, Y5
 
-done295:
+done529:
 	VADDPS       Y5, Y4, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X3
@@ -7396,9 +10684,9 @@ done295:
 	VMOVAPS      Y2, Y3
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail297
+	JGE          tail531
 
-loop296:
+loop530:
 	VMOVUPS (AX)(SI*4), Y4
 	VMOVUPS 32(AX)(SI*4), Y5
 	VMULPS  Y2, Y4, Y4
@@ -7407,11 +10695,11 @@ loop296:
 	VMOVUPS Y5, 32(AX)(SI*4)
 	ADDQ    $0x10, SI
 	CMPQ    SI, BX
-	JLT     loop296
+	JLT     loop530
 
-tail297:
+tail531:
 	CMPQ       SI, DX
-	JGE        done298
+	JGE        done532
 	VMASKMOVPS (AX)(SI*4), Y0, Y4
 	VMASKMOVPS 32(AX)(SI*4), Y1, Y5
 	VMULPS     Y2, Y4, Y2
@@ -7419,7 +10707,7 @@ tail297:
 	VMASKMOVPS Y2, Y0, (AX)(SI*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(SI*4)
 
-done298:
+done532:
 	ADDQ stride+24(FP), AX
 	DECQ CX
 	JNZ  row
@@ -7446,9 +10734,9 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, BX
 	XORQ         SI, SI
 	CMPQ         SI, BX
-	JGE          tail300
+	JGE          tail534
 
-loop299:
+loop533:
 	VMOVUPS      (AX)(SI*4), Y6
 	VMOVUPS      32(AX)(SI*4), Y7
 	VSUBPS       Y0, Y6, Y6
@@ -7511,11 +10799,11 @@ loop299:
 	VADDPS       Y7, Y3, Y3
 	ADDQ         $0x10, SI
 	CMPQ         SI, BX
-	JLT          loop299
+	JLT          loop533
 
-tail300:
+tail534:
 	CMPQ         SI, DX
-	JGE          done301
+	JGE          done535
 	VMASKMOVPS   (AX)(SI*4), Y4, Y6
 	VMASKMOVPS   32(AX)(SI*4), Y5, Y7
 	VSUBPS       Y0, Y6, Y0
@@ -7579,7 +10867,7 @@ tail300:
 	VADDPS       Y0, Y2, Y2
 	VADDPS       Y1, Y3, Y3
 
-done301:
+done535:
 	VMOVUPS Y2, (CX)
 	VMOVUPS Y3, 32(CX)
 	VZEROUPPER
@@ -7602,20 +10890,20 @@ TEXT ·maximumAVX2(SB), NOSPLIT, $0-20
 	VMOVAPS      Y2, Y3
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail303
+	JGE          tail537
 
-loop302:
+loop536:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMAXPS  Y2, Y4, Y2
 	VMAXPS  Y3, Y5, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop302
+	JLT     loop536
 
-tail303:
+tail537:
 	CMPQ         BX, CX
-	JGE          done304
+	JGE          done538
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(BX*4), Y0, Y6
@@ -7625,7 +10913,7 @@ tail303:
 	VMAXPS       Y2, Y4, Y2
 	VMAXPS       Y3, Y5, Y3
 
-done304:
+done538:
 	VMAXPS       Y3, Y2, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -7657,9 +10945,9 @@ TEXT ·absMaxAVX2(SB), NOSPLIT, $0-20
 	XORQ    BX, BX
 	LEAQ    -63(DX), SI
 	CMPQ    BX, SI
-	JGE     rest306
+	JGE     rest540
 
-turn305:
+turn539:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
@@ -7686,13 +10974,13 @@ turn305:
 	VPMAXSD Y5, Y7, Y5
 	ADDQ    $0x40, BX
 	CMPQ    BX, SI
-	JLT     turn305
+	JLT     turn539
 
-rest306:
+rest540:
 	CMPQ BX, DX
-	JGE  tail308
+	JGE  tail542
 
-loop307:
+loop541:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VANDPS  const_7fffffff<>+0(SB), Y6, Y6
@@ -7701,11 +10989,11 @@ loop307:
 	VPMAXSD Y3, Y7, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop307
+	JLT     loop541
 
-tail308:
+tail542:
 	CMPQ       BX, CX
-	JGE        done309
+	JGE        done543
 	VMASKMOVPS (AX)(BX*4), Y0, Y0
 	VMASKMOVPS 32(AX)(BX*4), Y1, Y1
 	VANDPS     const_7fffffff<>+0(SB), Y0, Y0
@@ -7713,7 +11001,7 @@ tail308:
 	VPMAXSD    Y2, Y0, Y2
 	VPMAXSD    Y3, Y1, Y3
 
-done309:
+done543:
 	VPMAXSD      Y2, Y4, Y2
 	VPMAXSD      Y3, Y5, Y3
 	VPMAXSD      Y3, Y2, Y0
@@ -7746,9 +11034,9 @@ TEXT ·largestAVX2(SB), NOSPLIT, $0-20
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail311
+	JGE          tail545
 
-loop310:
+loop544:
 	VMOVUPS (AX)(BX*4), Y6
 	VMOVUPS 32(AX)(BX*4), Y7
 	VMAXPS  Y0, Y6, Y0
@@ -7759,11 +11047,11 @@ loop310:
 	VPMAXSD Y3, Y7, Y3
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop310
+	JLT     loop544
 
-tail311:
+tail545:
 	CMPQ         BX, CX
-	JGE          done312
+	JGE          done546
 	VBROADCASTSS const_ff800000<>+0(SB), Y6
 	VMOVAPS      Y6, Y7
 	VMASKMOVPS   (AX)(BX*4), Y4, Y8
@@ -7777,7 +11065,7 @@ tail311:
 	VPMAXSD      Y2, Y4, Y2
 	VPMAXSD      Y3, Y5, Y3
 
-done312:
+done546:
 	VMAXPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -7819,9 +11107,9 @@ TEXT ·firstEqualAVX2(SB), NOSPLIT, $0-32
 	ANDQ         $-16, SI
 	XORQ         DI, DI
 	CMPQ         DI, SI
-	JGE          tail314
+	JGE          tail548
 
-loop313:
+loop547:
 	VMOVUPS   (AX)(DI*4), Y4
 	VMOVUPS   32(AX)(DI*4), Y5
 	VCMPPS    $0x00, Y0, Y4, Y4
@@ -7835,11 +11123,11 @@ loop313:
 	JNZ       found
 	ADDQ      $0x10, DI
 	CMPQ      DI, SI
-	JLT       loop313
+	JLT       loop547
 
-tail314:
+tail548:
 	CMPQ         DI, CX
-	JGE          done315
+	JGE          done549
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(DI*4), Y2, Y6
@@ -7856,7 +11144,7 @@ tail314:
 	TESTL        BX, BX
 	JNZ          found
 
-done315:
+done549:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -7887,9 +11175,9 @@ TEXT ·firstNaNAVX2(SB), NOSPLIT, $0-24
 	ANDQ    $-16, SI
 	XORQ    DI, DI
 	CMPQ    DI, SI
-	JGE     tail317
+	JGE     tail551
 
-loop316:
+loop550:
 	VMOVUPS   (AX)(DI*4), Y2
 	VMOVUPS   32(AX)(DI*4), Y3
 	VCMPPS    $0x03, Y2, Y2, Y2
@@ -7903,11 +11191,11 @@ loop316:
 	JNZ       found
 	ADDQ      $0x10, DI
 	CMPQ      DI, SI
-	JLT       loop316
+	JLT       loop550
 
-tail317:
+tail551:
 	CMPQ         DI, CX
-	JGE          done318
+	JGE          done552
 	VBROADCASTSS const_ff800000<>+0(SB), Y2
 	VMOVAPS      Y2, Y3
 	VMASKMOVPS   (AX)(DI*4), Y0, Y4
@@ -7924,7 +11212,7 @@ tail317:
 	TESTL        BX, BX
 	JNZ          found
 
-done318:
+done552:
 	MOVQ $-1, DX
 	JMP  done
 
@@ -7957,9 +11245,9 @@ TEXT ·attentionWeightsAVX2(SB), NOSPLIT, $0-28
 	ANDQ         $-16, DX
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail320
+	JGE          tail554
 
-loop319:
+loop553:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMULPS  Y0, Y4, Y4
@@ -7968,11 +11256,11 @@ loop319:
 	VMOVUPS Y5, 32(AX)(BX*4)
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop319
+	JLT     loop553
 
-tail320:
+tail554:
 	CMPQ       BX, CX
-	JGE        done321
+	JGE        done555
 	VMASKMOVPS (AX)(BX*4), Y2, Y4
 	VMASKMOVPS 32(AX)(BX*4), Y3, Y5
 	VMULPS     Y0, Y4, Y0
@@ -7980,25 +11268,25 @@ tail320:
 	VMASKMOVPS Y0, Y2, (AX)(BX*4)
 	VMASKMOVPS Y1, Y3, 32(AX)(BX*4)
 
-done321:
+done555:
 	VBROADCASTSS const_ff800000<>+0(SB), Y0
 	VMOVAPS      Y0, Y1
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail323
+	JGE          tail557
 
-loop322:
+loop556:
 	VMOVUPS (AX)(BX*4), Y4
 	VMOVUPS 32(AX)(BX*4), Y5
 	VMAXPS  Y0, Y4, Y0
 	VMAXPS  Y1, Y5, Y1
 	ADDQ    $0x10, BX
 	CMPQ    BX, DX
-	JLT     loop322
+	JLT     loop556
 
-tail323:
+tail557:
 	CMPQ         BX, CX
-	JGE          done324
+	JGE          done558
 	VBROADCASTSS const_ff800000<>+0(SB), Y4
 	VMOVAPS      Y4, Y5
 	VMASKMOVPS   (AX)(BX*4), Y2, Y6
@@ -8008,7 +11296,7 @@ tail323:
 	VMAXPS       Y0, Y4, Y0
 	VMAXPS       Y1, Y5, Y1
 
-done324:
+done558:
 	VMAXPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VMAXPS       X1, X0, X1
@@ -8022,9 +11310,9 @@ done324:
 	VXORPS       Y5, Y5, Y5
 	XORQ         BX, BX
 	CMPQ         BX, DX
-	JGE          tail326
+	JGE          tail560
 
-loop325:
+loop559:
 	VMOVUPS      (AX)(BX*4), Y6
 	VMOVUPS      32(AX)(BX*4), Y7
 	VSUBPS       Y0, Y6, Y6
@@ -8089,11 +11377,11 @@ loop325:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x10, BX
 	CMPQ         BX, DX
-	JLT          loop325
+	JLT          loop559
 
-tail326:
+tail560:
 	CMPQ         BX, CX
-	JGE          done327
+	JGE          done561
 	VMASKMOVPS   (AX)(BX*4), Y2, Y6
 	VMASKMOVPS   32(AX)(BX*4), Y3, Y7
 	VSUBPS       Y0, Y6, Y0
@@ -8159,7 +11447,7 @@ tail326:
 	VADDPS       Y0, Y4, Y4
 	VADDPS       Y1, Y5, Y5
 
-done327:
+done561:
 	VADDPS       Y5, Y4, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X1

@@ -84,6 +84,18 @@ func layerNormAVX512(dst *float32, x *float32, residual *float32, scale *float32
 //go:noescape
 func rmsNormAVX512(dst *float32, x *float32, residual *float32, scale *float32, rows int, n int, eps float32)
 
+// layerNormQuantisedAVX512 computes layerNormGeneric, and quantizeRowsGeneric of what it gives. rows and n are at least 1. residual and bias may be nil.
+// stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.
+//
+//go:noescape
+func layerNormQuantisedAVX512(dst *float32, x *float32, residual *float32, scale *float32, bias *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
+
+// rmsNormQuantisedAVX512 computes rmsNormGeneric, and quantizeRowsGeneric of what it gives. rows and n are at least 1. residual may be nil.
+// stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.
+//
+//go:noescape
+func rmsNormQuantisedAVX512(dst *float32, x *float32, residual *float32, scale *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
+
 // quantizeRowsAVX512 computes quantizeRowsGeneric. rows and k are at least 1.
 // stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.
 //
@@ -210,6 +222,18 @@ func layerNormAVX2(dst *float32, x *float32, residual *float32, scale *float32, 
 //
 //go:noescape
 func rmsNormAVX2(dst *float32, x *float32, residual *float32, scale *float32, rows int, n int, eps float32)
+
+// layerNormQuantisedAVX2 computes layerNormGeneric, and quantizeRowsGeneric of what it gives. rows and n are at least 1. residual and bias may be nil.
+// stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.
+//
+//go:noescape
+func layerNormQuantisedAVX2(dst *float32, x *float32, residual *float32, scale *float32, bias *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
+
+// rmsNormQuantisedAVX2 computes rmsNormGeneric, and quantizeRowsGeneric of what it gives. rows and n are at least 1. residual may be nil.
+// stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.
+//
+//go:noescape
+func rmsNormQuantisedAVX2(dst *float32, x *float32, residual *float32, scale *float32, bytes *uint8, stride int, scales *float32, rows int, n int, eps float32)
 
 // quantizeRowsAVX2 computes quantizeRowsGeneric. rows and k are at least 1.
 // stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.

@@ -65,7 +65,7 @@ func (s *Stepper) decode(slots []search.Slot, tokens []search.Token, align bool)
 		for k, further := range l.further {
 			s.contextAttention(further, k+1, n, false)
 		}
-		s.feedForward(&l.ffn, s.x, n)
+		s.feedForward(&l.ffn, s.x, n, i+1 < len(w.decoder) && w.decoder[i+1].average == nil)
 	}
 	s.top = grow(s.top, n*w.dim)
 	s.after(w.top[decoderSide], s.top, s.x, s.bottom, n)
@@ -122,7 +122,7 @@ func (s *Stepper) contextAttention(l *contextAttention, source, rows int, align 
 		}
 	}
 	s.project(l.o, s.attended, rows)
-	s.after(l.post, s.x, s.y, s.x, rows)
+	s.afterToOperand(l.post, s.x, s.y, s.x, rows)
 }
 
 // align keeps the weights of the first head for row i.
@@ -150,7 +150,7 @@ func (s *Stepper) recurrent(l *recurrent, slots []search.Slot, layer int) {
 	if l.cell != nil {
 		s.cellSublayer(l.cell, input, slots, layer)
 		s.project(l.o, s.attended, n)
-		s.after(l.post, s.x, s.y, s.x, n)
+		s.afterToOperand(l.post, s.x, s.y, s.x, n)
 		return
 	}
 	stride := apart(l.gates.n)
@@ -165,7 +165,7 @@ func (s *Stepper) recurrent(l *recurrent, slots []search.Slot, layer int) {
 		}
 	}
 	s.project(l.o, s.attended, n)
-	s.after(l.post, s.x, s.y, s.x, n)
+	s.afterToOperand(l.post, s.x, s.y, s.x, n)
 }
 
 // averageAttention runs an average attention sublayer on x.
@@ -182,7 +182,7 @@ func (s *Stepper) averageAttention(l *average, slots []search.Slot, layer int) {
 		count := min(tileRows, n-first)
 		s.averageNetwork(l, mean[first*dim:(first+count)*dim], s.x[first*dim:(first+count)*dim], s.y[first*dim:(first+count)*dim], count)
 	}
-	s.after(l.post, s.x, s.y, s.x, n)
+	s.afterToOperand(l.post, s.x, s.y, s.x, n)
 }
 
 // averageNetwork computes what follows the mean, into y.
@@ -244,7 +244,7 @@ func (s *Stepper) selfAttention(l *selfAttention, slots []search.Slot, layer int
 		s.firstWords(l, slots)
 	}
 	s.project(l.o, s.attended, n)
-	s.after(l.post, s.x, s.y, s.x, n)
+	s.afterToOperand(l.post, s.x, s.y, s.x, n)
 }
 
 // keepWords stores the keys and values of the last words in the cache.

@@ -177,8 +177,8 @@ func (w *rowsWork) attend(hand *Stepper, first, end int) {
 	}
 	x := w.x[first*dim:]
 	hand.project(w.layer.o, hand.attended, rows)
-	hand.after(w.layer.post, x, hand.y, x, rows)
-	hand.feedForward(&w.layer.ffn, x, rows)
+	hand.afterToOperand(w.layer.post, x, hand.y, x, rows)
+	hand.feedForward(&w.layer.ffn, x, rows, false)
 }
 
 // project multiplies what attention or a recurrent unit gave with its output matrix, if there is one, into y.
@@ -192,8 +192,9 @@ func (s *Stepper) project(o *linear, from []float32, rows int) {
 	s.mul(s.y, dim, o, kernels.None)
 }
 
-// feedForward runs a feed-forward sublayer on x, a tile of rows after the other.
-func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
+// feedForward runs a feed-forward sublayer on x, a tile of rows after the other. toOperand says that x is the next operand of products.
+func (s *Stepper) feedForward(f *ffn, x []float32, rows int, toOperand bool) {
+	toOperand = toOperand && rows <= tileRows
 	dim := s.w.dim
 	for rows > 0 {
 		n := min(tileRows, rows)
@@ -203,7 +204,11 @@ func (s *Stepper) feedForward(f *ffn, x []float32, rows int) {
 			s.hiddenLayer(layer, f.layers[i+1], f.activation, i)
 		}
 		s.mul(s.y, dim, f.layers[last], kernels.None)
-		s.after(f.post, x, s.y, x, n)
+		if toOperand {
+			s.afterToOperand(f.post, x, s.y, x, n)
+		} else {
+			s.after(f.post, x, s.y, x, n)
+		}
 		x, rows = x[n*dim:], rows-n
 	}
 }

@@ -53,10 +53,24 @@ type operand struct {
 	bytes      []uint8
 	scales     []float32
 	nextBytes  []uint8 // of the operand that follows
+	made       made
 
 	limit      int // of the form in 16 bits; 0 if there is none
 	words      []int16
 	wordScales []float32
+}
+
+// made are rows whose quantised form, with a scale for each, was made together with them: the operand that follows, or none.
+type made struct {
+	x       *float32
+	rows, k int
+}
+
+// make has the rows of k elements at x be the operand that follows, and returns the place of their quantised form, which the caller makes.
+func (o *operand) make(x []float32, rows, k int) (bytes []uint8, scales []float32) {
+	o.bytes, o.scales = grow(o.bytes, rows*kernels.Int8Stride(k)), grow(o.scales, rows)
+	o.made = made{&x[0], rows, k}
+	return o.bytes, o.scales
 }
 
 // set makes rows of k elements the operand. They must not change until the last product with them.
@@ -64,7 +78,9 @@ func (o *operand) set(x []float32, rows, k int) { o.setApart(x, rows, k, k) }
 
 // setApart is set for rows that begin stride elements from each other.
 func (o *operand) setApart(x []float32, rows, k, stride int) {
-	o.x, o.rows, o.k, o.stride, o.quantised, o.limit = x[:rows*stride], rows, k, stride, false, 0
+	o.x, o.rows, o.k, o.stride, o.limit = x[:rows*stride], rows, k, stride, 0
+	o.quantised, o.multiplier = rows > 0 && stride == k && o.made == made{&x[0], rows, k}, 0
+	o.made = made{}
 }
 
 // setBytes makes the rows of k elements in nextBytes, quantised with a multiplier, the operand. It has no other form.

@@ -49,6 +49,16 @@ func (p *processStep) normalise(dst, x, residual []float32, rows, dim int) {
 	}
 }
 
+// normaliseOperand is normalise, and makes the quantised form of the result, which has to be the next operand.
+func (s *Stepper) normaliseOperand(p *processStep, dst, x, residual []float32, rows, dim int) {
+	bytes, scales := s.operand.make(dst, rows, dim)
+	if p.rms {
+		kernels.RMSNormQuantised(bytes, scales, dst, x, residual, p.scale, rows, dim, model.RMSNormEpsilon)
+	} else {
+		kernels.LayerNormQuantised(bytes, scales, dst, x, residual, p.scale, p.bias, rows, dim, model.LayerNormEpsilon)
+	}
+}
+
 // before runs a process that only normalises: the result is in buffer, or is x itself if there is nothing to do.
 func (s *Stepper) before(p process, buffer, x []float32, rows int) []float32 {
 	for i := range p {
@@ -61,6 +71,15 @@ func (s *Stepper) before(p process, buffer, x []float32, rows int) []float32 {
 // after runs a process on y, with x, the input of the block, and stores the result in dst, which may be y or x. y is
 // overwritten. It may set the operand of products.
 func (s *Stepper) after(p process, dst, y, x []float32, rows int) {
+	s.afterwards(p, dst, y, x, rows, false)
+}
+
+// afterToOperand is after for a result that is set as the operand of products before it changes, and before any other operand is set.
+func (s *Stepper) afterToOperand(p process, dst, y, x []float32, rows int) {
+	s.afterwards(p, dst, y, x, rows, s.w.rowScales && s.observe == nil)
+}
+
+func (s *Stepper) afterwards(p process, dst, y, x []float32, rows int, quantised bool) {
 	dim := s.w.dim
 	dst, y = dst[:rows*dim], y[:rows*dim]
 	if len(p) == 0 {
@@ -83,7 +102,11 @@ func (s *Stepper) after(p process, dst, y, x []float32, rows int) {
 		case model.Add:
 			kernels.Add(to, y, x)
 		case model.Normalize:
-			p[i].normalise(to, y, residual, rows, dim)
+			if quantised && i == len(p)-1 {
+				s.normaliseOperand(&p[i], to, y, residual, rows, dim)
+			} else {
+				p[i].normalise(to, y, residual, rows, dim)
+			}
 		case model.Highway:
 			s.gate = grow(s.gate, rows*dim)
 			s.operand.set(x, rows, dim)

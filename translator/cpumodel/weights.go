@@ -70,6 +70,7 @@ var ErrPrecision = errors.New("unknown precision")
 // Weights is a model packed for one precision. It is read-only and shared by all workers.
 type Weights struct {
 	precision  Precision
+	rowScales  bool // products are in 8 bits, and each row of activations has its own scale
 	without    Speedups
 	dim        int
 	vocabulary int
@@ -117,6 +118,7 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if !options.IgnoreAlphas {
 		p.alphas = m.Alphas
 	}
+	w.rowScales = precision == Int8 && len(p.alphas) == 0
 	w.embeddings(p, m)
 	if m.Recurrence != nil {
 		w.recurrentModel(p, m)

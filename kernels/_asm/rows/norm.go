@@ -16,6 +16,8 @@ type norm struct {
 	rows     []normRow // the rows in work
 	scale    reg.GPVirtual
 	count    reg.VecVirtual // n as float32
+	largest  []asm.V        // of each row in work, the magnitudes of results so far; nil if they are not to become bytes
+	toBytes  bool
 }
 
 // normRow is where a row lies.
@@ -29,6 +31,24 @@ func norms(isa asm.ISA) {
 	asm.Kernel("rmsNorm"+isa.String(), "func(dst, x, residual, scale *float32, rows, n int, eps float32)",
 		"rmsNorm"+isa.String()+" computes rmsNormGeneric. rows and n are at least 1. residual may be nil.")
 	newNorm(isa).generate((*norm).rmsNorm)
+
+	asm.Kernel("layerNormQuantised"+isa.String(),
+		"func(dst, x, residual, scale, bias *float32, bytes *uint8, stride int, scales *float32, rows, n int, eps float32)",
+		"layerNormQuantised"+isa.String()+" computes layerNormGeneric, and quantizeRowsGeneric of what it gives. rows and n are at least 1. residual and bias may be nil.",
+		"stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.")
+	newNorm(isa).quantised().generate((*norm).layerNorm)
+
+	asm.Kernel("rmsNormQuantised"+isa.String(),
+		"func(dst, x, residual, scale *float32, bytes *uint8, stride int, scales *float32, rows, n int, eps float32)",
+		"rmsNormQuantised"+isa.String()+" computes rmsNormGeneric, and quantizeRowsGeneric of what it gives. rows and n are at least 1. residual may be nil.",
+		"stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.")
+	newNorm(isa).quantised().generate((*norm).rmsNorm)
+}
+
+// quantised makes the norm one that also quantises what it gives.
+func (m *norm) quantised() *norm {
+	m.toBytes = true
+	return m
 }
 
 func newNorm(isa asm.ISA) *norm {
@@ -55,7 +75,7 @@ func (m *norm) generate(body func(*norm)) {
 		LEAQ(Mem{Base: first.x, Index: bytes, Scale: 1}, second.x)
 		LEAQ(Mem{Base: first.residual, Index: bytes, Scale: 1}, second.residual)
 		m.rows = []normRow{first, second}
-		body(m)
+		m.work(body)
 		m.advance()
 		SUBQ(U32(2), asm.Addr("rows"))
 		JGE(LabelRef("pair"))
@@ -65,13 +85,44 @@ func (m *norm) generate(body func(*norm)) {
 		JZ(LabelRef("return"))
 	}
 	Label("row")
-	body(m)
+	m.work(body)
 	m.advance()
 	DECQ(asm.Addr("rows"))
 	JNZ(LabelRef("row"))
 	Label("return")
 	VZEROUPPER()
 	RET()
+}
+
+// work does the rows in work.
+func (m *norm) work(body func(*norm)) {
+	if !m.toBytes {
+		body(m)
+		return
+	}
+	m.largest = m.forRows(func(int) asm.V { return m.Zero() })
+	body(m)
+	for i, row := range m.rows {
+		m.quantize(m.largest[i], row.dst)
+	}
+}
+
+// store stores a block of the result of a row.
+func (m *norm) store(b asm.Block, v asm.V, i int) {
+	b.Store(v, m.rows[i].dst)
+	if m.toBytes {
+		m.Accumulate2(VPMAXSD, m.largest[i], b.Keep(m.Abs(v)))
+	}
+}
+
+// quantize makes bytes of the row at x, whose largest magnitude is in the lanes, and steps over them and their scale.
+func (m *norm) quantize(largest asm.V, x reg.GPVirtual) {
+	bytes, scales := asm.Int("bytes"), asm.Int("scales")
+	quantizeRow(m.ISA, m.elements, m.Reduce(VPMAXSD, largest), bytes, scales, x)
+	ADDQ(asm.Addr("stride"), bytes)
+	MOVQ(bytes, asm.Addr("bytes"))
+	ADDQ(Imm(4), scales)
+	MOVQ(scales, asm.Addr("scales"))
 }
 
 func rowBytes() reg.GPVirtual {
@@ -167,7 +218,7 @@ func (m *norm) output(normalised func(i int, v asm.V) asm.V) {
 	m.elements.EachOfFour(func(b asm.Block) {
 		scale, bias := b.Load(m.scale), b.Load(bias)
 		for i, row := range m.rows {
-			b.Store(m.Add(m.Mul(normalised(i, b.Load(row.dst)), scale), bias), row.dst)
+			m.store(b, m.Add(m.Mul(normalised(i, b.Load(row.dst)), scale), bias), i)
 		}
 	})
 	JMP(LabelRef(done))
@@ -175,7 +226,7 @@ func (m *norm) output(normalised func(i int, v asm.V) asm.V) {
 	m.elements.EachOfFour(func(b asm.Block) {
 		scale := b.Load(m.scale)
 		for i, row := range m.rows {
-			b.Store(m.Mul(normalised(i, b.Load(row.dst)), scale), row.dst)
+			m.store(b, m.Mul(normalised(i, b.Load(row.dst)), scale), i)
 		}
 	})
 	Label(done)
@@ -187,7 +238,7 @@ func (m *norm) rmsNorm() {
 	m.elements.EachOfFour(func(b asm.Block) {
 		scale := b.Load(m.scale)
 		for i, row := range m.rows {
-			b.Store(m.Mul(m.Mul(b.Load(row.dst), inverses[i]), scale), row.dst)
+			m.store(b, m.Mul(m.Mul(b.Load(row.dst), inverses[i]), scale), i)
 		}
 	})
 }

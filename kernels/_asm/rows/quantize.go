@@ -16,39 +16,21 @@ func quantize(isa asm.ISA) {
 		"stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.")
 	dst, scales, x, rows := asm.Int("dst"), asm.Int("scales"), asm.Int("x"), asm.Int("rows")
 	row := isa.NewRow(asm.Int("k"))
-	limit, c127 := XMM(), XMM()
-	VMOVSS(asm.F(math.MaxFloat32).Mem(), limit)
-	VMOVSS(asm.F(127).Mem(), c127)
 	Label("row")
-	scale, multiplier := absMaximum(isa, row, x), XMM()
-	VDIVSS(scale, c127, multiplier)
-	VUCOMISS(scale, limit)
-	JCS(LabelRef("zeros")) // NaN or infinity: stays the scale
-	VDIVSS(c127, scale, scale)
-	VUCOMISS(multiplier, limit)
-	JCS(LabelRef("tiny"))
-	m := isa.Splat(multiplier)
-	eachBytes(isa, row, dst, func(b asm.Block) asm.V { return isa.Mul(b.Load(x), m) })
-	Label("next")
-	VMOVSS(scale, Mem{Base: scales})
+	quantizeRow(isa, row, absMaximum(isa, row, x), dst, scales, x)
 	ADDQ(Imm(4), scales)
 	nextQuantized(dst, x)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
 	VZEROUPPER()
 	RET()
-	Label("tiny")
-	VXORPS(scale, scale, scale)
-	Label("zeros")
-	row.Each(func(b asm.Block) { storeBytes(isa, isa.Zero(), b, dst) })
-	JMP(LabelRef("next"))
 
 	asm.Kernel("quantizeRowsFixed"+isa.String(), "func(dst *uint8, stride int, x *float32, rows, k int, multiplier float32)",
 		"quantizeRowsFixed"+isa.String()+" computes quantizeRowsFixedGeneric. rows and k are at least 1.",
 		"stride is in bytes, a multiple of 64; the row is written up to a multiple of 16.")
 	dst, x, rows = asm.Int("dst"), asm.Int("x"), asm.Int("rows")
 	row = isa.NewRow(asm.Int("k"))
-	m = isa.Splat(asm.Addr("multiplier"))
+	m := isa.Splat(asm.Addr("multiplier"))
 	Label("row")
 	eachBytes(isa, row, dst, func(b asm.Block) asm.V {
 		q := isa.KeepOrdered(isa.Mul(b.Load(x), m))
@@ -59,6 +41,30 @@ func quantize(isa asm.ISA) {
 	JNZ(LabelRef("row"))
 	VZEROUPPER()
 	RET()
+}
+
+// quantizeRow stores the bytes of the row at x, whose largest magnitude is given in lane 0, and its scale.
+func quantizeRow(isa asm.ISA, row *asm.Row, scale reg.VecVirtual, dst, scales, x reg.GPVirtual) {
+	zeros, scaled, done := asm.Unique("zeros"), asm.Unique("scaled"), asm.Unique("quantized")
+	limit, c127, multiplier := XMM(), XMM(), XMM()
+	VMOVSS(asm.F(math.MaxFloat32).Mem(), limit)
+	VMOVSS(asm.F(127).Mem(), c127)
+	VDIVSS(scale, c127, multiplier)
+	VUCOMISS(scale, limit)
+	JCS(LabelRef(zeros)) // NaN or infinity: stays the scale
+	VDIVSS(c127, scale, scale)
+	VUCOMISS(multiplier, limit)
+	JCC(LabelRef(scaled))
+	VXORPS(scale, scale, scale)
+	Label(zeros)
+	VMOVSS(scale, Mem{Base: scales})
+	row.Each(func(b asm.Block) { storeBytes(isa, isa.Zero(), b, dst) })
+	JMP(LabelRef(done))
+	Label(scaled)
+	VMOVSS(scale, Mem{Base: scales})
+	m := isa.Splat(multiplier)
+	eachBytes(isa, row, dst, func(b asm.Block) asm.V { return isa.Mul(b.Load(x), m) })
+	Label(done)
 }
 
 // eachBytes generates the loop that stores value(block) of each block of a row.
