@@ -33,9 +33,8 @@ func (k *Kernels) Attention(s *cuda.Stream, result, qkv, starts cuda.Pointer, se
 	if err := need(ok, "attention", "there is no kernel for heads of %d elements, only for %v", headDim, HeadDims); err != nil {
 		return err
 	}
-	const most = 65535 // blocks in the third dimension
-	for first := 0; first < sentences; first += most {
-		n := min(most, sentences-first)
+	for first := 0; first < sentences; first += mostGridRows {
+		n := min(mostGridRows, sentences-first)
 		if err := kernel.Launch(s, cuda.Shape{X: blocks(longest, attentionTile), Y: heads, Z: n}, cuda.Shape{X: 128}, attentionShared(headDim),
 			cuda.Address(qkv), cuda.Address(cuda.Offset[int32](starts, first)), cuda.Address(result), cuda.Int(heads),
 			cuda.Float(scale)); err != nil {

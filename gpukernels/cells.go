@@ -10,9 +10,24 @@ import (
 type CellKind int
 
 const (
-	sru, ssru    = 7, 8
-	mostCellKind = ssru
+	lstm, multiplicativeLSTM = 2, 4
+	tanh, relu               = 5, 6
+	sru, ssru                = 7, 8
+	mostCellKind             = ssru
 )
+
+// parts is how many there are in a row of what comes from the input and from the state.
+func (k CellKind) parts() int {
+	switch k {
+	case lstm, multiplicativeLSTM:
+		return 4
+	case tanh, relu:
+		return 1
+	case ssru:
+		return 2
+	}
+	return 3
+}
 
 // CellStates are the states of recurrent cells, float32: Width elements for each, what the cell gave last and then its memory, Stride elements
 // apart. To, int32, says which state each row advances; without it row r has state r.

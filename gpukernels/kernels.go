@@ -125,6 +125,9 @@ const warpRows = 4
 // rowGrid is the grid of those kernels.
 func rowGrid(rows int) cuda.Shape { return cuda.Shape{X: blocks(rows, warpRows)} }
 
+// mostGridRows is how many blocks a grid has in its second and in its third dimension at most.
+const mostGridRows = 65535
+
 var rowBlock = cuda.Shape{X: 32 * warpRows}
 
 // flag is an argument for a parameter of type int that says yes or no.

@@ -40,12 +40,13 @@ var trainingSources = map[string]map[string]int{
 type Training struct {
 	kernels *Kernels
 	library *trainingLibrary // nil: the kernels here compute all products
+	most    int              // rows of a launch's grid
 }
 
 // LoadTraining compiles the kernels for the device of a context, which must be bound. See Load.
 func LoadTraining(d *cuda.Driver, device int, c *cuda.Context, stored Storage) (*Training, error) {
 	k, err := load(d, device, c, stored, trainingSources)
-	return &Training{kernels: k}, err
+	return &Training{kernels: k, most: mostGridRows}, err
 }
 
 // Close unloads the kernels when their work is done.
@@ -53,6 +54,16 @@ func (t *Training) Close() error { return errors.Join(t.library.close(), t.kerne
 
 func (t *Training) launch(s *cuda.Stream, name string, grid cuda.Shape, threads int, arguments ...cuda.Argument) error {
 	return t.kernels.byName[name].Launch(s, grid, cuda.Shape{X: threads}, 0, arguments...)
+}
+
+// inLaunches calls launch with the first of some rows and how many they are, as many as a grid can have in its second dimension, until all are done.
+func (t *Training) inLaunches(rows int, launch func(first, rows int) error) error {
+	for first := 0; first < rows; first += t.most {
+		if err := launch(first, min(t.most, rows-first)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Dropout says which elements, or which rows, are multiplied by zero, and what the others are multiplied by: the numbers are those of

@@ -85,8 +85,29 @@ type TrainingCell struct {
 	Rows, Columns int          // of Out
 }
 
-func (c *TrainingCell) grid() cuda.Shape {
-	return cuda.Shape{X: blocks(c.Columns, elementThreads), Y: c.Rows}
+func (c *TrainingCell) grid(rows int) cuda.Shape {
+	return cuda.Shape{X: blocks(c.Columns, elementThreads), Y: rows}
+}
+
+// behind returns the places of what is behind the first rows of a kind with so many columns.
+func (c TrainingCell) behind(rows, columns int, kind CellKind) TrainingCell {
+	for _, place := range []*cuda.Pointer{&c.X, &c.U} {
+		skip[uint16](place, rows*columns*kind.parts())
+	}
+	for _, place := range []*cuda.Pointer{&c.State, &c.Input, &c.Out} {
+		skip[uint16](place, rows*columns)
+	}
+	for _, place := range []*cuda.Pointer{&c.Before, &c.Memory} {
+		skip[float32](place, rows*columns)
+	}
+	return c
+}
+
+// skip moves a place behind n elements; that of nothing stays.
+func skip[T any](place *cuda.Pointer, n int) {
+	if *place != 0 {
+		*place = cuda.Offset[T](*place, n)
+	}
 }
 
 func (c *TrainingCell) check() error {
@@ -99,21 +120,27 @@ func (c *TrainingCell) inputs() []cuda.Argument {
 
 // Cell puts the step into the stream.
 func (t *Training) Cell(s *cuda.Stream, c TrainingCell) error {
-	if err := c.check(); err != nil || c.Rows == 0 {
+	if err := c.check(); err != nil {
 		return err
 	}
-	return t.launch(s, "training_cell", c.grid(), elementThreads, append(c.inputs(), cuda.Address(c.Out), cuda.Address(c.Memory), cuda.Int(c.Columns),
-		cuda.Int(int(c.Kind)))...)
+	return t.inLaunches(c.Rows, func(first, rows int) error {
+		part := c.behind(first, c.Columns, c.Kind)
+		return t.launch(s, "training_cell", c.grid(rows), elementThreads, append(part.inputs(), cuda.Address(part.Out), cuda.Address(part.Memory),
+			cuda.Int(c.Columns), cuda.Int(int(c.Kind)))...)
+	})
 }
 
 // CellBackward adds the gradients of what the step has read, given those of what it gave.
 func (t *Training) CellBackward(s *cuda.Stream, gradients, c TrainingCell) error {
-	if err := c.check(); err != nil || c.Rows == 0 {
+	if err := c.check(); err != nil {
 		return err
 	}
-	return t.launch(s, "training_cell_backward", c.grid(), elementThreads, append(c.inputs(), cuda.Address(c.Memory), cuda.Address(gradients.Out),
-		cuda.Address(gradients.Memory), cuda.Address(gradients.X), cuda.Address(gradients.U), cuda.Address(gradients.State),
-		cuda.Address(gradients.Input), cuda.Address(gradients.Before), cuda.Int(c.Columns), cuda.Int(int(c.Kind)))...)
+	return t.inLaunches(c.Rows, func(first, rows int) error {
+		part, to := c.behind(first, c.Columns, c.Kind), gradients.behind(first, c.Columns, c.Kind)
+		return t.launch(s, "training_cell_backward", c.grid(rows), elementThreads, append(part.inputs(), cuda.Address(part.Memory), cuda.Address(to.Out),
+			cuda.Address(to.Memory), cuda.Address(to.X), cuda.Address(to.U), cuda.Address(to.State), cuda.Address(to.Input), cuda.Address(to.Before),
+			cuda.Int(c.Columns), cuda.Int(int(c.Kind)))...)
+	})
 }
 
 // A Looking is additive attention between the steps of recurrent cells: the softmax of the sums of Score·tanh(mapped key + query) weighs the

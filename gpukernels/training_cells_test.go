@@ -187,7 +187,7 @@ func TestTrainingNormOfColumns(t *testing.T) {
 	}
 }
 
-// Steps of every kind of cell, with and without an input and something remembered, forward and backward.
+// Steps of every kind of cell, with and without an input and something remembered, forward and backward, and where a grid has no more than two rows.
 func TestTrainingCells(t *testing.T) {
 	r := newTrainingRig(t)
 	parts := map[CellKind]int{0: 3, 1: 3, 2: 4, 3: 3, 4: 4, 5: 1, 6: 1, sru: 3, ssru: 2}
@@ -195,7 +195,9 @@ func TestTrainingCells(t *testing.T) {
 	for kind := range CellKind(mostCellKind + 1) {
 		for _, n := range []int{8, 136} {
 			for _, whole := range []bool{true, false} {
-				r.cell(fmt.Sprintf("kind %d, %d columns, whole %v: ", kind, n, whole), kind, parts[kind], rows, n, whole)
+				for _, r.kernels.most = range []int{mostGridRows, 2} {
+					r.cell(fmt.Sprintf("kind %d, %d columns, whole %v, %d rows at a time: ", kind, n, whole, r.kernels.most), kind, parts[kind], rows, n, whole)
+				}
 			}
 		}
 	}

@@ -42,18 +42,26 @@ type Columns struct {
 	Columns   int
 }
 
-func (c Columns) grid() cuda.Shape {
-	return cuda.Shape{X: blocks(c.Columns, elementThreads), Y: c.Sentences}
+// ofSentences launches a kernel whose blocks have columns of a sentence each; arguments are its own, given where the sentences start.
+func (t *Training) ofSentences(s *cuda.Stream, name string, c Columns, arguments func(starts cuda.Argument) []cuda.Argument) error {
+	return t.inLaunches(c.Sentences, func(first, sentences int) error {
+		return t.launch(s, name, cuda.Shape{X: blocks(c.Columns, elementThreads), Y: sentences}, elementThreads,
+			append(arguments(cuda.Address(cuda.Offset[int32](c.Starts, first))), cuda.Int(c.Columns))...)
+	})
 }
 
 // Mean sets each row of y to the mean of the rows of x from the beginning of its sentence up to it.
 func (t *Training) Mean(s *cuda.Stream, y, x cuda.Pointer, c Columns) error {
-	return t.launch(s, "training_mean", c.grid(), elementThreads, cuda.Address(x), cuda.Address(c.Starts), cuda.Address(y), cuda.Int(c.Columns))
+	return t.ofSentences(s, "training_mean", c, func(starts cuda.Argument) []cuda.Argument {
+		return []cuda.Argument{cuda.Address(x), starts, cuda.Address(y)}
+	})
 }
 
 // MeanBackward sets dx to the gradient, given that of the means.
 func (t *Training) MeanBackward(s *cuda.Stream, dx, dy cuda.Pointer, c Columns) error {
-	return t.launch(s, "training_mean_backward", c.grid(), elementThreads, cuda.Address(dy), cuda.Address(c.Starts), cuda.Address(dx), cuda.Int(c.Columns))
+	return t.ofSentences(s, "training_mean_backward", c, func(starts cuda.Argument) []cuda.Argument {
+		return []cuda.Argument{cuda.Address(dy), starts, cuda.Address(dx)}
+	})
 }
 
 // SRU is what simple recurrent units have as input, or the gradients of that: the product W, the gates F and R, and the input X itself.
@@ -61,13 +69,15 @@ type SRU struct{ W, F, R, X cuda.Pointer }
 
 // SRU sets h to what the units give. states is room for as many float32.
 func (t *Training) SRU(s *cuda.Stream, h, states cuda.Pointer, u SRU, c Columns) error {
-	return t.launch(s, "training_sru", c.grid(), elementThreads, cuda.Address(u.W), cuda.Address(u.F), cuda.Address(u.R), cuda.Address(u.X),
-		cuda.Address(c.Starts), cuda.Address(states), cuda.Address(h), cuda.Int(c.Columns))
+	return t.ofSentences(s, "training_sru", c, func(starts cuda.Argument) []cuda.Argument {
+		return []cuda.Argument{cuda.Address(u.W), cuda.Address(u.F), cuda.Address(u.R), cuda.Address(u.X), starts, cuda.Address(states), cuda.Address(h)}
+	})
 }
 
 // SRUBackward sets the gradients of the input, given that of h.
 func (t *Training) SRUBackward(s *cuda.Stream, to SRU, dh, states cuda.Pointer, u SRU, c Columns) error {
-	return t.launch(s, "training_sru_backward", c.grid(), elementThreads, cuda.Address(u.W), cuda.Address(u.F), cuda.Address(u.R), cuda.Address(u.X),
-		cuda.Address(c.Starts), cuda.Address(states), cuda.Address(dh), cuda.Address(to.W), cuda.Address(to.F), cuda.Address(to.R), cuda.Address(to.X),
-		cuda.Int(c.Columns))
+	return t.ofSentences(s, "training_sru_backward", c, func(starts cuda.Argument) []cuda.Argument {
+		return []cuda.Argument{cuda.Address(u.W), cuda.Address(u.F), cuda.Address(u.R), cuda.Address(u.X), starts, cuda.Address(states), cuda.Address(dh),
+			cuda.Address(to.W), cuda.Address(to.F), cuda.Address(to.R), cuda.Address(to.X)}
+	})
 }

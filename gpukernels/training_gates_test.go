@@ -66,12 +66,14 @@ func TestTrainingGatedSum(t *testing.T) {
 	}
 }
 
-// eachWidth calls test with sentences of 13 pieces in all, and with few columns and more.
+// eachWidth calls test with three sentences of 13 pieces in all, with few columns and more, and where a grid has no more than two rows.
 func (r *trainingRig) eachWidth(test func(segments autodiff.Segments, c Columns)) {
 	segments, starts := autodiff.Segments{0, 5, 6, 13}, in(r.rig, []int32{0, 5, 6, 13})
 	for _, n := range []int{8, 136} {
-		r.tape.Reset(true, dropoutSeed)
-		test(segments, Columns{Starts: starts, Sentences: 3, Columns: n})
+		for _, r.kernels.most = range []int{mostGridRows, 2} {
+			r.tape.Reset(true, dropoutSeed)
+			test(segments, Columns{Starts: starts, Sentences: 3, Columns: n})
+		}
 	}
 }
 

@@ -128,16 +128,18 @@ type Recurrence struct {
 
 // SSRU sets h to what the units give.
 func (t *Training) SSRU(s *cuda.Stream, h cuda.Pointer, r Recurrence) error {
-	return t.launch(s, "training_ssru", r.grid(), elementThreads, cuda.Address(r.X), cuda.Address(r.F), cuda.Address(r.Starts),
-		cuda.Address(r.States), cuda.Address(h), cuda.Int(r.Columns))
+	return t.ofSentences(s, "training_ssru", r.columns(), func(starts cuda.Argument) []cuda.Argument {
+		return []cuda.Argument{cuda.Address(r.X), cuda.Address(r.F), starts, cuda.Address(r.States), cuda.Address(h)}
+	})
 }
 
 // SSRUBackward sets dx and df to the gradients of the inputs, given that of h.
 func (t *Training) SSRUBackward(s *cuda.Stream, dx, df, dh cuda.Pointer, r Recurrence) error {
-	return t.launch(s, "training_ssru_backward", r.grid(), elementThreads, cuda.Address(r.X), cuda.Address(r.F), cuda.Address(r.Starts),
-		cuda.Address(r.States), cuda.Address(dh), cuda.Address(dx), cuda.Address(df), cuda.Int(r.Columns))
+	return t.ofSentences(s, "training_ssru_backward", r.columns(), func(starts cuda.Argument) []cuda.Argument {
+		return []cuda.Argument{cuda.Address(r.X), cuda.Address(r.F), starts, cuda.Address(r.States), cuda.Address(dh), cuda.Address(dx), cuda.Address(df)}
+	})
 }
 
-func (r *Recurrence) grid() cuda.Shape {
-	return cuda.Shape{X: blocks(r.Columns, elementThreads), Y: r.Sentences}
+func (r *Recurrence) columns() Columns {
+	return Columns{Starts: r.Starts, Sentences: r.Sentences, Columns: r.Columns}
 }

@@ -305,20 +305,19 @@ func TestTrainingEmbed(t *testing.T) {
 
 func TestTrainingSSRU(t *testing.T) {
 	r := newTrainingRig(t)
-	starts := []int32{0, 5, 6, 13}
-	for _, n := range []int{8, 136} {
-		r.tape.Reset(true, dropoutSeed)
+	r.eachWidth(func(segments autodiff.Segments, c Columns) {
+		n := c.Columns
 		x, xAt := r.matrix(13, n, 2)
 		f, fAt := r.matrix(13, n, 4)
-		h := r.tape.SSRU(f, x, autodiff.Segments{0, 5, 6, 13})
-		units := Recurrence{X: xAt, F: fAt, States: alloc[float32](r.rig, 13*n), Starts: in(r.rig, starts), Sentences: 3, Columns: n}
+		h := r.tape.SSRU(f, x, segments)
+		units := Recurrence{X: xAt, F: fAt, States: alloc[float32](r.rig, 13*n), Starts: c.Starts, Sentences: c.Sentences, Columns: n}
 		hAt, dx, df := alloc[number](r.rig, 13*n), alloc[number](r.rig, 13*n), alloc[number](r.rig, 13*n)
 		must(t, r.kernels.SSRU(r.stream, hAt, units))
 		r.near("units", hAt, h.Value, 1e-4)
 		must(t, r.kernels.SSRUBackward(r.stream, dx, df, r.backward(h), units))
 		r.near("dx", dx, x.Grad, 1e-4)
 		r.near("df", df, f.Grad, 1e-4)
-	}
+	})
 }
 
 // sentences are lists for sentences of given lengths.

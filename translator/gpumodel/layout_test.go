@@ -4,7 +4,11 @@ package gpumodel
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
 // Units are filled up where they end, in rows and in matrices, and what fits stays as it is.
@@ -24,5 +28,14 @@ func TestLayouts(t *testing.T) {
 		if u := whole(own); u != (unit{own, filled}) {
 			t.Errorf("%d elements are filled up to %d", own, u.filled)
 		}
+	}
+}
+
+// A matrix beside others whose columns are no whole units would be laid out in the wrong place: it is refused.
+func TestPartsOfUnits(t *testing.T) {
+	u := &uploader{w: &Weights{device: &Device{}}}
+	u.laidOut(rowOf(8), whole(6), nil, model.Affine{W: &marian.Tensor{Name: "first"}, Out: 6}, model.Affine{W: &marian.Tensor{Name: "second"}, Out: 15})
+	if u.err == nil || !strings.Contains(u.err.Error(), "second has 15 columns, which are to be a multiple of 6") {
+		t.Errorf("%v", u.err)
 	}
 }

@@ -416,14 +416,20 @@ func (u *uploader) linear(pieces ...model.Affine) linear {
 }
 
 // laidOut puts matrices side by side, transposed: the kernels want a row for each column of the result. They read rows of a layout, and what they
-// give consists of units. more is added to the biases, if it is not nil.
+// give consists of units, of which each matrix gives whole ones. more is added to the biases, if it is not nil.
 func (u *uploader) laidOut(in layout, of unit, more []float32, pieces ...model.Affine) linear {
 	n := 0
 	for _, piece := range pieces {
+		if piece.Out%of.own != 0 && u.err == nil {
+			u.err = fmt.Errorf("%s has %d columns, which are to be a multiple of %d", piece.W.Name, piece.Out, of.own)
+		}
 		n += piece.Out
 	}
 	out := of.of(n)
 	l := linear{in: in.width(), out: out.width()}
+	if u.err != nil {
+		return l
+	}
 	var weights, scales, bias []float32
 	var quantised []int8
 	for _, piece := range pieces {
