@@ -99,7 +99,7 @@ func prepareArguments(root *cobra.Command, arguments []string) []string {
 	if command.Flags().Lookup("vocabs") != nil {
 		return marianArguments(arguments, command.Flags(), translateLists())
 	}
-	if command.Flags().Lookup("devices") != nil { // of train, recipes and doctor
+	if command.Flags().Lookup("devices") != nil { // of train, recipes, run and doctor
 		return marianArguments(arguments, command.Flags(), map[string]func(string) bool{"devices": isDevice})
 	}
 	return arguments

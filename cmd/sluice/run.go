@@ -33,7 +33,8 @@ type streamingJob struct {
 	dryRun        bool
 	acceptChanges bool
 	http          string
-	overtaken     int64 // by how many later records one may be
+	devices       []string // in place of those that the job names; none: as it says
+	overtaken     int64    // by how many later records one may be
 
 	job    *jobfile.Job
 	logger *slog.Logger
@@ -72,6 +73,7 @@ SIGTERM ends a job: what is in flight is finished and committed within the grace
 		Example: `  sluice run reviews.yml
   sluice run --http localhost:9090 reviews.yml
   sluice run --dry-run reviews.yml
+  sluice run --devices auto reviews.yml
   sluice lint reviews.yml`,
 		Args: exactArguments(1, "a job file"),
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -81,6 +83,7 @@ SIGTERM ends a job: what is in flight is finished and committed within the grace
 	}
 	command.Flags().BoolVar(&j.dryRun, "dry-run", false, "open the model, connect to source and sink, and say what would be done")
 	command.Flags().BoolVar(&j.acceptChanges, "accept-changes", false, "continue work that was begun with another model or other options")
+	command.Flags().StringArrayVarP(&j.devices, "devices", "d", nil, "translate on these `GPUS`, whatever the job says under translate: numbers beginning with 0, all, auto (or else on the CPU), cpu; see docs/gpu.md")
 	command.Flags().StringVar(&j.http, "http", "", "serve metrics, probes and the status page at this `ADDRESS`, such as localhost:9090, whatever the job's observe.listen says")
 	return command
 }
@@ -129,6 +132,9 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 	}
 	if j.logger, err = obs.NewLogger(j.stderr, job.Observe.LogFormat, job.Observe.LogLevel); err != nil {
 		return usageError{err}
+	}
+	if err := options.useDevices(j.devices); err != nil {
+		return err
 	}
 	if err := options.complete(j.logger); err != nil {
 		return err

@@ -87,6 +87,17 @@ func (o *jobOptions) checkValues(job *jobfile.Job) error {
 	return nil
 }
 
+// useDevices lets the job translate on other devices than it names; none leaves it as it says.
+func (o *jobOptions) useDevices(devices []string) error {
+	if len(devices) == 0 {
+		return nil
+	}
+	if err := o.flags.Set("devices", devices[0]); err != nil { // so that they are said, as if the job had named them
+		return err
+	}
+	return o.flags.Lookup("devices").Value.(pflag.SliceValue).Replace(devices)
+}
+
 // complete reads the configuration that lies with the model. It is left until the job runs, since a job file may be checked
 // where the model is not.
 func (o *jobOptions) complete(logger *slog.Logger) error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -94,9 +95,10 @@ func openHandOver(ctx context.Context, place string, logger *slog.Logger) (*hand
 
 // recipeWorker is one run of "sluice train recipe work".
 type recipeWorker struct {
-	folder string
-	stay   bool
-	poll   time.Duration
+	folder  string
+	stay    bool
+	poll    time.Duration
+	devices []string
 }
 
 func newWorkRecipeCommand() *cobra.Command {
@@ -106,9 +108,13 @@ func newWorkRecipeCommand() *cobra.Command {
 		Use:         "work s3://BUCKET/PREFIX/",
 		Short:       "Translate what recipes have handed over, on this or any other machine",
 		Long: `Translate what recipes that run with --hand-over s3://BUCKET/PREFIX/ have put there. For each translation, models and a job
-are fetched into a folder, and sluice run does the job. Any number of workers share the work, and may come and go.`,
-		Example: "  sluice train recipe work --stay s3://bucket/recipes/",
-		Args:    exactArguments(1, "where translations are handed over"),
+are fetched into a folder, and sluice run does the job. Any number of workers share the work, and may come and go.
+
+With --devices, GPUs translate, unless a step of the recipe says where it is made. They give slightly other translations than
+processors do: all workers of a recipe should be of one kind.`,
+		Example: `  sluice train recipe work --stay s3://bucket/recipes/
+  sluice train recipe work --devices 0 s3://bucket/recipes/`,
+		Args: exactArguments(1, "where translations are handed over"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := applyEnvironment(command.Flags(), os.LookupEnv); err != nil {
 				return err
@@ -120,6 +126,7 @@ are fetched into a folder, and sluice run does the job. Any number of workers sh
 	group.flags.StringVar(&w.folder, "folder", "", "where models are kept (default a temporary folder, which is removed in the end)")
 	group.flags.BoolVar(&w.stay, "stay", false, "wait for more when all is translated, until stopped")
 	group.flags.DurationVar(&w.poll, "poll", 10*time.Second, "time between two looks for more")
+	group.flags.StringArrayVarP(&w.devices, "devices", "d", nil, "translate on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/gpu.md")
 	addGroups(command, group)
 	return command
 }
@@ -128,6 +135,9 @@ func (w *recipeWorker) work(command *cobra.Command, place string) (err error) {
 	ctx := command.Context()
 	if w.poll <= 0 {
 		return usageErrorf("--poll %v: it must be longer than nothing", w.poll)
+	}
+	if err := w.checkDevices(); err != nil {
+		return err
 	}
 	store, err := openHandOver(ctx, place, nil)
 	if err != nil {
@@ -189,7 +199,11 @@ func (w *recipeWorker) do(command *cobra.Command, store *handover.Store, folder 
 	if err != nil {
 		return err
 	}
-	run := exec.CommandContext(ctx, program, "run", "job.yml")
+	arguments, err := w.arguments(local)
+	if err != nil {
+		return err
+	}
+	run := exec.CommandContext(ctx, program, arguments...)
 	run.Dir, run.Stdout, run.Stderr = local, command.OutOrStdout(), command.ErrOrStderr()
 	run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
 	run.WaitDelay = time.Minute
@@ -202,4 +216,30 @@ func (w *recipeWorker) do(command *cobra.Command, store *handover.Store, folder 
 		return fmt.Errorf("the job %s ended with code %d", s3client.URI(store.Bucket, folder+"job.yml"), exit.ExitCode())
 	}
 	return err
+}
+
+// checkDevices says at once what is wrong with --devices, or which of the GPUs is not there.
+func (w *recipeWorker) checkDevices() error {
+	choice, err := readDevices(w.devices, "sluice run gives it several workers")
+	if err != nil {
+		return err
+	}
+	return checkGPUs(choice.numbers)
+}
+
+// arguments are those with which sluice run does the job in a folder.
+func (w *recipeWorker) arguments(folder string) ([]string, error) {
+	arguments := []string{"run"}
+	if len(w.devices) > 0 {
+		job, _, err := readJob(filepath.Join(folder, "job.yml"))
+		if err != nil {
+			return nil, err
+		}
+		if !saysWhere(job.Translate) {
+			for _, device := range w.devices {
+				arguments = append(arguments, "--devices="+device)
+			}
+		}
+	}
+	return append(arguments, "job.yml"), nil
 }

@@ -124,3 +124,27 @@ func startWorker(t *testing.T, place string, environment []string) *exec.Cmd {
 	})
 	return worker
 }
+
+// A worker's GPUs are for the jobs that do not say where they are made.
+func TestDevicesOfWorkers(t *testing.T) {
+	for options, want := range map[string]string{
+		`{"models": ["m"]}`:                   "run --devices=0 --devices=gpu:2 job.yml",
+		`{"models": ["m"], "devices": "1"}`:   "run job.yml",
+		`{"models": ["m"], "cpu-threads": 2}`: "run job.yml",
+	} {
+		folder := t.TempDir()
+		job := `{"name": "a", "source": {"s3": {"inputs": "s3://b/in/"}}, "sink": {"s3": {"prefix": "s3://b/out/"}}, "translate": ` + options + `, "shard": "auto"}`
+		if err := os.WriteFile(filepath.Join(folder, "job.yml"), []byte(job), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for devices, want := range map[string]string{"": "run job.yml", "0 gpu:2": want} {
+			have, err := (&recipeWorker{devices: strings.Fields(devices)}).arguments(folder)
+			if err != nil || strings.Join(have, " ") != want {
+				t.Errorf("%s on %q: %q, %v, want %s", options, devices, have, err, want)
+			}
+		}
+	}
+	if err := (&recipeWorker{devices: []string{"first"}}).checkDevices(); err == nil || !strings.Contains(err.Error(), "expected cpu") {
+		t.Errorf("%v", err)
+	}
+}

@@ -46,11 +46,15 @@ func (e recipeEngine) words() []string {
 // where returns the GPUs for a translation: none if it says itself where it is made, or if it is measured, since one that does not say so is
 // measured on the processor.
 func (e recipeEngine) where(task trainrecipe.Translation) []string {
-	says := slices.ContainsFunc(task.Options, func(o jobfile.Option) bool { return o.Name == "devices" || o.Name == "cpu-threads" })
-	if says || task.Measured {
+	if saysWhere(task.Options) || task.Measured {
 		return nil
 	}
 	return e.words()
+}
+
+// saysWhere reports whether options say where a translation is made.
+func saysWhere(options []jobfile.Option) bool {
+	return slices.ContainsFunc(options, func(o jobfile.Option) bool { return o.Name == "devices" || o.Name == "cpu-threads" })
 }
 
 // ofSteps are options that a step of a recipe says in another place.
