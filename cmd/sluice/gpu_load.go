@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,7 +101,8 @@ type loadTrial struct {
 	options    search.Options
 	weights    []float32
 	end        search.Token
-	vocabulary int // of the source
+	vocabulary int   // of the source
+	further    []int // those of further sources
 	limit      time.Duration
 	logger     *slog.Logger
 }
@@ -244,7 +246,7 @@ func (t *loadTrial) fewSteps(ctx context.Context, slots int) error {
 
 // sources are what a worker translates.
 func (t *loadTrial) sources(worker, count int) []search.Source {
-	return randomSources(rand.New(rand.NewPCG(2018, uint64(worker))), count, t.vocabulary)
+	return randomSources(rand.New(rand.NewPCG(2018, uint64(worker))), count, t.vocabulary, t.further...)
 }
 
 // multiplied says what multiplies for each model.
@@ -305,15 +307,24 @@ func (g *gpu) usualLoad(streams, slots int) gpuLoad {
 // chooseLoad returns the load of a GPU for which no number of streams was asked for; slots is the number that was, or 0. It is measured
 // where there is a place to remember it.
 func (p *engineParts) chooseLoad(ctx context.Context, g *gpu, slots int, logger *slog.Logger) gpuLoad {
-	tuner, m := p.models.tuner, p.models.models[0]
-	if tuner == nil || m.SourceVocabulary < 2 || len(m.FurtherVocabularies) > 0 {
+	tuner, trial := p.models.tuner, p.loadTrial(g, logger)
+	if tuner == nil || trial == nil {
 		return g.usualLoad(0, slots)
 	}
-	trial := &loadTrial{gpu: g, options: p.config.Search, weights: p.config.Weights, end: p.config.Text.Target.EOS(), vocabulary: m.SourceVocabulary,
-		limit: loadTime, logger: logger}
-	trial.options.MaxLengthFactor = 1
 	file := tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()})
 	return trial.remembered(ctx, file, p.loadKey(g.multiplied(), g.room(), slots), slots)
+}
+
+// loadTrial returns what loads are tried with; nil for models whose input random sentences are not like: language models.
+func (p *engineParts) loadTrial(g *gpu, logger *slog.Logger) *loadTrial {
+	m := p.models.models[0]
+	if slices.Min(append([]int{m.SourceVocabulary}, m.FurtherVocabularies...)) < 2 {
+		return nil
+	}
+	trial := &loadTrial{gpu: g, options: p.config.Search, weights: p.config.Weights, end: p.config.Text.Target.EOS(), vocabulary: m.SourceVocabulary,
+		further: m.FurtherVocabularies, limit: loadTime, logger: logger}
+	trial.options.MaxLengthFactor = 1
+	return trial
 }
 
 // remembered returns the load that a file has for a key, and measures it if the file does not say. A device that fails meanwhile has the usual

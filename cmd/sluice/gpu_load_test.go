@@ -11,15 +11,18 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/internal/sharedtest"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/vocab"
 )
 
 // toyTrial is what an emulated device with a toy tries loads with.
@@ -38,6 +41,47 @@ func toyTrial(t *testing.T) *loadTrial {
 	t.Cleanup(g.close)
 	return &loadTrial{gpu: g, options: search.Options{Beam: 2, MaxLengthFactor: 1}, vocabulary: toy.size().Vocabulary, limit: time.Minute,
 		logger: slog.New(slog.DiscardHandler)}
+}
+
+// Loads are tried for models of several sources, whose sentences have pieces of each, and not for language models, which have none.
+func TestLoadsOfSeveralSources(t *testing.T) {
+	target, err := vocab.Open(filepath.Join(sharedtest.Root(), "models", "ende-tiny", "vocab.spm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := toyTrial(t).gpu
+	of := func(kind, vocabularies string) (*model.Model, *loadTrial) {
+		description := strings.NewReplacer("type: transformer", "type: "+kind, "dim-vocabs: [50, 50]", "dim-vocabs: "+vocabularies,
+			"tied-embeddings-all: true", "tied-embeddings: true").Replace(toys()[0].description())
+		m, err := randomModel(description, rand.New(rand.NewPCG(2018, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &engineParts{models: &ensemble{models: []*model.Model{m}}}
+		p.config.Text.Target, p.config.Search = target, search.Options{Beam: 2}
+		return m, p.loadTrial(g, slog.New(slog.DiscardHandler))
+	}
+	if _, trial := of("lm-transformer", "[50]"); trial != nil {
+		t.Errorf("a language model would read %+v", trial.sources(0, 1))
+	}
+	m, trial := of("multi-transformer", "[50, 7, 50]")
+	if trial == nil {
+		t.Fatal("no loads are tried")
+	}
+	for _, source := range trial.sources(1, 20) {
+		if len(source.Tokens) != modelLength || len(source.Further) != 1 || len(source.Further[0]) != modelLength || slices.Max(source.Further[0]) > 6 {
+			t.Fatalf("%+v", source)
+		}
+	}
+	weights, err := g.device.Load(m, gpumodel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer weights.Close()
+	trial.gpu = &gpu{driver: g.driver, device: g.device, weights: []*gpumodel.Weights{weights}}
+	if rate, err := trial.rate(t.Context(), gpuLoad{1, 4}, 20*time.Millisecond); err != nil || !(rate > 0) {
+		t.Errorf("%v hypotheses a second, %v", rate, err)
+	}
 }
 
 // loadToy loads a model with random parameters.

@@ -100,14 +100,21 @@ func translateTogether(workers []*gpuWorker, sources [][]search.Source) time.Dur
 	return time.Since(begin)
 }
 
-// randomSources are sentences of modelLength pieces.
-func randomSources(random *rand.Rand, count, vocabulary int) []search.Source {
+// randomSources are sentences of modelLength pieces, for models of several sources with as many of each.
+func randomSources(random *rand.Rand, count, vocabulary int, further ...int) []search.Source {
 	sources := make([]search.Source, count)
 	for i := range sources {
-		for range modelLength - 1 {
-			sources[i].Tokens = append(sources[i].Tokens, 1+random.Int32N(int32(vocabulary-1)))
+		sources[i].Tokens = randomSentence(random, vocabulary)
+		for _, size := range further {
+			sources[i].Further = append(sources[i].Further, randomSentence(random, size))
 		}
-		sources[i].Tokens = append(sources[i].Tokens, 0)
 	}
 	return sources
+}
+
+func randomSentence(random *rand.Rand, vocabulary int) (tokens []search.Token) {
+	for range modelLength - 1 {
+		tokens = append(tokens, 1+random.Int32N(int32(vocabulary-1)))
+	}
+	return append(tokens, 0)
 }
