@@ -106,8 +106,12 @@ func loadModel(t testing.TB, path string) *model.Model {
 	return m
 }
 
+// pack loads a model. What is known of embeddings does not depend on measurements.
 func pack(t testing.TB, m *model.Model, precision Precision, options Options) *Weights {
 	t.Helper()
+	if options.KnownPieces == 0 {
+		options.KnownPieces = DefaultKnownPieces
+	}
 	w, err := Load(m, precision, options)
 	if err != nil {
 		t.Fatal(err)

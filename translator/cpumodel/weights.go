@@ -57,7 +57,8 @@ type Options struct {
 	// Without names speedups of recurrent models that are not to be used.
 	Without Speedups
 
-	// KnownPieces is how many pieces of each vocabulary KnownEmbeddings is for. 0 means DefaultKnownPieces, a negative number none.
+	// KnownPieces is how many pieces of each vocabulary KnownEmbeddings is for, a negative number for none. 0 means DefaultKnownPieces, but
+	// for cells whose product is measured to be faster than reading what is known.
 	KnownPieces int
 
 	// Tune, if not nil, is given the matrices before anybody uses them, to choose how they are multiplied: see kernels.Tuning.
@@ -129,15 +130,8 @@ func Load(m *model.Model, precision Precision, options Options) (*Weights, error
 	if err := p.run(); err != nil {
 		return nil, err
 	}
-	w.knowEmbeddings(knownPieces(options.KnownPieces))
+	w.knowEmbeddings(options.KnownPieces)
 	return w, nil
-}
-
-func knownPieces(option int) int {
-	if option == 0 {
-		return DefaultKnownPieces
-	}
-	return option
 }
 
 // DefaultSaturation is where weights are cut off, in standard deviations of their column, when they are quantised at load.
