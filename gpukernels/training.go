@@ -46,7 +46,10 @@ type Training struct {
 // LoadTraining compiles the kernels for the device of a context, which must be bound. See Load.
 func LoadTraining(d *cuda.Driver, device int, c *cuda.Context, stored Storage) (*Training, error) {
 	k, err := load(d, device, c, stored, trainingSources)
-	return &Training{kernels: k, most: mostGridRows}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Training{kernels: k, most: mostGridRows}, nil
 }
 
 // Close unloads the kernels when their work is done.

@@ -18,8 +18,10 @@ const nonBlocking = 1 // CU_STREAM_NON_BLOCKING
 // Stream makes a stream.
 func (c *Context) Stream() (*Stream, error) {
 	s := &Stream{driver: c.driver}
-	err := c.driver.check("cuStreamCreate", c.driver.call.StreamCreate(&s.handle, nonBlocking))
-	return s, err
+	if err := c.driver.check("cuStreamCreate", c.driver.call.StreamCreate(&s.handle, nonBlocking)); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Close destroys the stream when its work is done.
@@ -91,8 +93,10 @@ type Event struct {
 // Event makes an event.
 func (c *Context) Event() (*Event, error) {
 	e := &Event{driver: c.driver}
-	err := c.driver.check("cuEventCreate", c.driver.call.EventCreate(&e.handle, 0))
-	return e, err
+	if err := c.driver.check("cuEventCreate", c.driver.call.EventCreate(&e.handle, 0)); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // Close destroys the event.
@@ -160,8 +164,10 @@ func (s *Stream) Capture(work func() error) (*Graph, error) {
 		return nil, ended
 	}
 	g := &Graph{driver: s.driver}
-	err := s.driver.check("cuGraphInstantiate", call.GraphInstantiateWithFlags(&g.handle, captured, 0))
-	return g, err
+	if err := s.driver.check("cuGraphInstantiate", call.GraphInstantiateWithFlags(&g.handle, captured, 0)); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // Launch puts the graph's work into the stream.

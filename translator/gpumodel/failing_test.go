@@ -1,0 +1,110 @@
+//go:build linux && (amd64 || arm64) && !nogpu
+
+package gpumodel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
+)
+
+// failingCalls are the driver's calls of a translation that can fail, and how.
+var failingCalls = map[string]int{
+	"cuCtxSetCurrent": 201, "cuModuleLoadDataEx": 218, "cuModuleGetFunction": 500, "cuStreamCreate": 2, "cuEventCreate": 2, "cuMemAlloc": 2,
+	"cuMemHostAlloc": 2, "cuMemcpyHtoDAsync": 700, "cuMemcpyDtoHAsync": 700, "cuMemsetD8Async": 700, "cuStreamSynchronize": 700,
+	"cuStreamBeginCapture": 900, "cuStreamEndCapture": 901, "cuGraphInstantiateWithFlags": 2, "cuGraphLaunch": 700, "cuLaunchKernel": 700,
+	"cuEventRecord": 700, "cuEventSynchronize": 700, "cuStreamWaitEvent": 700, "cublasLtCreate": 1, "cublasLtMatmul": 14,
+}
+
+// Whichever call of the driver fails, and when it does: that is an error at most, no score is wrong, and nothing stays on the device.
+func TestAnyCallFails(t *testing.T) {
+	at := library(t, emulated.Unwatched)
+	driver, err := cuda.Open(at)
+	must(t, err)
+	m, source := randomModel(t, small("")), randomSources(5, 6)
+	want, err := translateOnce(driver, m, source, at)
+	must(t, err)
+	failed := 0
+	for call, code := range failingCalls {
+		for _, nth := range []int{1, 2, 6, 20} {
+			free := freeOn(t, driver)
+			setEmulated(t, "fault", fmt.Sprintf("%s:%d:%d", call, nth, code), "")
+			got, err := translateOnce(driver, m, source, at)
+			setEmulated(t, "fault", "", "")
+			if err != nil {
+				failed++
+			} else if !slices.Equal(got, want) {
+				t.Errorf("call %d of %s fails: no error, and the scores are %v, want %v", nth, call, got, want)
+			}
+			// Where the context cannot be bound, memory cannot be freed either: the driver does so when the device is given back.
+			if left := freeOn(t, driver); left != free && call != "cuCtxSetCurrent" {
+				t.Errorf("call %d of %s fails (%v), and %d bytes stay on the device", nth, call, err, free-left)
+			}
+		}
+	}
+	if failed < 2*len(failingCalls) {
+		t.Errorf("%d translations failed, of %d calls", failed, len(failingCalls))
+	}
+}
+
+// translateOnce returns the best scores of two steps.
+func translateOnce(driver *cuda.Driver, m *model.Model, sources []search.Source, library string) (scores []search.Scored, err error) {
+	d, err := Open(driver, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.UseBLAS(library); err != nil {
+		return nil, err
+	}
+	w, err := d.Load(m, Options{Tuning: &Tuning{Way: gpukernels.MeasuredProducts, Known: gpukernels.ProductTuning{}, Time: time.Second}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	s, err := w.NewStepper(2)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	contexts, slots, tokens := make([]search.Context, len(sources)), []search.Slot{0, 1}, []search.Token{search.NoToken, search.NoToken}
+	s.Encode(sources, contexts)
+	for i, context := range contexts {
+		s.Begin(slots[i], context)
+	}
+	for range 2 {
+		s.Step(slots, tokens, false)
+		best := make([]search.Scored, 2)
+		s.Best([]int32{0, 1}, nil, best)
+		scores, tokens = append(scores, best...), []search.Token{best[0].Token, best[1].Token}
+		if s.Err() != nil {
+			break
+		}
+	}
+	for _, context := range contexts {
+		s.Release(context)
+	}
+	return scores, s.Err()
+}
+
+// freeOn is what is free on the first device.
+func freeOn(t *testing.T, driver *cuda.Driver) uint64 {
+	t.Helper()
+	c, err := driver.Context(0)
+	must(t, err)
+	release, err := c.Bind()
+	must(t, err)
+	defer release()
+	free, _, err := c.Memory()
+	must(t, err)
+	must(t, c.Close())
+	return free
+}
