@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -101,8 +102,9 @@ type loadTrial struct {
 	options    search.Options
 	weights    []float32
 	end        search.Token
-	vocabulary int   // of the source
+	vocabulary int   // of the source; less than 2 for language models, which score without one
 	further    []int // those of further sources
+	scores     int   // the vocabulary of given translations that are scored; 0: sentences are translated
 	limit      time.Duration
 	logger     *slog.Logger
 }
@@ -128,17 +130,16 @@ func (t *loadTrial) rate(ctx context.Context, l gpuLoad, took time.Duration) (ra
 	var stop atomic.Bool
 	var advanced atomic.Int64
 	begin := make(chan struct{})
-	for number, w := range workers {
+	for _, w := range workers {
 		warm.Add(1)
 		all.Go(func() {
-			sources := t.sources(number, l.Slots)
 			for step := 0; step < warmUpSteps && ctx.Err() == nil; step++ {
-				w.busyStep(sources)
+				w.busyStep()
 			}
 			warm.Done()
 			<-begin
 			for !stop.Load() {
-				advanced.Add(w.busyStep(sources))
+				advanced.Add(w.busyStep())
 			}
 		})
 	}
@@ -162,25 +163,42 @@ func (t *loadTrial) rate(ctx context.Context, l gpuLoad, took time.Duration) (ra
 	return rate, err
 }
 
+// A busyWorker always has something to do.
+type busyWorker interface {
+	busyStep() (advanced int64) // makes one step, and returns how many hypotheses it advanced
+	failure() error             // the first of the device
+	close() error
+}
+
 // open makes the workers of a load.
-func (t *loadTrial) open(l gpuLoad) (workers []*gpuWorker, err error) {
-	for range l.Streams {
+func (t *loadTrial) open(l gpuLoad) (workers []busyWorker, err error) {
+	for number := range l.Streams {
 		steppers, err := t.gpu.steppers(l.Slots)
 		if err != nil {
 			return workers, err
+		}
+		sources := t.sources(number, l.Slots)
+		if t.scores > 0 {
+			workers = append(workers, newBusyScorer(steppers[0].(*gpumodel.Stepper), sources, t.scores))
+			continue
 		}
 		w, err := newGPUWorker(steppers, t.weights, t.end, t.options)
 		if err != nil {
 			return workers, err
 		}
-		workers = append(workers, w)
+		workers = append(workers, &busyTranslator{w, sources})
 	}
 	return workers, nil
 }
 
-// busyStep makes one step of a decoder that always has something to do, and returns how many hypotheses it advanced.
-func (w *gpuWorker) busyStep(sources []search.Source) int64 {
-	w.refill(sources)
+// A busyTranslator translates the same sentences again and again.
+type busyTranslator struct {
+	*gpuWorker
+	sources []search.Source
+}
+
+func (w *busyTranslator) busyStep() int64 {
+	w.refill(w.sources)
 	advanced := w.decoder.Slots() - w.decoder.Free()
 	w.decoder.Step()
 	return int64(advanced)
@@ -215,7 +233,10 @@ const approachGrowth = 8
 // false if the next of them could outlast the time: a step takes at most as many times as long as it has more hypotheses.
 func (t *loadTrial) approach(ctx context.Context, usual gpuLoad) (inTime bool, err error) {
 	end, _ := ctx.Deadline()
-	slots := slotsOf(t.sources(0, 1)[0], t.options)
+	slots := 1
+	if t.scores == 0 {
+		slots = slotsOf(t.sources(0, 1)[0], t.options)
+	}
 	for {
 		begin := time.Now()
 		if err := t.fewSteps(ctx, slots); err != nil || ctx.Err() != nil {
@@ -234,18 +255,20 @@ func (t *loadTrial) approach(ctx context.Context, usual gpuLoad) (inTime bool, e
 // fewSteps makes two steps of a worker: the first encodes the sentences, and the second is like all others.
 func (t *loadTrial) fewSteps(ctx context.Context, slots int) error {
 	workers, err := t.open(gpuLoad{1, slots})
-	sources := t.sources(0, slots)
 	for _, w := range workers {
 		for step := 0; step < 2 && ctx.Err() == nil; step++ {
-			w.busyStep(sources)
+			w.busyStep()
 		}
 		err = errors.Join(err, w.failure(), w.close())
 	}
 	return err
 }
 
-// sources are what a worker translates.
+// sources are what a worker translates, or of what it scores translations.
 func (t *loadTrial) sources(worker, count int) []search.Source {
+	if t.vocabulary < 2 {
+		return slices.Repeat([]search.Source{{Tokens: []search.Token{0}}}, count)
+	}
 	return randomSources(rand.New(rand.NewPCG(2018, uint64(worker))), count, t.vocabulary, t.further...)
 }
 
@@ -311,8 +334,13 @@ func (p *engineParts) chooseLoad(ctx context.Context, g *gpu, slots int, logger 
 	if tuner == nil || trial == nil {
 		return g.usualLoad(0, slots)
 	}
-	file := tuner.loadsOfGPU(gpuAndDriver{g.device.Properties().String(), g.driver.Version().String()})
-	return trial.remembered(ctx, file, p.loadKey(g.multiplied(), g.room(), slots), slots)
+	return trial.choose(ctx, tuner, p.loadKey(g.multiplied(), g.room(), slots), slots)
+}
+
+// choose returns the load that is remembered for a key, or that it finds.
+func (t *loadTrial) choose(ctx context.Context, tuner *tuner, key string, slots int) gpuLoad {
+	kind := gpuAndDriver{t.gpu.device.Properties().String(), t.gpu.driver.Version().String()}
+	return t.remembered(ctx, tuner.loadsOfGPU(kind), key, slots)
 }
 
 // loadTrial returns what loads are tried with; nil for models whose input random sentences are not like: language models.
@@ -352,14 +380,19 @@ func (t *loadTrial) remembered(ctx context.Context, file *measurements[gpuAndDri
 	return best
 }
 
-// loadKey names what a load depends on, beside the GPU: the models' shapes, the arithmetic, what multiplies, how is searched, the slots that were
-// asked for, and those that there is room for, or what is found beside another process that has the memory would be taken when that has gone.
+// loadKey names what a load depends on, beside the GPU: that of the models, and how is searched.
 func (p *engineParts) loadKey(multiplied string, room, slots int) string {
+	o := p.config.Search
+	return p.models.loadKey(multiplied, fmt.Sprintf("beam %d, scores %v, samples %v", o.Beam, o.Scores || o.WordScores, o.Sampling), room, slots)
+}
+
+// loadKey names what a load depends on, beside the GPU: the models' shapes, the arithmetic, what multiplies, the work, the slots that were
+// asked for, and those that there is room for, or what is found beside another process that has the memory would be taken when that has gone.
+func (e *ensemble) loadKey(multiplied, work string, room, slots int) string {
 	sum := sha256.New()
-	for _, m := range p.models.models {
+	for _, m := range e.models {
 		_ = json.NewEncoder(sum).Encode(m.Architecture) // plain fields, which can always be written
 	}
-	o := p.config.Search
-	return fmt.Sprintf("models %x, %v, alphas %v, products by %s, beam %d, scores %v, samples %v, slots %d, room for %d", sum.Sum(nil)[:6],
-		p.models.onGPU, !p.models.int8.ignoreAlphas, multiplied, o.Beam, o.Scores || o.WordScores, o.Sampling, slots, room)
+	return fmt.Sprintf("models %x, %v, alphas %v, products by %s, %s, slots %d, room for %d", sum.Sum(nil)[:6], e.onGPU, !e.int8.ignoreAlphas,
+		multiplied, work, slots, room)
 }

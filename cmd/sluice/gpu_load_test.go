@@ -269,3 +269,39 @@ func TestLoadKeys(t *testing.T) {
 		keys[key] = name
 	}
 }
+
+// Loads for scoring given translations are measured, for language models, too. All slots are at work: lists follow each other, and what they held is
+// given back.
+func TestScoringLoads(t *testing.T) {
+	trial := toyTrial(t)
+	trial.scores = trial.vocabulary
+	for _, trial.vocabulary = range []int{trial.vocabulary, 0} {
+		for _, l := range []gpuLoad{{1, 4}, {2, 25}} {
+			if rate, err := trial.rate(t.Context(), l, 20*time.Millisecond); err != nil || !(rate > 0) {
+				t.Errorf("%+v: %v hypotheses a second, %v", l, rate, err)
+			}
+		}
+	}
+	const slots = 25
+	workers, err := trial.open(gpuLoad{1, slots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scorer := workers[0].(*busyScorer)
+	for step := range 2*modelLength + 1 {
+		if advanced := scorer.busyStep(); advanced != slots {
+			t.Fatalf("step %d advances %d translations, want %d", step, advanced, slots)
+		}
+		for _, score := range scorer.scores {
+			if !(score < 0) {
+				t.Fatalf("step %d: a log-probability of %v", step, score)
+			}
+		}
+		if want := (slots + scoredOfList - 1) / scoredOfList * min((step+1)%modelLength, 1); len(scorer.lists) != want {
+			t.Fatalf("after step %d %d lists are scored, want %d", step, len(scorer.lists), want)
+		}
+	}
+	if err := errors.Join(scorer.failure(), scorer.close()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -92,7 +92,7 @@ func (r *rescoring) run(command *cobra.Command) error {
 		return err
 	}
 	defer lists.Close()
-	if r.models, err = r.open.open(r.logger); err != nil {
+	if r.models, err = r.open.open(command.Context(), r.logger); err != nil {
 		return err
 	}
 	defer closeScoring(r.models)

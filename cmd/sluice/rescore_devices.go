@@ -24,10 +24,10 @@ func (f *scorerFlags) onDevices(precision string) *modelFlags {
 }
 
 // place readies a model for GPUs, if they are asked for and can be used, and for the processor otherwise.
-func (o *scorerOpener) place(m *scoringModel, loaded *model.Model, precision string, config rescore.Config) error {
+func (o *scorerOpener) place(ctx context.Context, m *scoringModel, loaded *model.Model, precision string, config rescore.Config) error {
 	threads := rescore.Device{Workers: o.threads, Slots: o.slots, MiniBatchTokens: o.miniBatchWords}
 	if o.device.wanted() {
-		err := o.placeOnGPUs(m, loaded, precision, config, threads)
+		err := o.placeOnGPUs(ctx, m, loaded, precision, config, threads)
 		if err == nil {
 			return nil
 		}
@@ -58,7 +58,7 @@ func (m *scoringModel) newScorer(config rescore.Config) (*rescore.Scorer, error)
 	return scorer, err
 }
 
-func (o *scorerOpener) placeOnGPUs(m *scoringModel, loaded *model.Model, precision string, config rescore.Config, threads rescore.Device) error {
+func (o *scorerOpener) placeOnGPUs(ctx context.Context, m *scoringModel, loaded *model.Model, precision string, config rescore.Config, threads rescore.Device) error {
 	e := &ensemble{files: []*marian.File{m.file}, models: []*model.Model{loaded}, int8: o.onDevices(precision).quantisation(), scoring: true}
 	if err := e.chooseGPUs(o.onDevices(precision), o.device, &o.opened, o.logger); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (o *scorerOpener) placeOnGPUs(m *scoringModel, loaded *model.Model, precisi
 	m.inFloat32 = true
 	m.gpus = &scoringGPUs{config: config, threads: threads, logger: o.logger, loaded: loaded, path: m.path}
 	for _, g := range e.gpus {
-		m.gpus.add(g, g.worker(g.usualLoad(o.streams, o.slots), &batchFlags{miniBatchWords: o.miniBatchWords}))
+		m.gpus.add(g, g.worker(o.loadOf(ctx, e, g), &batchFlags{miniBatchWords: o.miniBatchWords}))
 	}
 	if err := m.openOnGPUs(); err != nil {
 		m.gpus.close()
@@ -74,6 +74,22 @@ func (o *scorerOpener) placeOnGPUs(m *scoringModel, loaded *model.Model, precisi
 		return err
 	}
 	return nil
+}
+
+// loadOf is the load of a GPU with the streams and slots that were asked for. Where no streams were, it is measured, if there is a place to remember
+// it.
+func (o *scorerOpener) loadOf(ctx context.Context, e *ensemble, g *gpu) gpuLoad {
+	if o.streams > 0 || !o.tuneKernels {
+		return g.usualLoad(o.streams, o.slots)
+	}
+	tuner := newTuner(o.logger)
+	if tuner == nil {
+		return g.usualLoad(o.streams, o.slots)
+	}
+	m := e.models[0]
+	trial := &loadTrial{gpu: g, vocabulary: m.SourceVocabulary, further: m.FurtherVocabularies, scores: m.TargetVocabulary, limit: loadTime,
+		logger: o.logger}
+	return trial.choose(ctx, tuner, e.loadKey(g.multiplied(), "given translations", g.room(), o.slots), o.slots)
 }
 
 // scoringGPUs are where a model scores until all of them have failed. The processor scores what float16 cannot hold, in float32, and

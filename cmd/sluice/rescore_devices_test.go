@@ -51,7 +51,7 @@ func TestOneScorerOfTheProcessor(t *testing.T) {
 func TestAdviceOnScores(t *testing.T) {
 	for precision, want := range map[string]string{"int8": "--precision float32 may help", "float32": "sluice model verify"} {
 		flags := scorerFlags{models: []string{filepath.Join(sharedtest.Root(), "models", "ende-tiny")}, precision: precision, maxLength: 100, threads: 1}
-		models, err := flags.open(slog.New(slog.DiscardHandler))
+		models, err := flags.open(t.Context(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,7 @@ type scorerFlags struct {
 	miniBatchWords int
 	devices        []string
 	streams        int
+	tuneKernels    bool
 	said           map[string]bool // options on the command line
 	device         deviceChoice
 }
@@ -46,6 +48,7 @@ func (f *scorerFlags) machine() flagGroup {
 	g := newGroup("Batches and machine (but for --devices, scores never depend on these)")
 	g.flags.StringArrayVarP(&f.devices, "devices", "d", nil, "score on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/gpu.md")
 	g.flags.IntVar(&f.streams, "streams", 0, "workers of each GPU, one per stream (0: chosen)")
+	g.flags.BoolVar(&f.tuneKernels, "tune-kernels", true, "measure once with how many streams and slots a kind of GPU scores most, and remember it in the user's cache folder; scores are the same")
 	countVar(g.flags, &f.threads, "cpu-threads", mostWorkers, "workers (0: one per core)")
 	countVar(g.flags, &f.miniBatchWords, "mini-batch-words", mostMiniBatchPieces, "source pieces of one encoder batch (0: automatic)")
 	countVar(g.flags, &f.slots, "slots", mostSlots, "prefixes that one worker decodes at a time (0: automatic)")
@@ -139,12 +142,12 @@ func closeScoring(models []scoringModel) {
 	}
 }
 
-// open opens all models, which are to be closed.
-func (f *scorerFlags) open(logger *slog.Logger) ([]scoringModel, error) {
+// open opens all models, which are to be closed. What may be left out, such as measuring, is left out once ctx is done.
+func (f *scorerFlags) open(ctx context.Context, logger *slog.Logger) ([]scoringModel, error) {
 	var models []scoringModel
 	o := scorerOpener{scorerFlags: f, count: map[string]int{}, logger: logger}
 	for _, wanted := range f.list() {
-		m, err := o.open(wanted)
+		m, err := o.open(ctx, wanted)
 		models = append(models, m)
 		if err != nil {
 			closeScoring(models)
@@ -163,7 +166,7 @@ type scorerOpener struct {
 }
 
 // open opens a model. What is returned with an error has to be closed, too.
-func (o *scorerOpener) open(wanted recipeModel) (s scoringModel, err error) {
+func (o *scorerOpener) open(ctx context.Context, wanted recipeModel) (s scoringModel, err error) {
 	found, err := resolveModel(wanted.Model)
 	if err != nil {
 		return s, err
@@ -191,7 +194,7 @@ func (o *scorerOpener) open(wanted recipeModel) (s scoringModel, err error) {
 		return s, modelError{fmt.Errorf("%s: %w", found.Model, err)}
 	}
 	config := rescore.Config{Sources: sources, Target: target, RightLeft: loaded.RightLeft, MaxLength: o.maxLength}
-	err = o.place(&s, loaded, wanted.Precision, config)
+	err = o.place(ctx, &s, loaded, wanted.Precision, config)
 	return s, err
 }
 

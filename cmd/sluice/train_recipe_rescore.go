@@ -41,7 +41,7 @@ func (s *stepRescoring) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.models, err = open.open(s.task.Logger); err != nil {
+	if s.models, err = open.open(ctx, s.task.Logger); err != nil {
 		return err
 	}
 	defer closeScoring(s.models)
