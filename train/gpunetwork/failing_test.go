@@ -10,25 +10,18 @@ import (
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
 )
-
-// failingCalls are the driver's calls of a training that can fail, and how.
-var failingCalls = map[string]int{
-	"cuCtxSetCurrent": 201, "cuModuleLoadDataEx": 218, "cuModuleGetFunction": 500, "cuStreamCreate": 2, "cuEventCreate": 2, "cuMemAlloc": 2,
-	"cuMemHostAlloc": 2, "cuMemcpyHtoDAsync": 700, "cuMemcpyDtoHAsync": 700, "cuMemsetD8Async": 700, "cuStreamSynchronize": 700,
-	"cuStreamBeginCapture": 900, "cuStreamEndCapture": 901, "cuGraphInstantiateWithFlags": 2, "cuGraphLaunch": 700, "cuLaunchKernel": 700,
-	"cuEventRecord": 700, "cuEventSynchronize": 700, "cublasLtCreate": 1, "cublasLtMatmul": 14,
-}
 
 // Whichever call of the driver fails, and when it does: that is an error at most, and nothing stays on the device.
 func TestAnyCallFails(t *testing.T) {
 	driver := openDriver(t, gpukernels.BFloat16)
 	n := newNetwork(t, student(""))
 	state, batch := initial(n), randomBatch(1, [2]int{3, 4})
-	failed := 0
-	for call, code := range failingCalls {
+	failed, calls := 0, emulated.FailingCalls()
+	for call, code := range calls {
 		for _, nth := range []int{1, 2, 5, 14} {
 			free := freeOn(t, driver)
 			setEmulated(t, "fault", fmt.Sprintf("%s:%d:%d", call, nth, code), "")
@@ -43,8 +36,8 @@ func TestAnyCallFails(t *testing.T) {
 			}
 		}
 	}
-	if failed < 2*len(failingCalls) {
-		t.Errorf("%d trainings failed, of %d calls", failed, len(failingCalls))
+	if failed < 2*len(calls) {
+		t.Errorf("%d trainings failed, of %d calls", failed, len(calls))
 	}
 }
 

@@ -16,14 +16,6 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// failingCalls are the driver's calls of a translation that can fail, and how.
-var failingCalls = map[string]int{
-	"cuCtxSetCurrent": 201, "cuModuleLoadDataEx": 218, "cuModuleGetFunction": 500, "cuStreamCreate": 2, "cuEventCreate": 2, "cuMemAlloc": 2,
-	"cuMemHostAlloc": 2, "cuMemcpyHtoDAsync": 700, "cuMemcpyDtoHAsync": 700, "cuMemsetD8Async": 700, "cuStreamSynchronize": 700,
-	"cuStreamBeginCapture": 900, "cuStreamEndCapture": 901, "cuGraphInstantiateWithFlags": 2, "cuGraphLaunch": 700, "cuLaunchKernel": 700,
-	"cuEventRecord": 700, "cuEventSynchronize": 700, "cuStreamWaitEvent": 700, "cublasLtCreate": 1, "cublasLtMatmul": 14,
-}
-
 // Whichever call of the driver fails, and when it does: that is an error at most, no score is wrong, and nothing stays on the device.
 func TestAnyCallFails(t *testing.T) {
 	at := library(t, emulated.Unwatched)
@@ -32,8 +24,8 @@ func TestAnyCallFails(t *testing.T) {
 	m, source := randomModel(t, small("")), randomSources(5, 6)
 	want, err := translateOnce(driver, m, source, at)
 	must(t, err)
-	failed := 0
-	for call, code := range failingCalls {
+	failed, calls := 0, emulated.FailingCalls()
+	for call, code := range calls {
 		for _, nth := range []int{1, 2, 6, 20} {
 			free := freeOn(t, driver)
 			setEmulated(t, "fault", fmt.Sprintf("%s:%d:%d", call, nth, code), "")
@@ -50,8 +42,8 @@ func TestAnyCallFails(t *testing.T) {
 			}
 		}
 	}
-	if failed < 2*len(failingCalls) {
-		t.Errorf("%d translations failed, of %d calls", failed, len(failingCalls))
+	if failed < 2*len(calls) {
+		t.Errorf("%d translations failed, of %d calls", failed, len(calls))
 	}
 }
 
