@@ -215,7 +215,7 @@ var plantedBugs = []plantedBug{
 		"training_cells.cu", "address", "TrainingGather", "heap-buffer-overflow"},
 	{"training cells: a row too many", "cells.cuh", "if (row >= rows) return;  // of all cells", "if (row > rows) return;",
 		"training_cells.cu", "address", "TrainingCopyColumns", "heap-buffer-overflow"},
-	{"training cells: elements are dropped, not columns", "training_cells.cu", "v[e] *= dropout.of_element(i + e);", "v[e] *= dropout.of_element(row * n + i + e);",
+	{"training cells: elements are dropped, not columns", "training_cells.cu", "v[e] *= dropout.of_element(number + e);", "v[e] *= dropout.of_element(row * n + number + e);",
 		"training_cells.cu", "forward", "TrainingDropColumns", ""},
 	{"training cells: what later steps have added is forgotten", "training_cells.cu", "dm += g * o * (1 - outset * outset);", "dm = g * o * (1 - outset * outset);",
 		"training_cells.cu", "forward", "TrainingCells", ""},

@@ -81,6 +81,17 @@ func (d Dropout) arguments() []cuda.Argument {
 	return []cuda.Argument{cuda.Word(d.Seed), cuda.Bits(d.Threshold), cuda.Float(d.Keep)}
 }
 
+// A Spacing is how columns are stored of which there is no multiple of 8: in groups of Width, each in the place of Stored, a multiple of 8. What is
+// left of that place is zero; all operations leave it so. The zero Spacing has none left.
+type Spacing struct{ Width, Stored int }
+
+func (s Spacing) arguments() []cuda.Argument {
+	if s == (Spacing{}) {
+		s = Spacing{8, 8}
+	}
+	return []cuda.Argument{cuda.Int(s.Width), cuda.Int(s.Stored)}
+}
+
 const (
 	elementThreads = 128 // of the kernels whose threads have eight elements, or a column, each
 	groupRows      = 64  // rows whose sums are one group's
@@ -112,9 +123,10 @@ func (t *Training) Mask(s *cuda.Stream, dy, y cuda.Pointer, n int) error {
 	return t.over(s, "training_mask", n, cuda.Address(dy), cuda.Address(y), cuda.Int(n))
 }
 
-// Dropout drops elements of x.
-func (t *Training) Dropout(s *cuda.Stream, x cuda.Pointer, n int, d Dropout) error {
-	return t.over(s, "training_dropout", n, append([]cuda.Argument{cuda.Address(x), cuda.Int(n)}, d.arguments()...)...)
+// Dropout drops elements of x, n of them with what is left of groups' places.
+func (t *Training) Dropout(s *cuda.Stream, x cuda.Pointer, n int, of Spacing, d Dropout) error {
+	arguments := append([]cuda.Argument{cuda.Address(x), cuda.Int(n)}, of.arguments()...)
+	return t.over(s, "training_dropout", n, append(arguments, d.arguments()...)...)
 }
 
 // Store rounds n float32 to elements.

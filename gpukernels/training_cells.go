@@ -50,9 +50,11 @@ func (t *Training) SentenceMeanBackward(s *cuda.Stream, dx, dy cuda.Pointer, col
 		cuda.Address(sentences.Starts), cuda.Address(dx), cuda.Int(sentences.Rows), cuda.Int(columns))
 }
 
-// DropColumns sets y to x without the columns that are dropped, the same in all rows, or adds that.
-func (t *Training) DropColumns(s *cuda.Stream, y cuda.Pointer, x Matrix, d Dropout, add bool) error {
-	arguments := []cuda.Argument{cuda.Address(x.At), cuda.Address(y), cuda.Int(x.Rows), cuda.Int(x.Columns), flag(add)}
+// DropColumns sets y, whose rows are as far apart, to x without the columns that are dropped, the same in all rows, or adds that. The columns are those
+// from number first on.
+func (t *Training) DropColumns(s *cuda.Stream, y cuda.Pointer, x Matrix, first int, of Spacing, d Dropout, add bool) error {
+	arguments := []cuda.Argument{cuda.Address(x.At), cuda.Address(y), cuda.Int(x.Rows), cuda.Int(x.Columns), cuda.Int(x.stride()), cuda.Int(first)}
+	arguments = append(append(arguments, of.arguments()...), flag(add))
 	return t.overRows(s, "training_drop_columns", x.Rows, x.Columns, append(arguments, d.arguments()...)...)
 }
 

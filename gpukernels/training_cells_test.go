@@ -95,11 +95,41 @@ func TestTrainingDropColumns(t *testing.T) {
 		y := r.tape.Room(7, n)
 		r.tape.Mask(y, x, r.tape.ColumnMask(0.4, n))
 		d, yAt, dx := dropoutOf(1, 0.4), alloc[number](r.rig, 7*n), r.given(x)
-		must(t, r.kernels.DropColumns(r.stream, yAt, Matrix{At: xAt, Rows: 7, Columns: n}, d, false))
+		must(t, r.kernels.DropColumns(r.stream, yAt, Matrix{At: xAt, Rows: 7, Columns: n}, 0, Spacing{}, d, false))
 		r.near("columns", yAt, y.Value, 1e-4)
-		must(t, r.kernels.DropColumns(r.stream, dx, Matrix{At: r.backward(y), Rows: 7, Columns: n}, d, true))
+		must(t, r.kernels.DropColumns(r.stream, dx, Matrix{At: r.backward(y), Rows: 7, Columns: n}, 0, Spacing{}, d, true))
 		r.near("dx of columns", dx, x.Grad, 1e-4)
 	}
+}
+
+// The same of columns in two parts, the second one in groups with gaps between them.
+func TestTrainingDropColumnsSpaced(t *testing.T) {
+	r := newTrainingRig(t)
+	const rows, first, width, groups = 7, 8, 13, 3
+	of := Spacing{width, 16}
+	const n, stored = first + width*groups, first + 16*groups
+	r.tape.Reset(true, dropoutSeed)
+	x, _ := r.matrix(rows, n, 2)
+	y := r.tape.Room(rows, n)
+	r.tape.Mask(y, x, r.tape.ColumnMask(0.4, n))
+	var given, want []number
+	for row := range rows {
+		given = append(append(given, numbersOfDoubles(x.Row(row)[:first])...), spacedOut(of, numbersOfDoubles(x.Row(row)[first:]))...)
+		want = append(append(want, numbersOfDoubles(y.Row(row)[:first])...), spacedOut(of, numbersOfDoubles(y.Row(row)[first:]))...)
+	}
+	xAt, yAt, d := in(r.rig, given), in(r.rig, make([]number, rows*stored)), dropoutOf(1, 0.4)
+	must(t, r.kernels.DropColumns(r.stream, yAt, Matrix{At: xAt, Rows: rows, Columns: first, Stride: stored}, 0, Spacing{}, d, false))
+	must(t, r.kernels.DropColumns(r.stream, cuda.Offset[number](yAt, first), Matrix{At: cuda.Offset[number](xAt, first), Rows: rows, Columns: 16 * groups, Stride: stored},
+		first, of, d, false))
+	r.near("columns", yAt, doubles(want), 1e-4)
+}
+
+func numbersOfDoubles(x []float64) []number {
+	all := make([]number, len(x))
+	for i, v := range x {
+		all[i] = numberOf(float32(v))
+	}
+	return all
 }
 
 func TestTrainingShift(t *testing.T) {

@@ -145,6 +145,23 @@ func TestTrainingLibrary(t *testing.T) {
 	}
 }
 
+// Products of one kind have a bias each.
+func TestTrainingLibraryBiases(t *testing.T) {
+	r, b := openWithLibrary(t)
+	r.offer("wide")
+	r.chooseBy(b, LibraryProducts, nil, 0)
+	product := &r.trainedProducts(13, 48, 24)[0]
+	for range 3 {
+		product.product.Bias = in(r.rig, r.halves(24, 1))
+		if own := product.run(r, r.kernels.ownProduct); !slices.Equal(product.run(r, r.kernels.Product), own) {
+			t.Error("other bits than the kernels here")
+		}
+	}
+	if have := r.kernels.Choices(); have != (Choices{Kinds: 1, ByLibrary: 1}) {
+		t.Errorf("%+v", have)
+	}
+}
+
 // What is taken of what the library offers, for each form of product.
 func TestTrainingChoose(t *testing.T) {
 	r, b := openWithLibrary(t)

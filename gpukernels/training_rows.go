@@ -40,6 +40,7 @@ type Norm struct {
 	Scale, Bias cuda.Pointer // float32; the bias may be 0
 	RMS         bool
 	Statistics  cuda.Pointer // room for two float32 for each row
+	Spacing     Spacing      // of the columns, and of scale and bias
 }
 
 func (n *Norm) check() error {
@@ -51,8 +52,9 @@ func (t *Training) Norm(s *cuda.Stream, y cuda.Pointer, n Norm, epsilon float32)
 	if err := n.check(); err != nil || n.X.Rows == 0 {
 		return err
 	}
-	return t.launch(s, "training_norm", rowGrid(n.X.Rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Bias),
-		cuda.Address(y), cuda.Address(n.Statistics), cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Int(n.X.stride()), cuda.Float(epsilon), flag(n.RMS))
+	arguments := []cuda.Argument{cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Bias), cuda.Address(y), cuda.Address(n.Statistics),
+		cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Int(n.X.stride()), cuda.Float(epsilon), flag(n.RMS)}
+	return t.launch(s, "training_norm", rowGrid(n.X.Rows), rowBlock.X, append(arguments, n.Spacing.arguments()...)...)
 }
 
 // NormBackward goes back through a norm whose result has the gradient dy: it sets dx, or adds to it. dx and dy have X's shape.
@@ -60,8 +62,9 @@ func (t *Training) NormBackward(s *cuda.Stream, dx cuda.Pointer, add bool, dy cu
 	if err := n.check(); err != nil || n.X.Rows == 0 {
 		return err
 	}
-	return t.launch(s, "training_norm_backward", rowGrid(n.X.Rows), rowBlock.X, cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Statistics),
-		cuda.Address(dy), cuda.Address(dx), cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Int(n.X.stride()), flag(add), flag(n.RMS))
+	arguments := []cuda.Argument{cuda.Address(n.X.At), cuda.Address(n.Scale), cuda.Address(n.Statistics), cuda.Address(dy), cuda.Address(dx),
+		cuda.Int(n.X.Rows), cuda.Int(n.X.Columns), cuda.Int(n.X.stride()), flag(add), flag(n.RMS)}
+	return t.launch(s, "training_norm_backward", rowGrid(n.X.Rows), rowBlock.X, append(arguments, n.Spacing.arguments()...)...)
 }
 
 // NormParameters adds the gradients of scale and bias to the float32 there. groups is room for 2·GroupNumbers(rows, columns) float32.

@@ -190,7 +190,7 @@ func TestTrainingElements(t *testing.T) {
 		r.near("masked", dyAt, dy.Value, 0)
 
 		r.tape.Dropout(b, 0.3)
-		must(t, r.kernels.Dropout(r.stream, bAt, n, dropoutOf(uint64(i+1), 0.3)))
+		must(t, r.kernels.Dropout(r.stream, bAt, n, Spacing{}, dropoutOf(uint64(i+1), 0.3)))
 		r.near("dropped", bAt, b.Value, 1e-3)
 
 		x, xAt := r.vector(n, 100)
@@ -261,6 +261,82 @@ func TestTrainingNorm(t *testing.T) {
 		r.near(fmt.Sprint("norm dx", shape), dx, x.Grad, 1e-3)
 		r.nearFloats("dscale", dscale, scale.Grad, 1e-4)
 		r.nearFloats("dbias", dbias, bias.Grad, 1e-4)
+	}
+}
+
+// In rows with gaps, norms and dropout are those of rows without, and the gaps stay zeros.
+func TestTrainingNormSpaced(t *testing.T) {
+	r := newTrainingRig(t)
+	const rows, epsilon = 5, 1e-6
+	for i, c := range []struct {
+		width, stored, groups int
+		rms                   bool
+	}{{5, 8, 1, false}, {13, 16, 3, false}, {270, 272, 1, true}, {9, 16, 4, true}} {
+		n, of := c.width*c.groups, Spacing{c.width, c.stored}
+		spaced := c.stored * c.groups
+		r.tape.Reset(true, dropoutSeed)
+		x, xAt := r.spacedMatrix(of, rows, n)
+		scale, scaleAt := r.spacedVector(of, n)
+		bias, biasAt := r.spacedVector(of, n)
+		r.tape.Dropout(x, 0.3)
+		must(t, r.kernels.Dropout(r.stream, xAt, rows*spaced, of, dropoutOf(1, 0.3)))
+		r.nearSpaced(fmt.Sprint("dropped ", i), of, xAt, x.Value, 1e-4)
+		var y *autodiff.Matrix[float64]
+		if c.rms {
+			y, biasAt = r.tape.RMSNorm(x, scale, epsilon), 0
+		} else {
+			y = r.tape.LayerNorm(x, scale, bias, epsilon)
+		}
+		norm := Norm{X: Matrix{At: xAt, Rows: rows, Columns: spaced}, Scale: scaleAt, Bias: biasAt, RMS: c.rms, Statistics: alloc[float32](r.rig, 2*rows), Spacing: of}
+		yAt, dx, dscale, dbias := alloc[number](r.rig, rows*spaced), alloc[number](r.rig, rows*spaced), r.zeros(spaced), r.zeros(spaced)
+		must(t, r.kernels.Norm(r.stream, yAt, norm, epsilon))
+		r.nearSpaced(fmt.Sprint("norm ", i), of, yAt, y.Value, 1e-3)
+		g := r.halves(rows*n, 1)
+		copy(y.Grad, doubles(g))
+		dyAt := in(r.rig, spacedOut(of, g))
+		must(t, r.kernels.NormBackward(r.stream, dx, false, dyAt, norm))
+		must(t, r.kernels.NormParameters(r.stream, dscale, dbias, dyAt, norm, alloc[float32](r.rig, 2*GroupNumbers(rows, spaced))))
+		must(t, r.kernels.Dropout(r.stream, dx, rows*spaced, of, dropoutOf(1, 0.3)))
+		r.tape.Backward()
+		r.nearSpaced(fmt.Sprint("norm dx ", i), of, dx, x.Grad, 1e-3)
+		nearFloats(t, "dscale", out[float32](r.rig, dscale, spaced), spacedOut(of, scale.Grad), 1e-3*coarser())
+		if !c.rms {
+			nearFloats(t, "dbias", out[float32](r.rig, dbias, spaced), spacedOut(of, bias.Grad), 1e-4*coarser())
+		}
+	}
+}
+
+// spacedOut returns rows with gaps.
+func spacedOut[T any](of Spacing, dense []T) []T {
+	var spaced []T
+	for i := 0; i < len(dense); i += of.Width {
+		spaced = append(append(spaced, dense[i:i+of.Width]...), make([]T, of.Stored-of.Width)...)
+	}
+	return spaced
+}
+
+// spacedMatrix is matrix with gaps on the device.
+func (r *trainingRig) spacedMatrix(of Spacing, rows, columns int) (*autodiff.Matrix[float64], cuda.Pointer) {
+	h := r.halves(rows*columns, 3)
+	return &autodiff.Matrix[float64]{Rows: rows, Cols: columns, Value: doubles(h), Grad: make([]float64, len(h))}, in(r.rig, spacedOut(of, h))
+}
+
+// spacedVector is the same for a row of float32.
+func (r *trainingRig) spacedVector(of Spacing, n int) (*autodiff.Matrix[float64], cuda.Pointer) {
+	x := r.floats(n, 2)
+	return &autodiff.Matrix[float64]{Rows: 1, Cols: n, Value: doublesOf(x), Grad: make([]float64, n)}, in(r.rig, spacedOut(of, x))
+}
+
+// nearSpaced compares what is in groups, and wants zeros elsewhere.
+func (r *trainingRig) nearSpaced(what string, of Spacing, at cuda.Pointer, want []float64, tolerance float64) {
+	r.t.Helper()
+	spaced := spacedOut(of, want)
+	have := out[number](r.rig, at, len(spaced))
+	near(r.t, what, have, spaced, tolerance)
+	for i, h := range have {
+		if i%of.Stored >= of.Width && h.Float32() != 0 {
+			r.t.Fatalf("%s: %v at %d, between groups", what, h.Float32(), i)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@
 // what it remembers besides is float32. Gradients are added to what is there, if nothing else is said: rows have several readers.
 #include "cells.cuh"
 #include "dropout.cuh"
+#include "spacing.cuh"
 
 namespace {
 
@@ -89,16 +90,19 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
 }
 KERNEL(training_sentence_mean_backward);
 
-// y = x, or that added, with the same columns dropped in all rows.
+// y = x, or that added, with the same columns dropped in all rows, which are `stride` elements apart. The columns are those from number `first` on.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(training_drop_columns)(const Element* x, Element* y, int rows, int n, int add, unsigned long long seed, unsigned threshold, float keep) {
+    KERNEL_NAME(training_drop_columns)(const Element* x, Element* y, int rows, int n, int stride, int first, int width, int stored, int add,
+                                       unsigned long long seed, unsigned threshold, float keep) {
   Dropout dropout{seed, threshold, keep};
+  Spacing spacing{width, stored};
   each_eight(rows, n, [=](int row, int i) {
+    unsigned long long number = first + spacing.number(i);
     float v[8];
-    read_eight(v, x + size_t(row) * n + i);
+    read_eight(v, x + size_t(row) * stride + i);
 #pragma unroll
-    for (int e = 0; e < 8; e++) v[e] *= dropout.of_element(i + e);
-    put_eight(y + size_t(row) * n + i, v, add);
+    for (int e = 0; e < 8; e++) v[e] *= dropout.of_element(number + e);
+    put_eight(y + size_t(row) * stride + i, v, add);
   });
 }
 KERNEL(training_drop_columns);

@@ -2,6 +2,7 @@
 // ascending order, and over the groups, likewise. So they depend on nothing but the rows.
 #include "dropout.cuh"
 #include "rows.cuh"
+#include "spacing.cuh"
 
 namespace {
 
@@ -43,14 +44,15 @@ KERNEL(training_mask);
 
 // Drops elements of x, in place.
 extern "C" __global__ void __launch_bounds__(THREADS, 8)
-    KERNEL_NAME(training_dropout)(Element* x, int n, unsigned long long seed, unsigned threshold, float keep) {
+    KERNEL_NAME(training_dropout)(Element* x, int n, int width, int stored, unsigned long long seed, unsigned threshold, float keep) {
   size_t i = first_element();
   if (i >= size_t(n)) return;
   Dropout dropout{seed, threshold, keep};
+  unsigned long long first = Spacing{width, stored}.number(i);
   float v[8];
   read_eight(v, x + i);
 #pragma unroll
-  for (int e = 0; e < 8; e++) v[e] *= dropout.of_element(i + e);
+  for (int e = 0; e < 8; e++) v[e] *= dropout.of_element(first + e);
   write_eight(x + i, v);
 }
 KERNEL(training_dropout);
@@ -97,11 +99,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8) KERNEL_NAME(training
 KERNEL(training_round_rows);
 
 // y = (x - mean)/sqrt(variance + epsilon)·scale + bias for each row of n elements, a multiple of 8; rows of x and y are `stride` apart, and bias
-// may be null. statistics receives the mean and 1/sqrt(variance + epsilon) of each row. In an RMS norm, the mean counts as zero.
+// may be null. statistics receives the mean and 1/sqrt(variance + epsilon) of each row. In an RMS norm, the mean counts as zero. What belongs to no group of columns is left out.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     KERNEL_NAME(training_norm)(const Element* x, const float* scale, const float* bias, Element* y, float* statistics, int rows, int n, int stride,
-                               float epsilon, int rms) {
-  int row = row_of_warp(), lane = threadIdx.x % 32;
+                               float epsilon, int rms, int width, int stored) {
+  Spacing spacing{width, stored};
+  int row = row_of_warp(), lane = threadIdx.x % 32, columns = spacing.columns(n);
   if (row >= rows) return;
   x += size_t(row) * stride, y += size_t(row) * stride;
   float v[8], sum = 0, squares = 0;
@@ -110,17 +113,18 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
 #pragma unroll
     for (int e = 0; e < 8; e++) sum += v[e];
   }
-  float mean = rms ? 0.f : warp_sum(sum) / n;
+  float mean = rms ? 0.f : warp_sum(sum) / columns;
   for (int i = lane * 8; i < n; i += 256) {
+    int left = spacing.left(i);
     read_eight(v, x + i);
 #pragma unroll
-    for (int e = 0; e < 8; e++) squares += (v[e] - mean) * (v[e] - mean);
+    for (int e = 0; e < 8; e++) squares += e < left ? (v[e] - mean) * (v[e] - mean) : 0.f;
   }
-  float inverse = rsqrtf(warp_sum(squares) / n + epsilon);
+  float inverse = rsqrtf(warp_sum(squares) / columns + epsilon);
   for (int i = lane * 8; i < n; i += 256) {
     read_eight(v, x + i);
 #pragma unroll
-    for (int e = 0; e < 8; e++) v[e] = (v[e] - mean) * inverse * scale[i + e] + (bias ? bias[i + e] : 0.f);
+    for (int e = 0; e < 8; e++) v[e] = (v[e] - mean) * inverse * scale[i + e] + (bias ? bias[i + e] : 0.f);  // zeros in gaps
     write_eight(y + i, v);
   }
   if (lane == 0) statistics[2 * row] = mean, statistics[2 * row + 1] = inverse;
@@ -131,8 +135,9 @@ KERNEL(training_norm);
 // of g does not count.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
     KERNEL_NAME(training_norm_backward)(const Element* x, const float* scale, const float* statistics, const Element* dy, Element* dx, int rows, int n, int stride, int add,
-                                        int rms) {
-  int row = row_of_warp(), lane = threadIdx.x % 32;
+                                        int rms, int width, int stored) {
+  Spacing spacing{width, stored};
+  int row = row_of_warp(), lane = threadIdx.x % 32, columns = spacing.columns(n);
   if (row >= rows) return;
   x += size_t(row) * stride, dy += size_t(row) * stride, dx += size_t(row) * stride;
   float mean = statistics[2 * row], inverse = statistics[2 * row + 1], v[8], g[8], sum = 0, with = 0;
@@ -144,13 +149,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
       sum += g[e], with += g[e] * (v[e] - mean) * inverse;
     }
   }
-  sum = rms ? 0.f : warp_sum(sum) / n, with = warp_sum(with) / n;
+  sum = rms ? 0.f : warp_sum(sum) / columns, with = warp_sum(with) / columns;
   for (int i = lane * 8; i < n; i += 256) {
+    int left = spacing.left(i);
     float old[8] = {};
     read_eight(v, x + i), read_eight(g, dy + i);
     if (add) read_eight(old, dx + i);
 #pragma unroll
-    for (int e = 0; e < 8; e++) old[e] += (g[e] * scale[i + e] - sum - (v[e] - mean) * inverse * with) * inverse;
+    for (int e = 0; e < 8; e++) old[e] += e < left ? (g[e] * scale[i + e] - sum - (v[e] - mean) * inverse * with) * inverse : 0.f;
     write_eight(dx + i, old);
   }
 }

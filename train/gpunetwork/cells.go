@@ -62,14 +62,14 @@ func (s *cellStep) run(t *tape) {
 // recurrentMask draws which columns of an input or a state recurrent dropout drops: the same in all steps and sentences of a batch.
 func (f *forward) recurrentMask() gpukernels.Dropout { return f.tape.draw(f.options.DropoutRNN) }
 
-// masked returns x after recurrent dropout.
-func (f *forward) masked(x *matrix) *matrix {
+// masked returns x, which is to meet a matrix of weights, after recurrent dropout.
+func (f *forward) masked(x *matrix, weights *marian.Tensor) *matrix {
 	mask := f.recurrentMask()
 	if mask == (gpukernels.Dropout{}) {
 		return x
 	}
 	y := f.tape.matrix(x.rows, x.cols)
-	f.tape.dropColumns(y, x, mask)
+	f.tape.dropColumns(y, x, f.worker.layout.rowsOf(weights), mask)
 	return y
 }
 
@@ -77,6 +77,7 @@ func (f *forward) masked(x *matrix) *matrix {
 type steppedProduct struct {
 	x, dropped *matrix // the same without dropout
 	mask       gpukernels.Dropout
+	groups     []group // of the columns of the input
 	joint      *joint
 }
 
@@ -84,6 +85,7 @@ func (f *forward) stepped(p *model.Product, biases []*marian.Tensor, x *matrix, 
 	s := steppedProduct{x: x, dropped: x, mask: mask}
 	if mask != (gpukernels.Dropout{}) {
 		s.dropped = f.tape.room(x.rows, x.cols)
+		s.groups = f.worker.layout.rowsOf(p.Matrices[0].W)
 	}
 	s.joint = f.tape.joint(p, biases, s.dropped)
 	return s
@@ -92,7 +94,7 @@ func (f *forward) stepped(p *model.Product, biases []*marian.Tensor, x *matrix, 
 // rows returns the product of some rows of the input.
 func (s *steppedProduct) rows(t *tape, first, rows int) *matrix {
 	if s.dropped != s.x {
-		t.dropColumns(t.part(s.dropped, first, rows), t.part(s.x, first, rows), s.mask)
+		t.dropColumns(t.part(s.dropped, first, rows), t.part(s.x, first, rows), s.groups, s.mask)
 	}
 	return s.joint.rows(first, rows)
 }
@@ -140,7 +142,7 @@ func (f *forward) prepareInput(c *model.Cell, in *cellInput, rows int) {
 			in.factor = f.stepped(&c.Factors[0], nil, in.x, gpukernels.Dropout{})
 		}
 	default:
-		in.wholeProduct = f.tape.multiply(c.Input, ofInput, f.masked(in.x))
+		in.wholeProduct = f.tape.multiply(c.Input, ofInput, f.masked(in.x, c.Input.Matrices[0].W))
 		if c.Factors != nil {
 			in.wholeFactor = f.tape.multiply(&c.Factors[0], nil, in.x)
 		}

@@ -1,7 +1,7 @@
 // Package gpunetwork trains networks on GPUs: what package network does on the processor, on top of gpukernels.
 //
-// It trains all types of models whose widths are multiples of 8, with guided alignment and fixed embeddings. Open refuses others with an error
-// that wraps network.ErrUnsupported.
+// It trains all types of models, of all widths, with guided alignment and fixed embeddings. Heads have 128 elements at most: Open refuses others
+// with an error that wraps network.ErrUnsupported. Widths that are no multiples of 8 have gaps on the device: see layout.
 //
 // # Numbers
 //

@@ -142,7 +142,7 @@ func (f *forward) dropped(y, x *matrix) *matrix {
 	if y == x && f.options.Dropout > 0 {
 		y = f.tape.copyOf(y)
 	}
-	f.tape.dropout(y, f.options.Dropout)
+	f.tape.dropout(y, f.worker.layout.spacing(f.model.TargetEmbedding), f.options.Dropout)
 	return y
 }
 
@@ -203,7 +203,7 @@ func (f *forward) hidden(a *model.Affine, x *matrix, activation model.Activation
 	} else {
 		y = f.tape.activate(f.tape.affine(x, a, false), activation)
 	}
-	f.tape.dropout(y, f.options.DropoutFFN)
+	f.tape.dropout(y, f.worker.layout.spacing(a.W), f.options.DropoutFFN)
 	return y
 }
 
@@ -227,7 +227,7 @@ func (f *forward) recurrent(l *model.Recurrent, x *matrix) *matrix {
 	if l.Cell != nil {
 		return f.post(l.O, l.Post, f.cellSublayer(l.Cell, input), x)
 	}
-	dropped := f.masked(input)
+	dropped := f.masked(input, l.Input.W)
 	projected, forget := f.tape.affine(dropped, &l.Input, false), f.tape.affine(dropped, &l.Forget, false)
 	var y *matrix
 	if l.Reset == nil {

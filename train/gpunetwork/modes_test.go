@@ -13,7 +13,7 @@ import (
 // own tests run: a whole model is too slow for it.
 func TestModes(t *testing.T) {
 	emulated.In(t, emulated.WholeModes(), func(t *testing.T, m emulated.Mode) {
-		emulated.Repeat(t, m, emulatedFor(t, gpukernels.Float16, m.Sanitizer), "Gradients|GradientsOfNorms|Quantised")
+		emulated.Repeat(t, m, emulatedFor(t, gpukernels.Float16, m.Sanitizer), "Gradients|GradientsOfNorms|GradientsOfOddWidths|Quantised")
 		emulated.Repeat(t, m, emulatedFor(t, gpukernels.BFloat16, m.Sanitizer), "Updates|Several")
 	})
 }

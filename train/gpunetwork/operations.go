@@ -71,13 +71,14 @@ func (w *worker) reservePositions(longest int) error {
 		return err
 	}
 	*p = positionTable{}
-	table := autodiff.Sinusoids[float32](max(longest+longest/2, 128), w.network.Model.Dim)
-	at, err := cuda.Alloc[float32](w.context, len(table.Value))
+	table := autodiff.Sinusoids[float32](max(longest+longest/2, 128), w.layout.network.Model.Dim)
+	stored := w.layout.spreadRows(table)
+	at, err := cuda.Alloc[float32](w.context, len(stored))
 	if err != nil {
 		return err
 	}
 	*p = positionTable{at, table.Rows}
-	return cuda.CopyIn(w.stream, at, table.Value)
+	return cuda.CopyIn(w.stream, at, stored)
 }
 
 // embed returns the vectors of tokens, with those of their positions, if the model has any. Whole words are dropped with probability p.
@@ -87,7 +88,7 @@ func (t *tape) embed(table *marian.Tensor, tokens []int32, s *side, p float64) *
 	e := gpukernels.Embedding{Tokens: put(t, tokens), Factor: 1}
 	var signal cuda.Pointer
 	if !m.NoPositions {
-		e.Factor = float32(math.Sqrt(float64(m.Dim)))
+		e.Factor = float32(math.Sqrt(float64(t.worker.layout.network.Model.Dim)))
 		t.do(func() error { return t.worker.reservePositions(s.longest) })
 		signal = t.worker.positions.at
 	}
@@ -114,9 +115,10 @@ func (t *tape) ssru(f, x *matrix, s *side) *matrix {
 // attend returns multi-head attention, whose first head has a guide, unless that is nil.
 func (t *tape) attend(q, k, v *matrix, queries, keys *side, causal bool, dropout float64, guide *gpukernels.Guide) *matrix {
 	heads := t.worker.network.Model.Heads
+	width := t.worker.layout.network.Model.Dim / heads
 	y := t.matrix(q.rows, q.cols)
 	a := gpukernels.TrainingAttention{Q: q.at, K: k.at, V: v.at, Out: y.at, LogSums: t.floats(q.rows * heads), Queries: queries.sentences,
-		Keys: keys.sentences, Width: q.cols, Heads: heads, Causal: causal, Scale: float32(1 / math.Sqrt(float64(q.cols/heads))), Dropout: t.draw(dropout)}
+		Keys: keys.sentences, Width: q.cols, Heads: heads, Causal: causal, Scale: float32(1 / math.Sqrt(float64(width))), Dropout: t.draw(dropout)}
 	t.record(func() error { return t.kernels.Attention(t.stream, a) }, func() error {
 		inners := t.floats(q.rows * heads)
 		if t.err != nil {

@@ -144,7 +144,7 @@ func (f *forward) roomForFound() *matrix {
 func (f *forward) prepareAttention(b *network.Batch, i int, queries, found *matrix) {
 	t, source := f.tape, f.sources[i]
 	e, _ := f.recurrentEncoder(i)
-	mapped := t.multiply(&e.Attention.Context, nil, f.masked(source.context))
+	mapped := t.multiply(&e.Attention.Context, nil, f.masked(source.context, e.Attention.Context.Matrices[0].W))
 	places, weights := weightPlaces(&b.Target, b.SourceSide(i))
 	source.looking = gpukernels.Looking{Mapped: mapped.at, Context: source.context.at, Score: t.value(e.Attention.Score), Keys: source.side.sentences,
 		Columns: mapped.cols, Width: source.context.cols, Places: put(t, places), Weights: t.floats(weights), Words: f.target.sentences.Starts}

@@ -89,13 +89,29 @@ func (t *tape) sentenceMean(x *matrix, s *side) *matrix {
 	return y
 }
 
-// dropColumns fills y with x without the columns that are dropped, the same in all rows.
-func (t *tape) dropColumns(y, x *matrix, d gpukernels.Dropout) {
-	t.record(func() error { return t.kernels.DropColumns(t.stream, y.at, x.view(), d, false) }, func() error {
+// dropColumns fills y with x without the columns that are dropped, the same in all rows. Columns come in groups; without any, they have no gaps.
+func (t *tape) dropColumns(y, x *matrix, groups []group, d gpukernels.Dropout) {
+	if len(groups) == 0 {
+		groups = []group{{gpukernels.Spacing{Width: x.cols, Stored: x.cols}, 1}}
+	}
+	t.record(func() error { return t.dropGroups(y.view(), x.view(), groups, d, false) }, func() error {
 		add := x.given
 		x.given = true
-		return t.kernels.DropColumns(t.stream, x.grad, y.gradient(), d, add)
+		return t.dropGroups(x.gradient(), y.gradient(), groups, d, add)
 	})
+}
+
+// dropGroups sets y to x without the columns that are dropped, or adds that.
+func (t *tape) dropGroups(y, x gpukernels.Matrix, groups []group, d gpukernels.Dropout, add bool) error {
+	column, first := 0, 0
+	for _, g := range groups {
+		of := gpukernels.Matrix{At: cuda.Offset[uint16](x.At, column), Rows: x.Rows, Columns: g.count * g.Stored, Stride: x.Columns}
+		if err := t.kernels.DropColumns(t.stream, cuda.Offset[uint16](y.At, column), of, first, g.Spacing, d, add); err != nil {
+			return err
+		}
+		column, first = column+of.Columns, first+g.count*g.Width
+	}
+	return nil
 }
 
 // times fills y with the products of the elements of a and b.
@@ -190,7 +206,8 @@ func (j *joint) norm(i int, raw *matrix, first int) gpukernels.Norm {
 		width = j.product.Matrices[i].Out
 	}
 	values, _ := raw.columns(j.columnOfNorm(i), width)
-	return gpukernels.Norm{X: values, Scale: j.tape.value(n.Scale), Bias: j.tape.value(n.Bias), Statistics: cuda.Offset[float32](j.statistics[i], 2*first)}
+	return gpukernels.Norm{X: values, Scale: j.tape.value(n.Scale), Bias: j.tape.value(n.Bias), Statistics: cuda.Offset[float32](j.statistics[i], 2*first),
+		Spacing: j.tape.worker.layout.spacing(n.Scale)}
 }
 
 // columnOfNorm is the first of a norm's columns.

@@ -322,14 +322,14 @@ func (t *tape) draw(p float64) gpukernels.Dropout {
 	return gpukernels.Dropout{Seed: seed, Threshold: threshold, Keep: float32(keep)}
 }
 
-// dropout drops elements of x, in place.
-func (t *tape) dropout(x *matrix, p float64) {
+// dropout drops elements of x, in place. Those of gaps do not count.
+func (t *tape) dropout(x *matrix, of gpukernels.Spacing, p float64) {
 	if p <= 0 {
 		return
 	}
 	d := t.draw(p)
-	t.record(func() error { return t.kernels.Dropout(t.stream, x.at, x.numbers(), d) },
-		func() error { return t.kernels.Dropout(t.stream, x.grad, x.numbers(), d) })
+	t.record(func() error { return t.kernels.Dropout(t.stream, x.at, x.numbers(), of, d) },
+		func() error { return t.kernels.Dropout(t.stream, x.grad, x.numbers(), of, d) })
 }
 
 // norm returns the normalised rows of x. An RMS norm is one without bias.
@@ -339,7 +339,8 @@ func (t *tape) norm(x *matrix, n *model.Norm) *matrix {
 		epsilon = model.RMSNormEpsilon
 	}
 	y := t.matrix(x.rows, x.cols)
-	norm := gpukernels.Norm{X: x.view(), Scale: t.value(n.Scale), Bias: t.value(n.Bias), RMS: n.RMS, Statistics: t.floats(2 * x.rows)}
+	norm := gpukernels.Norm{X: x.view(), Scale: t.value(n.Scale), Bias: t.value(n.Bias), RMS: n.RMS, Statistics: t.floats(2 * x.rows),
+		Spacing: t.worker.layout.spacing(n.Scale)}
 	t.record(func() error { return t.kernels.Norm(t.stream, y.at, norm, epsilon) }, func() error {
 		groups := t.floats(2 * gpukernels.GroupNumbers(x.rows, x.cols))
 		if t.err != nil {

@@ -26,7 +26,11 @@ func Open(driver *cuda.Driver, numbers []int, n *network.Network, state optimise
 // open is Open for any type of 16 bits. Float16 is for tests: it shows mistakes that the rounding to bfloat16 would hide, but gradients
 // are often too small for it.
 func open(driver *cuda.Driver, numbers []int, n *network.Network, state optimiser.State, stored gpukernels.Storage) (*Trainer, error) {
-	if err := check(n); err != nil {
+	l, err := newLayout(n)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(l); err != nil {
 		return nil, err
 	}
 	t := new(Trainer)
@@ -34,7 +38,7 @@ func open(driver *cuda.Driver, numbers []int, n *network.Network, state optimise
 		if i > 0 {
 			state = optimiser.State{Values: state.Values}
 		}
-		w, err := openWorker(driver, number, n, state, stored)
+		w, err := openWorker(driver, number, l, state, stored)
 		if err != nil {
 			return nil, errors.Join(withoutRoom(fmt.Errorf("GPU %d: %w", number, err)), t.Close())
 		}
@@ -78,7 +82,10 @@ func (t *Trainer) Workers() int { return len(t.workers) }
 // Fix leaves tables of embeddings as they are: they have no gradient.
 func (t *Trainer) Fix(tables []*marian.Tensor) {
 	for _, w := range t.workers {
-		w.fixed = tables
+		w.fixed = nil
+		for _, table := range tables {
+			w.fixed = append(w.fixed, w.layout.tensor(table))
+		}
 	}
 }
 

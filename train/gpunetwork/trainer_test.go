@@ -135,6 +135,35 @@ func TestGradients(t *testing.T) {
 	}
 }
 
+// The same for widths that are no multiples of 8.
+func TestGradientsOfOddWidths(t *testing.T) {
+	const odd = "dim-emb: 30\ntransformer-dim-ffn: 45\ntransformer-heads: 3\ntransformer-ffn-activation: swish\n"
+	for name, more := range map[string]string{
+		"self-attention":  odd + "transformer-decoder-autoreg: self-attention\ntied-embeddings-all: false\ntransformer-decoder-dim-ffn: 51",
+		"SRU, highway":    odd + "dec-cell: sru\ntransformer-postprocess: dhn\ntransformer-tied-layers: []",
+		"AAN, RMS":        odd + "transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 44\ntransformer-aan-activation: swish\ntransformer-postprocess: dar",
+		"no projection":   odd + "transformer-no-projection: true\ntransformer-ffn-activation: gelu\ndim-emb: 26\ntransformer-heads: 2",
+		"GRU with norms":  odd + "dec-cell: gru\nlayer-normalization: true",
+		"two sources":     odd + "type: multi-transformer\ndim-vocabs: [37, 37, 37]\ntied-embeddings-all: false",
+		"recurrent":       s2s + "dim-emb: 21\ndim-rnn: 27\nenc-depth: 2\ndec-depth: 2\nenc-type: alternating\nskip: true",
+		"multiplicative":  s2s + "enc-cell: mlstm\ndec-cell: mgru\ndim-emb: 21\ndim-rnn: 27",
+		"recurrent SRU":   s2s + "enc-cell: sru\ndec-cell: sru\ndec-cell-base-depth: 1\ndim-rnn: 29\ndim-emb: 29",
+		"recurrent, two":  s2s + "type: multi-s2s\ndim-vocabs: [37, 37, 37]\ndim-rnn: 27",
+		"Devlin":          s2s + "type: devlin\ndec-fc-depth: 3\ndim-fc: 39\ndim-rnn: 27\ndim-emb: 21",
+		"hard attention":  s2s + "type: hard-soft-att\nspecial-vocab: [2, 3, 9, 20]\ndim-rnn: 27\ndim-emb: 21",
+		"recurrent LM":    s2s + "type: lm\ndim-vocabs: [37]\ndim-emb: 21\ndim-rnn: 27",
+		"double multiple": s2s + "dim-emb: 15\ndim-rnn: 30",
+	} {
+		t.Run(name, func(t *testing.T) { checkGradients(t, name, more, 4) })
+	}
+	t.Run("SSRU, pre-norm", func(t *testing.T) {
+		checkGradients(t, "", odd+"transformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n\ntransformer-postprocess-emb: d", 1.0/8)
+	})
+	t.Run("norms in recurrent cells", func(t *testing.T) {
+		checkGradients(t, "", s2s+"enc-cell: lstm\ndec-cell: gru\nlayer-normalization: true\ndim-emb: 21\ndim-rnn: 27\nskip: true", 1.0/8)
+	})
+}
+
 // The same for layer norms of states that begin as zeros: they multiply gradients by thousands, for which float16 is too small.
 func TestGradientsOfNorms(t *testing.T) {
 	for name, more := range map[string]string{
@@ -204,7 +233,14 @@ func guide(b *network.Batch, options *network.Options, name string) {
 
 // A table that stays as it is has no gradient, and all others have theirs.
 func TestFixed(t *testing.T) {
-	n := newNetwork(t, student("tied-embeddings-all: false\ntied-embeddings: true"))
+	for _, more := range []string{"", "\ndim-emb: 30"} {
+		checkFixed(t, more)
+	}
+}
+
+func checkFixed(t *testing.T, more string) {
+	t.Helper()
+	n := newNetwork(t, student("tied-embeddings-all: false\ntied-embeddings: true"+more))
 	gpu := openTrainer(t, n, initial(n), gpukernels.BFloat16)
 	batch := randomBatch(5, [2]int{5, 4}, [2]int{3, 9})
 	_, err := gpu.Train(0, batch, everything, 5)
@@ -227,11 +263,20 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-// gradientOf returns the gradient of the first device.
+// gradientOf returns the gradient of the first device. It is an error if there is anything in gaps.
 func gradientOf(t *Trainer) ([]float32, error) {
 	w := t.workers[0]
-	gradient := make([]float32, w.n)
-	return gradient, w.bound(func() error { return cuda.CopyOut(w.stream, gradient, w.gradient) })
+	gradient, whole := make([]float32, w.layout.network.Size()), make([]float32, w.n)
+	err := w.bound(func() error {
+		return w.layout.collect(gradient, func(stored []float32) error {
+			defer func() { copy(whole, stored) }()
+			return cuda.CopyOut(w.stream, stored, w.gradient)
+		})
+	})
+	if spread := w.layout.spread(gradient); err == nil && !slices.Equal(spread, whole) && !slices.ContainsFunc(whole, func(g float32) bool { return g != g }) {
+		return nil, errors.New("the gradient has numbers in gaps")
+	}
+	return gradient, err
 }
 
 // compareDirection compares the gradients of a parameter.
@@ -276,7 +321,8 @@ func sameAgain(t *testing.T, gpu *Trainer, batch *network.Batch, options network
 
 // The losses of updates follow those of the processor, and so do the parameters and their average.
 func TestUpdates(t *testing.T) {
-	for name, more := range map[string]string{"student": "", "recurrent": s2s, "language model": s2s + "type: lm\ndim-vocabs: [37]\ndec-cell: lstm"} {
+	for name, more := range map[string]string{"student": "", "recurrent": s2s, "language model": s2s + "type: lm\ndim-vocabs: [37]\ndec-cell: lstm",
+		"odd widths": "dim-emb: 30\ntransformer-dim-ffn: 45"} {
 		t.Run(name, func(t *testing.T) { checkUpdates(t, more) })
 	}
 }
@@ -334,7 +380,8 @@ func checkUpdates(t *testing.T, more string) {
 // Quantised training: losses and gradients are those of rounded parameters that meet rounded rows, as on the processor, and the step moves the
 // others, which stay with what losses are of until that is told anew.
 func TestQuantised(t *testing.T) {
-	for name, more := range map[string]string{"student": "transformer-ffn-activation: swish", "recurrent": s2s, "Devlin": s2s + "type: devlin\ndec-fc-depth: 2"} {
+	for name, more := range map[string]string{"student": "transformer-ffn-activation: swish", "recurrent": s2s, "Devlin": s2s + "type: devlin\ndec-fc-depth: 2",
+		"odd widths": "dim-emb: 30\ntransformer-dim-ffn: 45\ntransformer-ffn-activation: swish"} {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t, student(more))
 			state := initial(n)
@@ -454,12 +501,9 @@ func TestQuantisedProducts(t *testing.T) {
 // What cannot be trained is refused, with what it is.
 func TestRefusals(t *testing.T) {
 	for more, want := range map[string]string{
-		s2s + "dim-rnn: 20": "dim-rnn is 20",
-		s2s + "dim-emb: 20": "dim-emb is 20",
-		s2s + "type: devlin\ndec-fc-depth: 1\ndim-fc: 12":                         "dim-fc is 12",
-		"transformer-heads: 8":                                                    "8 heads for dimension 32",
-		"transformer-dim-ffn: 44":                                                 "width 44",
-		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 44": "width 44",
+		"dim-emb: 272": "2 heads for dimension 272",
+		"transformer-dim-ffn: 44\ntransformer-ffn-activation: sigmoid":                                                 "sigmoid",
+		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 44\ntransformer-aan-activation: sigmoid": "sigmoid",
 	} {
 		_, err := Open(nil, []int{0}, newNetwork(t, student(more)), optimiser.State{})
 		if !errors.Is(err, network.ErrUnsupported) || !strings.Contains(err.Error(), want) {
@@ -489,6 +533,39 @@ func TestNotFinite(t *testing.T) {
 	must(t, gpu.Clear())
 	if square, err = gpu.Squares(1); err != nil || square != 0 {
 		t.Errorf("the squares of a gradient of zero are %v, %v", square, err)
+	}
+}
+
+// Every parameter of a network with gaps has a place for each of its numbers, and comes back from there.
+func TestLayout(t *testing.T) {
+	for _, more := range []string{"dim-emb: 30\ntransformer-heads: 3\ntransformer-dim-ffn: 45", s2s + "dim-emb: 21\ndim-rnn: 27",
+		"transformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 44\ndim-emb: 30\ntransformer-heads: 3"} {
+		n := newNetwork(t, student(more))
+		l, err := newLayout(n)
+		must(t, err)
+		vector, seen := make([]float32, n.Size()), map[int]bool{}
+		l.each(func(at, place int) {
+			if vector[at]++; seen[place] {
+				t.Errorf("%q: place %d is taken twice", more, place)
+			}
+			seen[place] = true
+		})
+		for i := range n.Parameters {
+			if slices.ContainsFunc(network.Values(&n.Parameters[i], vector), func(visits float32) bool { return visits != 1 }) {
+				t.Errorf("%q: not every number of %s has one place", more, n.Parameters[i].Name)
+			}
+		}
+		for i := range vector {
+			vector[i] *= float32(i)
+		}
+		stored, again := l.spread(vector), make([]float32, n.Size())
+		must(t, l.collect(again, func(to []float32) error { copy(to, stored); return nil }))
+		if !slices.Equal(again, vector) || len(stored) <= len(vector) {
+			t.Errorf("%q: what is stored comes back otherwise", more)
+		}
+	}
+	if l, err := newLayout(newNetwork(t, student(""))); err != nil || l.spaced() {
+		t.Errorf("a network of multiples of 8 has gaps: %v", err)
 	}
 }
 

@@ -19,9 +19,10 @@ type worker struct {
 	context *cuda.Context
 	stream  *cuda.Stream
 	kernels *gpukernels.Training
-	network *network.Network
+	layout  *layout
+	network *network.Network // as it is stored
 
-	n        int          // numbers of each vector
+	n        int          // numbers of each stored vector
 	values   cuda.Pointer // float32
 	trained  cuda.Pointer // float32: the parameters that losses are of; 0 if they are the values
 	stored   cuda.Pointer // those as bfloat16
@@ -35,7 +36,7 @@ type worker struct {
 	blas      *cuda.BLAS          // nil: not opened
 	chooser   *gpukernels.Chooser // of how products are computed; nil: by own kernels
 	quantised bool                // what meets a matrix is rounded to 8 bits
-	fixed     []*marian.Tensor    // tables that stay as they are
+	fixed     []*marian.Tensor    // stored tables that stay as they are
 	tape      tape
 	positions positionTable
 
@@ -45,7 +46,7 @@ type worker struct {
 }
 
 // openWorker takes a device for a network and puts the state there, all of it on the first device.
-func openWorker(driver *cuda.Driver, number int, n *network.Network, state optimiser.State, stored gpukernels.Storage) (*worker, error) {
+func openWorker(driver *cuda.Driver, number int, l *layout, state optimiser.State, stored gpukernels.Storage) (*worker, error) {
 	properties, err := driver.Properties(number)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func openWorker(driver *cuda.Driver, number int, n *network.Network, state optim
 	if err := (gpukernels.Arithmetic{Stored: stored}).Check(driver, properties); err != nil {
 		return nil, err
 	}
-	w := &worker{network: n, n: n.Size()}
+	w := &worker{layout: l, network: l.stored, n: l.stored.Size()}
 	if w.context, err = driver.Context(number); err != nil {
 		return nil, err
 	}
@@ -109,7 +110,9 @@ func (w *worker) allocate(state optimiser.State) error {
 // put copies the vectors of a state that are not nil to the device, and the parameters that losses are to be of, if they are others. The context
 // is bound.
 func (w *worker) put(state optimiser.State, trained []float32) error {
-	err := w.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyIn(w.stream, at, vector) })
+	err := w.each(state, func(at cuda.Pointer, vector []float32) error {
+		return cuda.CopyIn(w.stream, at, w.layout.spread(vector))
+	})
 	if err != nil {
 		return err
 	}
@@ -122,15 +125,15 @@ func (w *worker) put(state optimiser.State, trained []float32) error {
 }
 
 func (w *worker) putTrained(trained []float32) (err error) {
-	if len(trained) != w.n {
-		return fmt.Errorf("gpunetwork: %d parameters for a network of %d", len(trained), w.n)
+	if n := w.layout.network.Size(); len(trained) != n {
+		return fmt.Errorf("gpunetwork: %d parameters for a network of %d", len(trained), n)
 	}
 	if w.trained == 0 {
 		if w.trained, err = cuda.Alloc[float32](w.context, w.n); err != nil {
 			return err
 		}
 	}
-	return cuda.CopyIn(w.stream, w.trained, trained)
+	return cuda.CopyIn(w.stream, w.trained, w.layout.spread(trained))
 }
 
 // parameters are those that losses are of.
@@ -142,7 +145,9 @@ func (w *worker) store() error { return w.kernels.Store(w.stream, w.stored, w.pa
 // fetch copies the vectors of a state that are not nil from the device.
 func (w *worker) fetch(state optimiser.State) error {
 	return w.bound(func() error {
-		return w.each(state, func(at cuda.Pointer, vector []float32) error { return cuda.CopyOut(w.stream, vector, at) })
+		return w.each(state, func(at cuda.Pointer, vector []float32) error {
+			return w.layout.collect(vector, func(stored []float32) error { return cuda.CopyOut(w.stream, stored, at) })
+		})
 	})
 }
 
@@ -152,8 +157,8 @@ func (w *worker) each(state optimiser.State, work func(at cuda.Pointer, vector [
 		if places[i] == 0 || vector == nil {
 			continue
 		}
-		if len(vector) != w.n {
-			return fmt.Errorf("gpunetwork: a vector of %d numbers for a network of %d", len(vector), w.n)
+		if n := w.layout.network.Size(); len(vector) != n {
+			return fmt.Errorf("gpunetwork: a vector of %d numbers for a network of %d", len(vector), n)
 		}
 		if err := work(places[i], vector); err != nil {
 			return err

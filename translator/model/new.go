@@ -9,6 +9,11 @@ func New(description []byte) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.New()
+}
+
+// New returns a model of the architecture without values, as New does of a description.
+func (a *Architecture) New() (*Model, error) {
 	if err := a.writable(); err != nil {
 		return nil, err
 	}
