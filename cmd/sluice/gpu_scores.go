@@ -21,6 +21,8 @@ type busyScorer struct {
 	lists []scoredList
 	free  []search.Slot
 
+	unread int // scores of the step before, which are read when the next one is under way
+
 	// Lists of a step.
 	slots  []search.Slot
 	tokens []search.Token
@@ -66,8 +68,12 @@ func (s *busyScorer) busyStep() int64 {
 		s.lists[i].depth++
 	}
 	s.stepper.Step(s.slots, s.tokens, false)
-	s.scores = append(s.scores[:0], make([]float32, len(s.wanted))...)
-	s.stepper.LogProbsOf(s.starts, s.wanted, s.scores)
+	s.stepper.AskLogProbs(s.starts, s.wanted)
+	if s.unread > 0 {
+		s.scores = append(s.scores[:0], make([]float32, s.unread)...)
+		s.stepper.AnswerLogProbs(s.scores)
+	}
+	s.unread = len(s.wanted)
 	s.retire()
 	return int64(len(s.slots))
 }

@@ -160,6 +160,7 @@ func (s *Stepper) launch(t *turn, rows int) error {
 	if err := s.keepAttention(t); err != nil {
 		return err
 	}
+	s.last = t
 	return s.stream.Record(t.feed.read)
 }
 

@@ -153,8 +153,8 @@ func (s *Stepper) takeMemory(a *activations, number int, contexts []search.Conte
 	for i, handle := range contexts {
 		s.contexts[handle].memory[number] = run{first + int(s.starts[i]), int(s.starts[i+1] - s.starts[i])}
 	}
-	if s.newest != nil { // a step ahead, in vain, may be reading what another sentence had there: it has when its lists are let go
-		if err := a.stream.Wait(s.newest.feed.read); err != nil {
+	if s.last != nil { // whose step, which nobody may wait for, may be reading what another sentence had there: it has when its lists are let go
+		if err := a.stream.Wait(s.last.feed.read); err != nil {
 			return 0, err
 		}
 	}

@@ -360,6 +360,71 @@ func TestLogProbsOfTokens(t *testing.T) {
 	}
 }
 
+// Answers that are read when the next step is under way, its sentences in the place of others that have ended, are those that are read at once.
+func TestQuestionsAhead(t *testing.T) {
+	for _, kind := range []string{"post-norm", "pre-norm self-attention", "deep s2s", "average attention"} {
+		m := randomModel(t, describe(descriptions[kind]))
+		want := questioned(t, m, 0)
+		for _, hasty := range []string{"", "even", "odd"} {
+			setEmulated(t, "hasty", hasty, "")
+			if have := questioned(t, m, 1); !slices.EqualFunc(have, want, slices.Equal) {
+				t.Errorf("%s, streams %q ahead: other answers", kind, hasty)
+			}
+		}
+		setEmulated(t, "hasty", "", "")
+	}
+}
+
+// questioned returns the log-probabilities of tokens in steps of a few slots. Sentences end soon, and others take their places. So many answers are
+// read after the next step has been asked for.
+func questioned(t *testing.T, m *model.Model, late int) (answers [][]float32) {
+	t.Helper()
+	const slots, steps = 5, 9
+	d := openDevice(t)
+	s := newStepper(t, d, m, slots)
+	random := rand.New(rand.NewPCG(3, 9))
+	var contexts [slots]search.Context
+	var left [slots]int // steps of a slot's sentence
+	given := slices.Repeat([]search.Token{search.NoToken}, slots)
+	var counts []int
+	read := func() {
+		answer := make([]float32, counts[0])
+		s.AnswerLogProbs(answer)
+		answers, counts = append(answers, answer), counts[1:]
+	}
+	for step := range steps {
+		for i := range slots {
+			if left[i] > 0 {
+				left[i], given[i] = left[i]-1, 1+random.Int32N(smallVocabulary-1)
+				continue
+			}
+			if step > 0 {
+				s.Release(contexts[i])
+			}
+			s.Encode([]search.Source{{Tokens: randomSources(2 + random.IntN(6))[0].Tokens}}, contexts[i:i+1])
+			s.Begin(search.Slot(i), contexts[i])
+			left[i], given[i] = random.IntN(3), search.NoToken
+		}
+		s.Step([]search.Slot{0, 1, 2, 3, 4}, given, false)
+		starts, tokens := []int32{0}, []search.Token(nil)
+		for range slots {
+			for range 1 + random.IntN(3) {
+				tokens = append(tokens, random.Int32N(smallVocabulary))
+			}
+			starts = append(starts, int32(len(tokens)))
+		}
+		s.AskLogProbs(starts, tokens)
+		if counts = append(counts, len(tokens)); len(counts) > late {
+			read()
+		}
+	}
+	for len(counts) > 0 {
+		read()
+	}
+	must(t, s.Err())
+	return answers
+}
+
 // What rows score is the same to the last bit beside one that has candidates, which itself has its share among these.
 func TestLogProbsOfTokensBesideCandidates(t *testing.T) {
 	const rows, chosen = 40, 1
@@ -859,7 +924,7 @@ func TestRefuses(t *testing.T) {
 
 // modesTests are the tests that run in all modes: every kind of model, searches that run ahead, look at alignments and forbid tokens, scores of given ones, all arithmetics,
 // products by cuBLASLt, and several workers and GPUs.
-const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
+const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|QuestionsAhead|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|FP8Models|LibraryProducts"
 
 func TestModes(t *testing.T) {
 	emulated.In(t, emulated.WholeModes(), func(t *testing.T, m emulated.Mode) {

@@ -59,6 +59,7 @@ type Stepper struct {
 	turnRows, turnChoices, turnGuesses buffer           // of all turns
 	turnSize, mostChoices              int              // rows of a turn that there is room for, and choices of each
 	newest                             *turn            // that was run ahead last
+	last                               *turn            // whose step was asked for last
 	ahead                              *turn            // the same, while slots may still follow
 	firstAhead                         []int32          // for each state the first row ahead that goes on from it, or -1
 	foresight                          search.Foresight // of the last Step
@@ -79,7 +80,9 @@ type Stepper struct {
 	waited                           time.Duration // of the processor, for the device
 
 	choices, scratch, scores buffer
-	picked                   buffer // float32: scores of single tokens
+	questions                [openQuestions]question
+	firstQuestion            int // that is open
+	questionsOpen            int
 	chosen                   []gpukernels.Choice
 	scored                   scoredBlock
 	logProbs                 []float32
@@ -167,9 +170,12 @@ func (s *Stepper) Close() error {
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
 		}
+		for i := range s.questions {
+			failed = append(failed, s.questions[i].close(c))
+		}
 		for _, b := range []*buffer{&s.memory.memory, &s.decoderStarts, &s.readerStates, &s.weights, &s.candidates, &s.states,
 			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.guessFeed.device, &s.encoding.memory,
-			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.choices, &s.scratch, &s.scores, &s.picked,
+			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.choices, &s.scratch, &s.scores,
 			&s.workspaces[0], &s.workspaces[1], &s.hard.reads, &s.hard.places, &s.hard.steps} {
 			failed = append(failed, c.Free(b.at))
 			*b = buffer{}

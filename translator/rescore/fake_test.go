@@ -56,6 +56,7 @@ type fakeStepper struct {
 	rows       []search.Slot
 	stepped    int // rows of all steps
 	spoiled    bool
+	answers    [][]float32 // to the questions that are open
 }
 
 type fakeSlot struct {
@@ -133,13 +134,24 @@ type pickingStepper struct{ *fakeStepper }
 
 func (f pickingStepper) LogProbs(int32) []float32 { panic("not asked for") }
 
-func (f pickingStepper) LogProbsOf(starts []int32, tokens []search.Token, out []float32) {
+func (f pickingStepper) AskLogProbs(starts []int32, tokens []search.Token) {
+	var answers []float32
 	for row := range f.rows {
 		all := f.fakeStepper.LogProbs(int32(row))
 		for i := starts[row]; i < starts[row+1]; i++ {
-			out[i] = all[tokens[i]]
+			answers = append(answers, all[tokens[i]])
 		}
 	}
+	if f.answers = append(f.answers, answers); len(f.answers) > 2 {
+		panic("too many questions are open")
+	}
+}
+
+func (f pickingStepper) AnswerLogProbs(out []float32) {
+	if copy(out, f.answers[0]) != len(f.answers[0]) || len(out) != len(f.answers[0]) {
+		panic("an answer of another length")
+	}
+	f.answers = f.answers[1:]
 }
 
 func (f *fakeStepper) Best([]int32, [][]search.Token, []search.Scored)     { panic("not asked for") }

@@ -170,8 +170,15 @@ func TestNumbersThatAreNoneAreToldByTheScore(t *testing.T) {
 	}
 }
 
-// A run that was interrupted leaves nothing behind.
+// A run that was interrupted leaves nothing behind, no question that nobody has read the answer to among it.
 func TestInterruption(t *testing.T) {
+	for _, picks := range []bool{false, true} {
+		checkInterruption(t, picks)
+	}
+}
+
+func checkInterruption(t *testing.T, picks bool) {
+	t.Helper()
 	var fakes []*fakeStepper
 	config := fakeConfig(&fakes)
 	config.Devices[0].Slots = 4
@@ -182,12 +189,15 @@ func TestInterruption(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	interrupting := &interruptingStepper{fakeStepper: fakes[0], cancel: cancel, after: 3}
 	scorer.workers[0].stepper = interrupting
+	if picks {
+		scorer.workers[0].stepper = interruptingPicker{pickingStepper{fakes[0]}, interrupting}
+	}
 	lists := randomLists(rand.New(rand.NewPCG(3, 4)), 30)
 	if _, err := scorer.Score(ctx, lists); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the error is %v", err)
 	}
-	if len(fakes[0].contexts) > 0 {
-		t.Errorf("%d contexts were not released", len(fakes[0].contexts))
+	if len(fakes[0].contexts) > 0 || len(fakes[0].answers) > 0 {
+		t.Errorf("%d contexts were not released, and %d answers not read", len(fakes[0].contexts), len(fakes[0].answers))
 	}
 	got, err := scorer.Score(context.Background(), lists)
 	if err != nil {
@@ -211,6 +221,16 @@ func (s *interruptingStepper) Step(slots []search.Slot, tokens []search.Token, a
 		s.cancel()
 	}
 	s.fakeStepper.Step(slots, tokens, align)
+}
+
+// An interruptingPicker is one that gives the scores of single tokens.
+type interruptingPicker struct {
+	pickingStepper
+	interrupting *interruptingStepper
+}
+
+func (s interruptingPicker) Step(slots []search.Slot, tokens []search.Token, align bool) {
+	s.interrupting.Step(slots, tokens, align)
 }
 
 // A fragileStepper is a fakeStepper on a device that fails in its first step, or goes on once another one's has failed.

@@ -94,17 +94,6 @@ func (t *tree) lastToken(b branch) search.Token {
 	return t.leaves[b.first].tokens[t.depth-1]
 }
 
-// record notes the scores of the next tokens of a branch's leaves, one for each run of them, and returns the scores that are left.
-func (t *tree) record(b branch, logProbs []float32) []float32 {
-	for _, run := range t.runs(b, t.depth) {
-		for i := run.first; i < run.end; i++ {
-			t.leaves[i].score.Words = append(t.leaves[i].score.Words, logProbs[0])
-		}
-		logProbs = logProbs[1:]
-	}
-	return logProbs
-}
-
 // grow goes one token deeper. It appends the moves of slots that have to be made.
 func (t *tree) grow(dst, src []search.Slot) (newDst, newSrc []search.Slot) {
 	old := t.branches

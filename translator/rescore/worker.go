@@ -27,12 +27,17 @@ type worker struct {
 	starts   []int32        // for each row, where its tokens begin in what follows, and where those of the last end
 	wanted   []search.Token // whose scores are asked for
 	logProbs []float32      // of these
+	leaves   [][]leaf       // that have each of these tokens next
+	open     [][]leaf       // those of the question before, which is open; nil for none
+	spare    [][]leaf       // for the next question
 }
 
-// A picker is a Stepper that brings the log-probabilities of single tokens from its device, instead of those of the whole vocabulary. LogProbsOf
-// stores those of tokens[starts[row]:starts[row+1]] for all rows of the last Step.
+// A picker is a Stepper that brings the log-probabilities of single tokens from its device, instead of those of the whole vocabulary. AskLogProbs
+// asks for those of tokens[starts[row]:starts[row+1]] for all rows of the last Step. AnswerLogProbs stores the answer to the first question that
+// is open, of which there may be two: so the next step can be under way when the answers about the last one are read.
 type picker interface {
-	LogProbsOf(starts []int32, tokens []search.Token, out []float32)
+	AskLogProbs(starts []int32, tokens []search.Token)
+	AnswerLogProbs(out []float32)
 }
 
 // prepare makes the queue, and all slots free.
@@ -70,7 +75,8 @@ func (w *worker) run(ctx context.Context, next func() *tree) error {
 			return err
 		}
 	}
-	return nil
+	w.answer()
+	return w.failure()
 }
 
 // encode encodes a mini-batch. It reports false when there is nothing after it.
@@ -126,12 +132,6 @@ func (w *worker) step() {
 	}
 	w.stepper.Step(w.slots, w.tokens, false)
 	w.score()
-	rest := w.logProbs
-	for _, t := range w.active {
-		for _, b := range t.branches {
-			rest = t.record(b, rest)
-		}
-	}
 	w.dst, w.src = w.dst[:0], w.src[:0]
 	for _, t := range w.active {
 		w.dst, w.src = t.grow(w.dst, w.src)
@@ -144,24 +144,48 @@ func (w *worker) step() {
 
 // score asks for the scores of the tokens that follow in each row.
 func (w *worker) score() {
-	w.starts, w.wanted = append(w.starts[:0], 0), w.wanted[:0]
+	w.starts, w.wanted, w.leaves, w.spare = append(w.starts[:0], 0), w.wanted[:0], w.spare[:0], nil
 	for _, t := range w.active {
 		for _, b := range t.branches {
-			for token := range t.runs(b, t.depth) {
-				w.wanted = append(w.wanted, token)
+			for token, run := range t.runs(b, t.depth) {
+				w.wanted, w.leaves = append(w.wanted, token), append(w.leaves, t.leaves[run.first:run.end])
 			}
 			w.starts = append(w.starts, int32(len(w.wanted)))
 		}
 	}
-	w.logProbs = append(w.logProbs[:0], make([]float32, len(w.wanted))...)
 	if p, ok := w.stepper.(picker); ok {
-		p.LogProbsOf(w.starts, w.wanted, w.logProbs)
+		p.AskLogProbs(w.starts, w.wanted)
+		w.answer()
+		w.open = w.leaves
 		return
 	}
+	w.logProbs = w.logProbs[:0]
 	for row := range w.slots {
 		all := w.stepper.LogProbs(int32(row))
 		for i := w.starts[row]; i < w.starts[row+1]; i++ {
-			w.logProbs[i] = all[w.wanted[i]]
+			w.logProbs = append(w.logProbs, all[w.wanted[i]])
+		}
+	}
+	w.record(w.leaves)
+	w.spare = w.leaves
+}
+
+// answer notes the answers to the question before the last, or to the last one if nothing is asked behind it.
+func (w *worker) answer() {
+	if w.open == nil {
+		return
+	}
+	w.logProbs = append(w.logProbs[:0], make([]float32, len(w.open))...)
+	w.stepper.(picker).AnswerLogProbs(w.logProbs)
+	w.record(w.open)
+	w.spare, w.open = w.open, nil
+}
+
+// record notes the scores of the next tokens of leaves.
+func (w *worker) record(next [][]leaf) {
+	for i, leaves := range next {
+		for _, l := range leaves {
+			l.score.Words = append(l.score.Words, w.logProbs[i])
 		}
 	}
 }
@@ -190,6 +214,7 @@ func (w *worker) vacate(t *tree) {
 
 // abandon frees what is left of a run that was cut short.
 func (w *worker) abandon() {
+	w.answer()
 	for _, t := range w.active {
 		w.vacate(t)
 	}
