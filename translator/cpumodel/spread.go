@@ -34,8 +34,8 @@ type spreading struct {
 	stepClass *tryout   // nil before the first
 	stepTime  time.Duration
 
-	steps  [spreadClasses]tryout
-	layers [spreadClasses]tryout
+	steps  tryouts
+	layers tryouts
 
 	cuts    map[cutKey][]columns
 	columns columnsWork
@@ -95,7 +95,7 @@ func (s *Stepper) beginStep(rows int) {
 	for ways < len(p.ways) && p.ways[ways].cores <= p.cores {
 		ways++
 	}
-	p.stepClass = &p.steps[classOf(rows)]
+	p.stepClass = p.steps.of(p.cores, rows)
 	p.step = p.ways[p.stepClass.next(ways)]
 }
 
@@ -329,7 +329,7 @@ func (s *Stepper) layerParts(rows int) (parts int, told *tryout) {
 	if p.layer = 1; p.cores < 2 || s.observe != nil || rows < 2 {
 		return 1, nil
 	}
-	told = &p.layers[classOf(rows)]
+	told = p.layers.of(p.cores, rows)
 	ways := 1
 	for ways < len(p.parts) && p.parts[ways] <= p.cores {
 		ways++

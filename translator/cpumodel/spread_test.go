@@ -153,3 +153,26 @@ func TestTryoutOfOtherWays(t *testing.T) {
 		t.Errorf("the only way is %d", way)
 	}
 }
+
+// What some cores have shown is not forgotten while there are fewer of them, or more.
+func TestTryoutsOfCores(t *testing.T) {
+	s := student(t, "model.npz", Int8, 1).weights.NewStepper(1)
+	defer s.Close()
+	all := []int{2, 4, MostCores}
+	for range len(spreadWays) * tryoutRounds * tryoutRun {
+		for _, cores := range all {
+			s.Spread(cores)
+			s.beginStep(1)
+			if _, told := s.layerParts(2); told != nil {
+				told.record(1)
+			}
+		}
+	}
+	for _, cores := range all {
+		s.Spread(cores)
+		s.beginStep(1)
+		if _, told := s.layerParts(2); !told.settled() || !s.spread.stepClass.settled() {
+			t.Errorf("%d cores: the fastest way is still sought", cores)
+		}
+	}
+}

@@ -34,6 +34,15 @@ const spreadClasses = 8
 // classOf returns the class of a number of rows: they are less than twice as many as others of it, but in the last one.
 func classOf(rows int) int { return min(bits.Len(uint(rows)), spreadClasses) - 1 }
 
+// tryouts are those for numbers of cores, which come and go with what other workers have to do, and for classes of rows.
+type tryouts [coreClasses][spreadClasses]tryout
+
+// coreClasses are the numbers of cores that have ways of their own: those between one power of two and the next have the same.
+const coreClasses = 4
+
+// of returns the tryout for so many cores, up to MostCores, and rows.
+func (t *tryouts) of(cores, rows int) *tryout { return &t[bits.Len(uint(cores))-1][classOf(rows)] }
+
 // next returns the way to use, of so many.
 func (t *tryout) next(ways int) int {
 	if ways != t.ways || t.settled() && t.used == tryoutTrust {
