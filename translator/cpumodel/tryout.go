@@ -7,7 +7,8 @@ import (
 )
 
 // A tryout finds the fastest of some ways to do the same thing, while it is done: each way is used for a while, in turns, and then the one
-// that took least. As other programs come and go, all are tried again from time to time. What is computed must not depend on the way.
+// that took least. Ways that take more from others, as more cores do, come later and must be clearly faster. As other programs come and go,
+// all are tried again from time to time. What is computed must not depend on the way.
 type tryout struct {
 	ways  int
 	run   int // how often a way has been used for a while
@@ -24,7 +25,7 @@ const (
 	tryoutRounds = 4
 	// tryoutTrust is how often the fastest way is used before all are tried again.
 	tryoutTrust = 1 << 14
-	// tryoutGain is how much faster than the first way, which costs least, another must be.
+	// tryoutGain is how much faster than an earlier way, which costs less, another must be.
 	tryoutGain = 1.03
 )
 
@@ -75,20 +76,16 @@ func (t *tryout) record(took time.Duration) {
 	}
 }
 
-// fastest returns the way that took least in the median, the first unless another is clearly faster.
+// fastest returns the way that took least in the median, but rather an earlier one, which costs less, unless a later one is clearly faster.
 func (t *tryout) fastest() int {
-	var medians [tryoutWays]time.Duration
-	best := 0
+	best, least := 0, time.Duration(0)
 	for way := range t.ways {
 		times := t.times[way]
 		slices.Sort(times[:])
-		medians[way] = times[len(times)/2]
-		if medians[way] < medians[best] {
-			best = way
+		median := times[len(times)/2]
+		if way == 0 || tryoutGain*float64(median) < float64(least) {
+			best, least = way, median
 		}
-	}
-	if float64(medians[0]) < tryoutGain*float64(medians[best]) {
-		return 0
 	}
 	return best
 }
