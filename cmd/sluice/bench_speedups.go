@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -148,7 +149,8 @@ func (b *speedupsBench) rows(text *speedupText) []*speedupRow {
 	if b.vectors {
 		without &^= cpumodel.VectorGates
 	}
-	options := cpumodel.Options{Suppress: text.suppress, KnownPieces: b.known, Beam: b.beam, Without: without}
+	known := cmp.Or(b.known, cpumodel.DefaultKnownPieces) // whether they pay is what the row shows
+	options := cpumodel.Options{Suppress: text.suppress, KnownPieces: known, Beam: b.beam, Without: without}
 	rows := []*speedupRow{
 		{Name: "baseline: float32", options: options, precision: cpumodel.Float32},
 		{Name: "+ 16-bit products", options: options, precision: cpumodel.Int16},

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/sharedtest"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/model"
 )
 
 // With a trained model, 16 bits and early stops change few translations, and nothing else changes any.
@@ -34,6 +36,20 @@ func TestBenchSpeedups(t *testing.T) {
 	for _, row := range rows {
 		if row.Identical < 0.99 || !(row.PerSecond > 0) || !(row.MACs > 0) || row.MACs > rows[0].MACs {
 			t.Errorf("%+v", row)
+		}
+	}
+}
+
+// The row of embeddings that are multiplied in advance has them, whether or not that would be found to pay when the model is loaded.
+func TestBenchSpeedupsKnown(t *testing.T) {
+	text := &speedupText{model: new(model.Model)}
+	text.model.Recurrence = new(model.Recurrence)
+	for asked, want := range map[int]int{0: cpumodel.DefaultKnownPieces, 5: 5} {
+		b := &speedupsBench{known: asked}
+		for _, row := range b.rows(text) {
+			if row.options.KnownPieces != want {
+				t.Errorf("%d pieces asked for: %s has %d, want %d", asked, row.Name, row.options.KnownPieces, want)
+			}
 		}
 	}
 }
