@@ -100,3 +100,50 @@ func freeOn(t *testing.T, driver *cuda.Driver) uint64 {
 	must(t, c.Close())
 	return free
 }
+
+// A shelf is given back even if the device fails before it has read what is there.
+func TestShelfOfFailedDevice(t *testing.T) {
+	d := openDevice(t)
+	must(t, d.bound(func() error {
+		var h shelf
+		must(t, h.reserve(d.context, 5))
+		was := h.host
+		setEmulated(t, "fault", "cuEventSynchronize:1:700", "")
+		if err := h.close(d.context); err == nil || h.read != nil || h.host != nil {
+			t.Errorf("%v, and %+v is kept", err, h)
+		}
+		if cuda.FreeHost(d.context, was) == nil {
+			t.Error("the memory was not freed")
+		}
+		return nil
+	}))
+}
+
+// Memory that cannot grow, since the device fails while what is there is copied, stays what it was, and is given back as such.
+func TestExtensionOnFailedDevice(t *testing.T) {
+	d := openDevice(t)
+	free := func() uint64 {
+		free, _, err := d.context.Memory()
+		must(t, err)
+		return free
+	}
+	must(t, d.bound(func() error {
+		stream, err := d.context.Stream()
+		must(t, err)
+		before := free()
+		for _, fault := range []string{"cuStreamSynchronize:1:700", "cuStreamSynchronize:2:700", "cuMemcpyDtoDAsync:1:700"} {
+			var b buffer
+			must(t, b.extend(d.context, 1000, stream))
+			was, left := b, free()
+			setEmulated(t, "fault", fault, "")
+			if err := b.extend(d.context, 3000, stream); err == nil || b != was || free() != left {
+				t.Errorf("%s: %v, %+v is now %+v, and %d bytes are lost", fault, err, was, b, left-free())
+			}
+			must(t, d.context.Free(b.at))
+		}
+		if after := free(); after != before {
+			t.Errorf("%d bytes stay on the device", before-after)
+		}
+		return stream.Close()
+	}))
+}

@@ -1,6 +1,7 @@
 package gpumodel
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -29,7 +30,7 @@ func (b *buffer) reserve(c *cuda.Context, bytes int) error {
 	return err
 }
 
-// extend makes room and keeps what there was. streams are all that work on it.
+// extend makes room and keeps what there was, and where it was if it cannot. streams are all that work on it.
 func (b *buffer) extend(c *cuda.Context, bytes int, streams ...*cuda.Stream) error {
 	if bytes <= b.bytes {
 		return nil
@@ -39,23 +40,27 @@ func (b *buffer) extend(c *cuda.Context, bytes int, streams ...*cuda.Stream) err
 	if err != nil {
 		return err
 	}
-	old := *b
-	*b = buffer{at, bytes}
-	if old.at == 0 {
-		return nil
+	if b.at != 0 {
+		if err := b.copyTo(at, streams); err != nil {
+			return errors.Join(err, c.Free(at))
+		}
 	}
+	old := b.at
+	*b = buffer{at, bytes}
+	return c.Free(old)
+}
+
+// copyTo copies what there is to another place, after the work of the streams.
+func (b *buffer) copyTo(at cuda.Pointer, streams []*cuda.Stream) error {
 	for _, s := range streams {
 		if err := s.Synchronize(); err != nil {
 			return err
 		}
 	}
-	if err := streams[0].Copy(at, old.at, old.bytes); err != nil {
+	if err := streams[0].Copy(at, b.at, b.bytes); err != nil {
 		return err
 	}
-	if err := streams[0].Synchronize(); err != nil {
-		return err
-	}
-	return c.Free(old.at)
+	return streams[0].Synchronize()
 }
 
 // A run is contiguous rows.
@@ -141,24 +146,15 @@ func (h *shelf) reserve(c *cuda.Context, n int) error {
 	return err
 }
 
-// close frees everything, once the device has read what there was.
+// close frees everything, once the device has read what there was, or has failed.
 func (h *shelf) close(c *cuda.Context) error {
+	var failed []error
 	if h.read != nil {
-		if err := h.read.Synchronize(); err != nil {
-			return err
-		}
-		if err := h.read.Close(); err != nil {
-			return err
-		}
-		h.read = nil
+		failed = append(failed, h.read.Synchronize(), h.read.Close())
 	}
-	if h.host != nil {
-		if err := cuda.FreeHost(c, h.host); err != nil {
-			return err
-		}
-		h.host = nil
-	}
-	return nil
+	failed = append(failed, freeHost(c, h.host))
+	*h = shelf{}
+	return errors.Join(failed...)
 }
 
 // A feed carries small lists of numbers to the device, all of a call at once.
