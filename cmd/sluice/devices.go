@@ -155,8 +155,8 @@ func (o *openedGPUs) device(which openedGPU) (*gpumodel.Device, error) {
 }
 
 // openGPUs loads the models onto the GPUs that were chosen. Of all GPUs, those that cannot be used are left out as long as there is one
-// that can.
-func openGPUs(e *ensemble, choice deviceChoice, opened *openedGPUs) ([]*gpu, error) {
+// that can, and warnings say which and why.
+func openGPUs(e *ensemble, choice deviceChoice, opened *openedGPUs, logger *slog.Logger) ([]*gpu, error) {
 	if err := opened.start(); err != nil {
 		return nil, err
 	}
@@ -187,7 +187,15 @@ func openGPUs(e *ensemble, choice deviceChoice, opened *openedGPUs) ([]*gpu, err
 	if len(gpus) == 0 {
 		return nil, errors.Join(failed...)
 	}
+	warnOfLeftOut(failed, logger)
 	return gpus, nil
+}
+
+// warnOfLeftOut says why some of all GPUs are not used.
+func warnOfLeftOut(reasons []error, logger *slog.Logger) {
+	for _, reason := range reasons {
+		logger.Warn("a GPU is left out", "reason", reason)
+	}
 }
 
 func openGPU(e *ensemble, opened *openedGPUs, number int) (*gpu, error) {
@@ -302,7 +310,7 @@ func (e *ensemble) chooseGPUs(m *modelFlags, choice deviceChoice, opened *opened
 	if e.products.way, err = ofArithmetic(e.products.way, e.onGPU); err != nil {
 		return err
 	}
-	e.gpus, err = openGPUs(e, choice, opened)
+	e.gpus, err = openGPUs(e, choice, opened, logger)
 	return err
 }
 

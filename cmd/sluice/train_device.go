@@ -21,13 +21,14 @@ type trainingGPUs struct {
 	products gpuProducts
 }
 
-// findTrainingGPUs reads the --devices of a training. It looks for the GPUs where all or auto ask for them, and a warning says why auto has none.
+// findTrainingGPUs reads the --devices of a training. It looks for the GPUs where all or auto ask for them, and a warning says why auto has none, or
+// why one of them is left out.
 func findTrainingGPUs(words []string, logger *slog.Logger) (trainingGPUs, error) {
 	choice, err := readDevices(words, "each has one worker")
 	if err != nil || !choice.all {
 		return trainingGPUs{numbers: choice.numbers, demanded: choice.demanded}, err
 	}
-	numbers, err := gpusThatTrain()
+	numbers, err := gpusThatTrain(logger)
 	if err == nil {
 		return trainingGPUs{numbers: numbers, demanded: choice.demanded}, nil
 	}
@@ -38,8 +39,8 @@ func findTrainingGPUs(words []string, logger *slog.Logger) (trainingGPUs, error)
 	return trainingGPUs{}, nil
 }
 
-// gpusThatTrain returns the GPUs that the driver shows and that can train. It is an error if there are none.
-func gpusThatTrain() (numbers []int, err error) {
+// gpusThatTrain returns the GPUs that the driver shows and that can train, and warns of those that cannot. It is an error if there are none.
+func gpusThatTrain(logger *slog.Logger) (numbers []int, err error) {
 	driver, err := openDriver()
 	if err != nil {
 		return nil, err
@@ -63,6 +64,7 @@ func gpusThatTrain() (numbers []int, err error) {
 	if len(numbers) == 0 {
 		return nil, errors.Join(failed...)
 	}
+	warnOfLeftOut(failed, logger)
 	return numbers, nil
 }
 
