@@ -218,11 +218,16 @@ func (w *recipeWorker) do(command *cobra.Command, store *handover.Store, folder 
 	return err
 }
 
-// checkDevices says at once what is wrong with --devices, or which of the GPUs is not there.
+// checkDevices says at once what is wrong with --devices, which of the GPUs is not there, or that none of all is.
 func (w *recipeWorker) checkDevices() error {
 	choice, err := readDevices(w.devices, "sluice run gives it several workers")
 	if err != nil {
 		return err
+	}
+	if choice.all && choice.demanded {
+		if _, err := openDriver(); err != nil {
+			return demandedError(err)
+		}
 	}
 	return checkGPUs(choice.numbers)
 }

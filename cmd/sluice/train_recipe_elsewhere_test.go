@@ -147,4 +147,10 @@ func TestDevicesOfWorkers(t *testing.T) {
 	if err := (&recipeWorker{devices: []string{"first"}}).checkDevices(); err == nil || !strings.Contains(err.Error(), "expected cpu") {
 		t.Errorf("%v", err)
 	}
+	t.Setenv(driverVariable, "/nowhere/libcuda.so.1") // no GPU is there
+	for device, want := range map[string]string{"all": "--devices auto goes on without", "0": "/nowhere/libcuda.so.1", "auto": ""} {
+		if err := (&recipeWorker{devices: []string{device}}).checkDevices(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("--devices %s: %v", device, err)
+		}
+	}
 }
