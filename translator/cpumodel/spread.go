@@ -57,6 +57,9 @@ var spreadParts = [...]int{1, 2, 4, 8}
 
 // Spread says how many cores the passes that follow may use. Close ends what it starts.
 func (s *Stepper) Spread(cores int) {
+	for _, encoder := range s.further {
+		encoder.Spread(cores)
+	}
 	cores = min(cores, MostCores)
 	if s.spread == nil {
 		if cores < 2 {
@@ -69,6 +72,9 @@ func (s *Stepper) Spread(cores int) {
 
 // Close ends the goroutines that Spread has started. The Stepper must not be used any more.
 func (s *Stepper) Close() error {
+	for _, encoder := range s.further {
+		encoder.Close()
+	}
 	if s.spread != nil {
 		s.spread.crew.Close()
 		s.spread = nil

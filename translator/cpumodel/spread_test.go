@@ -12,7 +12,9 @@ import (
 // shareAll has s share everything that can be shared among so many cores.
 func shareAll(s *Stepper, cores int) {
 	s.Spread(cores)
-	s.spread.ways, s.spread.parts = []spreadWay{{cores, 1}}, []int{cores}
+	for _, of := range append(s.further, s) {
+		of.spread.ways, of.spread.parts = []spreadWay{{cores, 1}}, []int{cores}
+	}
 }
 
 // TestSpread translates with one core and with several: the bits must be the same.
@@ -35,10 +37,15 @@ func TestSpread(t *testing.T) {
 						if len(s.spread.cuts) == 0 {
 							t.Errorf("%d cores share no product", cores)
 						}
-						if len(s.w.encoder) > 0 && len(s.spread.hands) != cores-1 {
-							t.Errorf("%d cores: %d helpers work in the encoder", cores, len(s.spread.hands))
+						for k, of := range append(s.further, s) {
+							if len(of.w.encoder) > 0 && len(of.spread.hands) != cores-1 {
+								t.Errorf("%d cores: %d helpers work in encoder %d", cores, len(of.spread.hands), k)
+							}
 						}
 						s.Close()
+						if slices.ContainsFunc(s.further, func(of *Stepper) bool { return of.spread != nil }) {
+							t.Error("what reads a further source is not closed")
+						}
 					}
 				}
 			}
