@@ -69,3 +69,21 @@ func TestNormToOperand(t *testing.T) {
 		}
 	}
 }
+
+// The encoders of further sources quantise with their norms as the first one does.
+func TestNormToOperandOfFurtherSources(t *testing.T) {
+	encoders := 0
+	for _, c := range subjects(t, 1) {
+		if c.weights.network != nil {
+			continue // which have no such norms
+		}
+		for _, further := range c.weights.further {
+			if encoders++; further.rowScales != c.weights.rowScales {
+				t.Errorf("%s: quantised with the norm: %v, by the first encoder: %v", c.name, further.rowScales, c.weights.rowScales)
+			}
+		}
+	}
+	if encoders == 0 {
+		t.Error("no model has several sources")
+	}
+}

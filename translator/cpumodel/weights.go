@@ -202,7 +202,7 @@ func (w *Weights) furtherEmbedding(p *packer, m *model.Model, t *marian.Tensor) 
 func (w *Weights) furtherEncoder(p *packer, m *model.Model, i int) *Weights {
 	from := &m.Further[i]
 	f := &Weights{
-		precision: w.precision, dim: w.dim, hasEncoder: true, positions: w.positions, attention: w.attention, ffnWidth: w.ffnWidth,
+		precision: w.precision, rowScales: w.rowScales, dim: w.dim, hasEncoder: true, positions: w.positions, attention: w.attention, ffnWidth: w.ffnWidth,
 		emb: [2]process{p.process(from.Emb)}, top: [2]process{p.process(from.Top)},
 	}
 	f.source = w.furtherEmbedding(p, m, from.Embedding)
