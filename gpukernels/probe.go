@@ -44,7 +44,8 @@ const (
 	mostWorkspace  = 4 << 20
 	mostProbeBytes = 64 << 20
 
-	mostTrainingProbeBytes = 256 << 20
+	// 4,096 rows of logits, of as many words as there are at a time of 1,025 rows, and what they are made of.
+	mostTrainingProbeBytes = 272 << 20
 )
 
 // Kinds of rows, all of which are among the first ones.
@@ -89,7 +90,11 @@ func (k ProductKind) bytesOfRow() int {
 	if k.overRows() {
 		return 2 * (k.K + k.N)
 	}
-	return 2*k.K + 2*k.bytesOfResult()*k.N
+	results := 2 // and a residual
+	if k.Training && !k.Residual {
+		results = 1
+	}
+	return 2*k.K + results*k.bytesOfResult()*k.N
 }
 
 // bytesOfResult are those of an element of the result.

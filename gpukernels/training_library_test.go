@@ -267,3 +267,23 @@ func TestTrainingLibraryRefuses(t *testing.T) {
 		t.Error("operands that are not where the library takes them")
 	}
 }
+
+// There is room to measure what each training multiplies for its loss, with whatever number of rows.
+func TestRoomForLoss(t *testing.T) {
+	for _, vocabulary := range []int{500, 8000, 32000, 64000} {
+		for _, d := range []int{256, 512, 1024} {
+			for rows := 1; rows <= 20000; rows += 1 + rows/16 {
+				n, need := LossChunk(rows, vocabulary), rowClasses[classOf(rows)]
+				for _, kind := range []ProductKind{
+					{N: n, K: d, Training: true, Order: TransposedB, Sums: true},
+					{N: d, K: n, Training: true, Order: Straight, Sums: true, Residual: true},
+					{N: d, K: n, Training: true, Order: TransposedA, Sums: true, Residual: true},
+				} {
+					if room := mostTrainingProbeBytes / kind.bytesOfRow(); room < need {
+						t.Errorf("%v, %d rows: room for %d, and %d are measured", kind, rows, room, need)
+					}
+				}
+			}
+		}
+	}
+}
