@@ -331,7 +331,11 @@ type ProductTimes struct {
 
 // Times measures a kind of product for a number of rows.
 func (c *Chooser) Times(kind ProductKind, rows int) (t ProductTimes, err error) {
-	p, err := c.openProbe(kind, rows)
+	room := rows
+	if kind.Training { // the library's algorithm is chosen for a class of rows
+		room = max(rows, rowClasses[classOf(rows)])
+	}
+	p, err := c.openProbe(kind, room)
 	if err != nil {
 		return t, fmt.Errorf("measure products with %v weights: %w", kind, err)
 	}
@@ -362,12 +366,21 @@ func (c *Chooser) Times(kind ProductKind, rows int) (t ProductTimes, err error) 
 			t.SameBits = took
 		}
 	}
-	chosen, err := c.offeredFirst(p)
-	if err != nil || chosen[0] == nil {
+	taken, err := c.taken(p, rows)
+	if err != nil || taken == nil {
 		return t, err
 	}
-	t.Library, err = c.shortest(p, chosen[0], rows)
+	t.Library, err = c.shortest(p, taken, rows)
 	return t, err
+}
+
+// taken returns the algorithm that LibraryProducts takes for a number of rows, nil if there is none.
+func (c *Chooser) taken(p *probe, rows int) (*cuda.BLASAlgorithm, error) {
+	if p.kind.Training {
+		return c.firstNear(p, classOf(rows))
+	}
+	chosen, err := c.offeredFirst(p)
+	return chosen[0], err
 }
 
 // shortest returns the shortest time of a product in some rounds.

@@ -74,7 +74,7 @@ func (l *trainingLibrary) multiply(s *cuda.Stream, p TrainingProduct) (bool, err
 	if _, err := p.check(); err != nil {
 		return false, err
 	}
-	of, err := l.choose(s, p.kind(), p.A.Rows)
+	of, err := l.choose(s, p.Kind(), p.A.Rows)
 	if err != nil {
 		return false, err
 	}
@@ -97,8 +97,8 @@ func (p TrainingProduct) forLibrary() bool {
 	return p.A.Rows > 0 && addresses%cuda.BLASAlignment == 0 && widths%8 == 0
 }
 
-// kind is that of the product.
-func (p TrainingProduct) kind() ProductKind {
+// Kind is that of the product, for which a Chooser chooses; the number of rows is that of A.
+func (p TrainingProduct) Kind() ProductKind {
 	return ProductKind{N: p.Result.Columns, K: p.A.Columns, Rectified: p.Rectified, Residual: p.Residual != 0 || p.Sums != 0 && p.Add, Training: true,
 		Order: p.Order, Unbiased: p.Bias == 0, Sums: p.Sums != 0}
 }

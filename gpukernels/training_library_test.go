@@ -168,7 +168,7 @@ func TestTrainingChoose(t *testing.T) {
 	products := r.trainedProducts(60, 40, 24)
 	for i := range products {
 		p := &products[i]
-		kind := p.product.kind()
+		kind := p.product.Kind()
 		for _, c := range []struct {
 			way           Multiplication
 			offered, want string

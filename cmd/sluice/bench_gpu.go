@@ -314,14 +314,9 @@ func (r *gpuRow) sum(workers []*gpuWorker, steppers []*gpumodel.Stepper, elapsed
 func (r *gpuReport) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.Device)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tkernel\tm\tn\tk\tµs\tcuBLASLt, µs\twith the same bits, µs\tbound, µs\tby\t")
-	for _, k := range r.Kernels {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
-			microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), k.Bound, k.By)
-	}
-	t.Flush()
+	printKernels(&b, "model", r.Kernels)
 	fmt.Fprintln(&b)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "model\tstreams\tslots\tbeam\tsource words/s\tpieces/s\tencoder\tdecoder\toutput layer\tdevice busy\tof a step, µs: device\thost\troofline\t")
 	for _, row := range r.Rows {
 		bound := "-"
@@ -336,7 +331,7 @@ func (r *gpuReport) print(w io.Writer) error {
 	fmt.Fprintln(&b)
 	printTraining(&b, r.Training)
 	fmt.Fprintln(&b)
-	printTrainingKernels(&b, r.TrainingKernels)
+	printKernels(&b, "trained model", r.TrainingKernels)
 	return writeOutput(w, b.String())
 }
 

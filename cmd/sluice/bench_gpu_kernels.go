@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
+	"text/tabwriter"
 	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
@@ -24,6 +27,17 @@ type kernelRow struct {
 	Library      float64 `json:"cublaslt_microseconds,omitempty"`           // with bits of its own
 	Bound        float64 `json:"bound_microseconds"`
 	By           string  `json:"bound_by"`
+}
+
+// printKernels prints a table of kernels, the first column under a heading.
+func printKernels(w io.Writer, heading string, rows []kernelRow) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "%s\tkernel\tm\tn\tk\tµs\tcuBLASLt, µs\twith the same bits, µs\tbound, µs\tby\t\n", heading)
+	for _, k := range rows {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
+			microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), k.Bound, k.By)
+	}
+	t.Flush()
 }
 
 // A timedKernel is a kernel, or a few that follow each other, with the bytes that it has to move and the operations of its tensor cores.
@@ -69,7 +83,9 @@ func (b *gpuBench) withRig(driver *cuda.Driver, as gpukernels.Arithmetic, work f
 }
 
 func (b *gpuBench) timeTranslation(rig *kernelRig, a architecture, of card) (rows []kernelRow, err error) {
-	beside, err := newBLASTimer(rig.context, rig.kernels, b.onGPU.Stored)
+	beside, err := newBLASTimer(rig.context, func(blas *cuda.BLAS) (*gpukernels.Chooser, error) {
+		return gpukernels.NewChooser(rig.context, rig.kernels, blas, b.onGPU.Stored, gpukernels.LibraryProducts, nil, 0)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +106,19 @@ func (b *gpuBench) timeTranslation(rig *kernelRig, a architecture, of card) (row
 	return append(rows, timed...), err
 }
 
-// timeEach times kernels one by one.
+// timeEach times kernels one by one, products of training beside those of cuBLASLt.
 func (r *kernelRig) timeEach(model string, kernels []timedKernel, of card) (rows []kernelRow, err error) {
 	for _, k := range kernels {
 		bound, by := of.slower(k.bytes, k.operations)
 		row := kernelRow{Model: model, Kernel: k.what, M: k.m, N: k.n, K: k.k, Bound: 1e6 * bound, By: by}
+		r.ofTraining = gpukernels.TrainingProduct{}
 		if err := r.time(&row, k.ready); err != nil {
 			return nil, err
+		}
+		if count := r.ofTraining.A.Rows; count > 0 {
+			if err := r.beside.timeKind(r.ofTraining.Kind(), count, &row); err != nil {
+				return nil, err
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -105,15 +127,17 @@ func (r *kernelRig) timeEach(model string, kernels []timedKernel, of card) (rows
 
 // A kernelRig is what kernels are timed with. Its first error stays.
 type kernelRig struct {
-	context  *cuda.Context
-	stream   *cuda.Stream
-	kernels  *gpukernels.Kernels  // of translation
-	training *gpukernels.Training // or of training
-	as       gpukernels.Arithmetic
-	rounds   int
-	random   *rand.Rand
-	memory   []cuda.Pointer // of the kernel that is timed
-	err      error
+	context    *cuda.Context
+	stream     *cuda.Stream
+	kernels    *gpukernels.Kernels        // of translation
+	training   *gpukernels.Training       // or of training
+	ofTraining gpukernels.TrainingProduct // the one that is timed, if it is one
+	beside     *blasTimer
+	as         gpukernels.Arithmetic
+	rounds     int
+	random     *rand.Rand
+	memory     []cuda.Pointer // of the kernel that is timed
+	err        error
 }
 
 // time fills in how long a kernel takes, by the device's clock, the mean of several times one after another.

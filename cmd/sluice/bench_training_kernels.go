@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
-	"io"
+	"cmp"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -19,6 +17,13 @@ func (b *gpuBench) timeTraining(driver *cuda.Driver, s student, of card) (rows [
 			return err
 		}
 		defer rig.training.Close()
+		rig.beside, err = newBLASTimer(rig.context, func(blas *cuda.BLAS) (*gpukernels.Chooser, error) {
+			return gpukernels.NewTrainingChooser(rig.context, rig.training, blas, gpukernels.LibraryProducts, nil, 0)
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = cmp.Or(err, rig.beside.close()) }()
 		rows, err = rig.timeEach(s.Name, s.trainingKernels(b.work.pieces), of)
 		return err
 	})
@@ -62,8 +67,8 @@ func (p productShape) trainingKernel(bytesOfResult float64, operands func(*kerne
 	m, n, k := float64(p.m), float64(p.n), float64(p.k)
 	return timedKernel{what: p.what, m: p.m, n: p.n, k: p.k, bytes: 2*(m*k+k*n) + bytesOfResult*m*n, operations: p.operations(),
 		ready: func(r *kernelRig) func() error {
-			product := operands(r)
-			return func() error { return r.training.Product(r.stream, product) }
+			r.ofTraining = operands(r)
+			return func() error { return r.training.Product(r.stream, r.ofTraining) }
 		}}
 }
 
@@ -114,14 +119,4 @@ func (s student) updateKernels() []timedKernel {
 			return func() error { return r.training.Adam(r.stream, a) }
 		}},
 	}
-}
-
-// printTrainingKernels prints a table of kernels of training.
-func printTrainingKernels(w io.Writer, rows []kernelRow) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "trained model\tkernel\tm\tn\tk\tµs\tbound, µs\tby\t")
-	for _, k := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%.1f\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds, k.Bound, k.By)
-	}
-	t.Flush()
 }

@@ -43,6 +43,7 @@ func TestBenchGPU(t *testing.T) {
 	if len(report.Rows) != 4*len(toys()) || len(report.Training) != 3 {
 		t.Fatalf("%s", &out)
 	}
+	alone, emulating := 0, 0
 	for _, row := range report.Rows {
 		for _, share := range []float64{row.Encode, row.Step, row.Output, row.Busy} {
 			if !(share > 0 && share <= 1) {
@@ -55,9 +56,19 @@ func TestBenchGPU(t *testing.T) {
 		if !(row.Words > 0) || math.Abs(row.PerSecond/row.Words-piecesOfWord) > 1e-6 || !(row.OfStep > 0) || row.Bound != 0 {
 			t.Errorf("%+v", row)
 		}
-		if !(row.Host > 0) || row.Streams == 1 && row.Host > row.OfStep/2 { // it emulates while somebody waits for it
-			t.Errorf("of a step, the processor has a part of %v µs beside the %v of the device: %+v", row.Host, row.OfStep, row)
+		if !(row.Host > 0) {
+			t.Errorf("the processor has no part of a step: %+v", row)
 		}
+		if row.Streams == 1 {
+			alone++
+			if row.Host < row.OfStep/2 {
+				emulating++
+			}
+		}
+	}
+	// It emulates while somebody waits for it. Of a machine that is busy, the processor's part may be long, but seldom.
+	if 2*emulating < alone {
+		t.Errorf("of %d measurements of one stream alone, %d have a small part of the processor: %+v", alone, emulating, report.Rows)
 	}
 	kernels := map[string]bool{}
 	for _, k := range report.Kernels {
@@ -89,8 +100,8 @@ func TestBenchGPU(t *testing.T) {
 	}
 	for _, want := range []string{`(?m)^ +attentive-toy +decoder: attention to the words +5 +13 +32 +[0-9.]+ +- +- +0\.0 +memory *$`,
 		`(?m)^ +toy +2 +3 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +[0-9]+ % +[0-9]+ +[0-9]+ +- *$`,
-		`(?m)^ +toy +encoder: feed-forward, up, gradient of the weights +32 +64 +30 +[0-9.]+ +0\.0 +memory *$`,
-		`(?m)^ +toy +update: Adam +1 +20032 +- +[0-9.]+ +[0-9.]+ +memory *$`} {
+		`(?m)^ +toy +encoder: feed-forward, up, gradient of the weights +32 +64 +30 +[0-9.]+ +- +- +0\.0 +memory *$`,
+		`(?m)^ +toy +update: Adam +1 +20032 +- +[0-9.]+ +- +- +[0-9.]+ +memory *$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("%s is not in\n%s", want, &out)
 		}
@@ -213,7 +224,9 @@ func TestBenchProducts(t *testing.T) {
 	defer kernels.Close()
 	for library, want := range map[string]string{at: `toy +up +5 +16 +8 +1\.0 +[0-9.]+ +[0-9.]+ +0\.0`, "/nowhere/libcublasLt.so.12": `1\.0 +- +- +0\.0`} {
 		t.Setenv(blasVariable, library)
-		beside, err := newBLASTimer(context, kernels, gpukernels.Float16)
+		beside, err := newBLASTimer(context, func(blas *cuda.BLAS) (*gpukernels.Chooser, error) {
+			return gpukernels.NewChooser(context, kernels, blas, gpukernels.Float16, gpukernels.LibraryProducts, nil, 0)
+		})
 		must(err)
 		row := kernelRow{Model: "toy", Kernel: "up", M: 5, N: 16, K: 8, Microseconds: 1}
 		must(beside.time(productShape{"up", 5, 16, 8}, &row))
@@ -223,6 +236,34 @@ func TestBenchProducts(t *testing.T) {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("%s: %s", library, out.String())
 		}
+	}
+}
+
+// So are the products of training, and nothing else of it.
+func TestBenchTrainingProducts(t *testing.T) {
+	at := emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
+	t.Setenv(blasVariable, at)
+	driver, err := cuda.Open(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := gpuBench{work: gpuWork{rounds: 1, pieces: 30}}
+	rows, err := b.timeTraining(driver, toys()[0].(student), cards()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := 0
+	for _, row := range rows {
+		product := !strings.HasPrefix(row.Kernel, "output layer") && !strings.HasPrefix(row.Kernel, "update")
+		if product != (row.Library > 0) || product != (row.SameBits > 0) {
+			t.Errorf("%+v", row)
+		}
+		if product {
+			beside++
+		}
+	}
+	if beside != 12 { // four shapes in three orders
+		t.Errorf("%d products beside those of cuBLASLt", beside)
 	}
 }
 

@@ -99,13 +99,13 @@ type blasTimer struct {
 	chooser *gpukernels.Chooser
 }
 
-// newBLASTimer returns nil if there is no library.
-func newBLASTimer(c *cuda.Context, kernels *gpukernels.Kernels, stored gpukernels.Storage) (*blasTimer, error) {
+// newBLASTimer returns nil if there is no library, and takes the Chooser that choose makes if there is one.
+func newBLASTimer(c *cuda.Context, choose func(*cuda.BLAS) (*gpukernels.Chooser, error)) (*blasTimer, error) {
 	blas, err := c.OpenBLAS(os.Getenv(blasVariable))
 	if err != nil {
 		return nil, nil
 	}
-	chooser, err := gpukernels.NewChooser(c, kernels, blas, stored, gpukernels.LibraryProducts, nil, 0)
+	chooser, err := choose(blas)
 	if err != nil {
 		return nil, errors.Join(err, blas.Close())
 	}
@@ -114,10 +114,15 @@ func newBLASTimer(c *cuda.Context, kernels *gpukernels.Kernels, stored gpukernel
 
 // time fills in what cuBLASLt takes for a product.
 func (t *blasTimer) time(p productShape, row *kernelRow) error {
+	return t.timeKind(gpukernels.ProductKind{N: p.n, K: p.k}, p.m, row)
+}
+
+// timeKind fills in what cuBLASLt takes for a kind of product with so many rows.
+func (t *blasTimer) timeKind(kind gpukernels.ProductKind, rows int, row *kernelRow) error {
 	if t == nil {
 		return nil
 	}
-	times, err := t.chooser.Times(gpukernels.ProductKind{N: p.n, K: p.k}, p.m)
+	times, err := t.chooser.Times(kind, rows)
 	row.SameBits, row.Library = 1e6*times.SameBits.Seconds(), 1e6*times.Library.Seconds()
 	return err
 }
