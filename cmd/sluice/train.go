@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/train"
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/network"
@@ -97,6 +98,9 @@ func (t *training) run(command *cobra.Command) error {
 	}
 	if gpus.products, err = newTrainingProducts(t.gpuProducts, logger); err != nil {
 		return err
+	}
+	if gpus.products.way == gpukernels.LibraryProducts && len(gpus.numbers) == 0 {
+		logger.Warn("the CPU trains: --gpu-products "+t.gpuProducts+" is for GPUs", "devices", t.devices)
 	}
 	texts := &corpora{ctx: command.Context()}
 	defer texts.close()
