@@ -103,7 +103,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	s.StringSliceVar(&b.sizes, "sizes", namesOf(b.known), "models, in a list with commas")
 	s.IntSliceVar(&b.streams, "streams", []int{1, 2, 4}, "workers")
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
-	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time; 0: chosen by the free memory")
+	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time, those of a sentence at least; 0: chosen by the free memory")
 	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
 	s.StringVar(&b.precision, "precision", "float16", "arithmetic: float16, bfloat16, int8 or fp8")
 	s.BoolVar(&b.model, "roofline", false, "print the model for all cards, with or without a GPU")
@@ -159,34 +159,61 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	}
 	defer device.Close()
 	report := gpuReport{Device: device.Properties().String()}
-	of := cardOf(device.Properties())
-	for _, a := range chosen {
-		kernels, err := b.timeKernels(driver, a, of.in(b.onGPU))
-		if err != nil {
-			return err
-		}
-		rows, err := b.measure(device, a, of.in(b.onGPU))
-		if err != nil {
-			return err
-		}
-		report.Kernels, report.Rows = append(report.Kernels, kernels...), append(report.Rows, rows...)
-		s, trained := a.(student)
-		if !trained {
-			continue
-		}
-		training, err := benchTraining(driver, b.device, s, of, b.work.pieces, b.work.updates)
-		if err != nil {
-			return err
-		}
-		if kernels, err = b.timeTraining(driver, s, of); err != nil {
-			return err
-		}
-		report.Training, report.TrainingKernels = append(report.Training, training), append(report.TrainingKernels, kernels...)
-	}
+	// What was measured before something failed is printed, too.
+	failed := b.report(&report, driver, device, chosen, stderr)
 	if b.asJSON {
-		return writeJSON(out, report)
+		return errors.Join(failed, writeJSON(out, report))
 	}
-	return report.print(out)
+	return errors.Join(failed, report.print(out))
+}
+
+// report measures all architectures. What a card has too little memory for is named and left out.
+func (b *gpuBench) report(r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, chosen []architecture, stderr io.Writer) error {
+	for _, a := range chosen {
+		for _, part := range b.parts(r, driver, device, a) {
+			err := part.measure()
+			if errors.Is(err, cuda.ErrOutOfMemory) {
+				fmt.Fprintf(stderr, "%s: not all of its %s was measured: %v\n", a.size().Name, part.name, err)
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// A benchPart adds what it measures to a report, even if it fails in the end.
+type benchPart struct {
+	name    string
+	measure func() error
+}
+
+// parts are what is measured of an architecture.
+func (b *gpuBench) parts(r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, a architecture) []benchPart {
+	of := cardOf(device.Properties())
+	parts := []benchPart{
+		{"translation, kernel by kernel,", func() error { return appendTo(&r.Kernels)(b.timeKernels(driver, a, of.in(b.onGPU))) }},
+		{"translation", func() error { return appendTo(&r.Rows)(b.measure(device, a, of.in(b.onGPU))) }},
+	}
+	s, trained := a.(student)
+	if !trained {
+		return parts
+	}
+	return append(parts, benchPart{"training", func() error {
+		row, err := benchTraining(driver, b.device, s, of, b.work.pieces, b.work.updates)
+		if err == nil {
+			r.Training = append(r.Training, row)
+		}
+		return err
+	}}, benchPart{"training, kernel by kernel,", func() error { return appendTo(&r.TrainingKernels)(b.timeTraining(driver, s, of)) }})
+}
+
+// appendTo appends rows to a list and returns why there are no more of them.
+func appendTo[T any](list *[]T) func(rows []T, err error) error {
+	return func(rows []T, err error) error {
+		*list = append(*list, rows...)
+		return err
+	}
 }
 
 // check reads the lists.
@@ -242,15 +269,12 @@ func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) (ro
 	for _, streams := range b.streams {
 		for _, slots := range b.slots {
 			for _, beam := range b.beams {
-				if slots > 0 && slots < beam {
-					continue // a sentence would not fit
-				}
-				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: slots, Beam: beam}
+				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: max(slots, beam), Beam: beam} // of one sentence at least
 				if slots == 0 {
 					row.Slots, _ = weights.Batch(gpumodel.Sharing{Workers: streams, Models: 1})
 				}
 				if err := row.run(weights, clock, a.size().Vocabulary, b.sentences, random); err != nil {
-					return nil, err
+					return rows, err
 				}
 				if of.tensor > 0 {
 					row.Bound = of.roofline(a, row.Slots, beam)

@@ -94,7 +94,7 @@ func (b *gpuBench) timeTranslation(rig *kernelRig, a architecture, of card) (row
 		bound, by := of.bound(p)
 		row := kernelRow{Model: a.size().Name, Kernel: p.what, M: p.m, N: p.n, K: p.k, Bound: 1e6 * bound, By: by}
 		if err := cmp.Or(rig.time(&row, func(r *kernelRig) func() error { return r.product(p) }), beside.time(p, &row)); err != nil {
-			return nil, err
+			return rows, err
 		}
 		rows = append(rows, row)
 	}
@@ -113,11 +113,11 @@ func (r *kernelRig) timeEach(model string, kernels []timedKernel, of card) (rows
 		row := kernelRow{Model: model, Kernel: k.what, M: k.m, N: k.n, K: k.k, Bound: 1e6 * bound, By: by}
 		r.ofTraining = gpukernels.TrainingProduct{}
 		if err := r.time(&row, k.ready); err != nil {
-			return nil, err
+			return rows, err
 		}
 		if count := r.ofTraining.A.Rows; count > 0 {
 			if err := r.beside.timeKind(r.ofTraining.Kind(), count, &row); err != nil {
-				return nil, err
+				return rows, err
 			}
 		}
 		rows = append(rows, row)

@@ -30,7 +30,7 @@ func toys() []architecture {
 // The benchmark measures all kinds of models on an emulated device, whose speed says nothing, and prints what it measured.
 func TestBenchGPU(t *testing.T) {
 	t.Setenv(driverVariable, emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...))
-	b := gpuBench{known: toys(), sizes: namesOf(toys()), streams: []int{1, 2}, slots: []int{3}, beams: []int{1, 2}, sentences: 2, precision: "bfloat16",
+	b := gpuBench{known: toys(), sizes: namesOf(toys()), streams: []int{1, 2}, slots: []int{1}, beams: []int{1, 2}, sentences: 2, precision: "bfloat16",
 		asJSON: true, work: gpuWork{tokens: 2 * modelLength, rows: 5, rounds: 1, pieces: 30, updates: 1}}
 	var out, messages bytes.Buffer
 	if err := b.run(&out, &messages); err != nil {
@@ -45,6 +45,9 @@ func TestBenchGPU(t *testing.T) {
 	}
 	alone, emulating := 0, 0
 	for _, row := range report.Rows {
+		if row.Slots != row.Beam {
+			t.Errorf("a sentence at a time takes %d slots of a beam of %d", row.Slots, row.Beam)
+		}
 		for _, share := range []float64{row.Encode, row.Step, row.Output, row.Busy} {
 			if !(share > 0 && share <= 1) {
 				t.Errorf("a share of %v in %+v", share, row)
@@ -99,11 +102,46 @@ func TestBenchGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`(?m)^ +attentive-toy +decoder: attention to the words +5 +13 +32 +[0-9.]+ +- +- +0\.0 +memory *$`,
-		`(?m)^ +toy +2 +3 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +[0-9]+ % +[0-9]+ +[0-9]+ +- *$`,
+		`(?m)^ +toy +2 +2 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +[0-9]+ % +[0-9]+ +[0-9]+ +- *$`,
 		`(?m)^ +toy +encoder: feed-forward, up, gradient of the weights +32 +64 +30 +[0-9.]+ +- +- +0\.0 +memory *$`,
 		`(?m)^ +toy +update: Adam +1 +20032 +- +[0-9.]+ +- +- +[0-9.]+ +memory *$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("%s is not in\n%s", want, &out)
+		}
+	}
+}
+
+// What was measured before something fails is printed. What there is no memory for is named and left out, and the rest is measured.
+func TestBenchGPUFails(t *testing.T) {
+	library := emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
+	t.Setenv(driverVariable, library)
+	set := emulatedSetting(t, library)
+	defer set("fault", "")
+	const kernel, trained = " toy encoder: feed-forward, up ", " toy update: Adam "
+	for _, c := range []struct {
+		fault, named string
+		fails        bool
+		printed      []string
+	}{
+		{"cuMemAlloc:60:2", "toy: not all of its translation, kernel by kernel, was measured", false, []string{kernel, trained}},
+		{"cuMemAlloc:180:2", "toy: not all of its training was measured", false, []string{kernel, trained}},
+		{"cuMemAlloc:180:700", "", true, []string{kernel}},
+	} {
+		known := toys()[:1]
+		b := gpuBench{known: known, sizes: namesOf(known), streams: []int{1}, slots: []int{1}, beams: []int{1}, sentences: 1, precision: "bfloat16",
+			work: gpuWork{tokens: modelLength, rows: 2, rounds: 1, pieces: 30, updates: 1}}
+		var out, messages bytes.Buffer
+		set("fault", c.fault)
+		err := b.run(&out, &messages)
+		set("fault", "")
+		if c.fails != (err != nil) || !strings.Contains(messages.String(), c.named) || c.named == "" && messages.Len() > 0 {
+			t.Errorf("%s: %v, %q", c.fault, err, &messages)
+		}
+		words := regexp.MustCompile(` +`).ReplaceAllString(out.String(), " ")
+		for _, want := range c.printed {
+			if !strings.Contains(words, want) {
+				t.Errorf("%s: there is no %s in\n%s", c.fault, want, &out)
+			}
 		}
 	}
 }
@@ -287,7 +325,7 @@ func TestTrainingRoofline(t *testing.T) {
 		t.Errorf("the tiny student has %v parameters, want about 16 million", n)
 	}
 	var out bytes.Buffer
-	if err := printRoofline(&out, gpukernels.Arithmetic{}); err != nil || strings.Count(out.String(), "H200") != 4 {
+	if err := printRoofline(&out, gpukernels.Arithmetic{}); err != nil || strings.Count(out.String(), "H200") != 5 {
 		t.Errorf("the table has no row of training: %s, %v", out.String(), err)
 	}
 }

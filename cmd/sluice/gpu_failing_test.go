@@ -21,7 +21,7 @@ func TestAnyCallFailsInLoads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trial := toyTrial(t)
 			trial.scores = scores
-			set := emulatedSetting(t)
+			set := emulatedSetting(t, emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
 			t.Cleanup(func() { set("fault", "") })
 			free := func() uint64 {
 				context, err := trial.gpu.driver.Context(0)
@@ -66,10 +66,10 @@ func TestAnyCallFailsInLoads(t *testing.T) {
 	}
 }
 
-// emulatedSetting changes a setting of an emulated device.
-func emulatedSetting(t *testing.T) func(name, value string) int32 {
+// emulatedSetting changes a setting of an emulated device, whose library is loaded.
+func emulatedSetting(t *testing.T, library string) func(name, value string) int32 {
 	t.Helper()
-	handle, err := purego.Dlopen(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		t.Fatal(err)
 	}

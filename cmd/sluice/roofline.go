@@ -330,7 +330,7 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 			continue
 		}
 		c = c.in(as)
-		for _, batch := range []struct{ rows, beam int }{{1, 1}, {512, 1}, {512, 4}} {
+		for _, batch := range []struct{ rows, beam int }{{1, 1}, {4, 4}, {512, 1}, {512, 4}} {
 			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%d\t%d\t", c.name, c.tensor/1e12, c.bandwidth/1e9, batch.rows, batch.beam)
 			for _, a := range architectures() {
 				fmt.Fprintf(t, "%.3f\t", c.roofline(a, batch.rows, batch.beam)/1e6)
