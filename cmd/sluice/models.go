@@ -524,6 +524,9 @@ func (f *batchFlags) batching(cores int) translator.Batching {
 	if f.maxiBatch > 0 {
 		b.MaxiBatch = f.maxiBatch * max(f.miniBatch, 1)
 	}
+	if f.sentenceCores == 0 && f.threads > cores {
+		b.SentenceCores = cores // more of them are not there, however many workers take turns on them
+	}
 	return b.Automatic(cores)
 }
 
