@@ -45,7 +45,7 @@ func TestAnyCallFailsInLoads(t *testing.T) {
 			}
 			failed, calls := 0, emulated.FailingCalls()
 			for call, code := range calls {
-				for _, nth := range []int{2, 20} {
+				for _, nth := range []int{3, 21} { // each second cuCtxSetCurrent unbinds
 					before := free()
 					set("fault", fmt.Sprintf("%s:%d:%d", call, nth, code))
 					rate, err := trial.rate(t.Context(), gpuLoad{2, 12}, time.Millisecond)
@@ -56,6 +56,9 @@ func TestAnyCallFailsInLoads(t *testing.T) {
 					// Where the context cannot be bound, memory cannot be freed either: the driver does so when the device is given back.
 					if left := free(); left != before && call != "cuCtxSetCurrent" {
 						t.Errorf("call %d of %s fails (%v, %v), and %d bytes stay on the device", nth, call, rate, err, before-left)
+					}
+					if err == nil && !emulated.Dispensable(call) {
+						break // it is not made so often
 					}
 				}
 			}

@@ -141,6 +141,41 @@ func TestBindingsMatchPrototypes(t *testing.T) {
 	}
 }
 
+// neverFailing are the calls that tests need not let fail, with the reason.
+var neverFailing = map[string]string{
+	"cuInit": "before all work: TestUnusable", "cuDriverGetVersion": "before all work: TestUnusable", "cublasLtGetVersion": "tells no error",
+	"cuGetErrorName": "names another's error", "cuGetErrorString": "explains another's error", "cublasLtGetStatusName": "names another's error",
+
+	"cuDevicePrimaryCtxRelease": "gives back", "cuModuleUnload": "gives back", "cuMemFree": "gives back", "cuMemFreeHost": "gives back",
+	"cuStreamDestroy": "gives back", "cuEventDestroy": "gives back", "cuGraphDestroy": "gives back", "cuGraphExecDestroy": "gives back",
+	"cublasLtDestroy": "gives back", "cublasLtMatmulDescDestroy": "gives back", "cublasLtMatrixLayoutDestroy": "gives back",
+	"cublasLtMatmulPreferenceDestroy": "gives back",
+}
+
+// Each call is one that tests let fail, or has a reason why not.
+func TestFailingCallsAreComplete(t *testing.T) {
+	failing, there := emulated.FailingCalls(), map[string]bool{}
+	for _, b := range bindings() {
+		b.each(t, func(name, _ string, _ *ast.FuncType) {
+			name, _, _ = strings.Cut(name, "_") // a version
+			there[name] = true
+			if _, fails := failing[name]; fails == (neverFailing[name] != "") {
+				t.Errorf("%s: fails in tests: %v; the reason why not: %q", name, fails, neverFailing[name])
+			}
+		})
+	}
+	for name := range failing {
+		if !there[name] {
+			t.Errorf("%s fails in tests, and nobody calls it", name)
+		}
+	}
+	for name := range neverFailing {
+		if !there[name] {
+			t.Errorf("%s has a reason not to fail in tests, and nobody calls it", name)
+		}
+	}
+}
+
 // header returns cuda.h as a compiler sees it: without comments, and functions by the names that the library exports.
 func header(t *testing.T) string {
 	t.Helper()
