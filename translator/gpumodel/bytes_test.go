@@ -12,10 +12,13 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// byteKinds are the models to multiply in 8 bits: all, or for short a few that have all kinds of products.
+// allProducts are a few models that have all kinds of products.
+var allProducts = []string{"pre-norm self-attention", "deep cells", "two sources with tables"}
+
+// byteKinds are the models to multiply in 8 bits: all, or for short those that have all kinds of products.
 func byteKinds() []string {
 	if testing.Short() {
-		return []string{"pre-norm self-attention", "deep cells", "two sources with tables"}
+		return allProducts
 	}
 	return slices.Sorted(maps.Keys(descriptions))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/internal/sharedtest"
 	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 	"github.com/sluice-mt/sluice/translator/shortlist"
@@ -264,6 +265,25 @@ func TestSmallModels(t *testing.T) {
 			if c.ties > 2 {
 				t.Errorf("%d other tokens", c.ties)
 			}
+		})
+	}
+}
+
+// A model in 4 bits gives what it gives on the processor, in float16 and in 8 bits.
+func TestModelsInFourBits(t *testing.T) {
+	d, inBytes := openDevice(t), openInt8(t)
+	for _, kind := range allProducts {
+		t.Run(kind, func(t *testing.T) {
+			m := inFourBits(t, randomModel(t, describe(descriptions[kind])))
+			if m.TargetEmbedding.Type != marian.Log4Mixed {
+				t.Fatalf("the embeddings are stored as %v", m.TargetEmbedding.Type)
+			}
+			c := comparison{t: t, p: newPair(t, d, m, 4, 5), tolerance: 0.05, most: 5, scored: true}
+			c.run(randomSources(3, 17, 1, 9))
+			if c.ties > 2 {
+				t.Errorf("%d other tokens", c.ties)
+			}
+			likeProcessorsInt8(t, inBytes, m)
 		})
 	}
 }

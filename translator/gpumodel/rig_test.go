@@ -173,6 +173,23 @@ func withAlphas(m *model.Model) *model.Model {
 	return m
 }
 
+// inFourBits stores the matrices of a model in 4 bits, but for the first rows of the embeddings, and returns the model.
+func inFourBits(t testing.TB, m *model.Model) *model.Model {
+	t.Helper()
+	eight, parameters := map[string]int{}, m.Parameters()
+	for _, p := range parameters {
+		if strings.Contains(p.Name, "Wemb") {
+			eight[p.Name] = 20
+		}
+	}
+	stored, err := (&marian.File{Tensors: parameters}).Log4(3, eight)
+	must(t, err)
+	for i, p := range parameters {
+		p.Type, p.Data = stored.Tensors[i].Type, stored.Tensors[i].Data
+	}
+	return m
+}
+
 // putFloat changes an element of a tensor.
 func putFloat(t *marian.Tensor, i int, value float32) {
 	binary.LittleEndian.PutUint32(t.Data[4*i:], math.Float32bits(value))
