@@ -590,7 +590,7 @@ func decode(t *testing.T, s search.Stepper, sources []search.Source, options sea
 	return out
 }
 
-// A sentence gives the same bits alone, among others, and in another slot.
+// A sentence gives the same bits alone, among others, in another slot, and where there are more or fewer of them.
 func TestInvariance(t *testing.T) {
 	for _, d := range append(devices(t), openBFloat16(t)) {
 		for _, kind := range autoregressions {
@@ -610,6 +610,14 @@ func testInvariance(t *testing.T, s *Stepper) {
 		if alone := scoresOf(s, sources[i:i+1])[0]; !slices.Equal(alone, all[i]) {
 			t.Errorf("sentence %d alone differs", i)
 		}
+	}
+	for _, slots := range []int{3, 100} {
+		other, err := s.w.NewStepper(slots)
+		must(t, err)
+		if few := scoresOf(other, sources[:3]); !slices.EqualFunc(few, all[:3], slices.Equal) {
+			t.Errorf("three sentences differ where there are %d slots, and not %d", slots, s.Slots())
+		}
+		must(t, errors.Join(other.Err(), other.Close()))
 	}
 }
 
