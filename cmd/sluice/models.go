@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -44,6 +45,7 @@ type ensemble struct {
 	gpus      []*gpu              // where the models run; none for the processor
 
 	drawsFromAll bool // samples are drawn from all tokens
+	inUse        bool // by a worker that was not waited for: what the models take is there as long as the process
 }
 
 // A quantisation says how 8-bit arithmetic quantises, where the model leaves a choice.
@@ -172,7 +174,11 @@ func (e *ensemble) arithmetic() string {
 	return e.precision.String()
 }
 
+// close gives back what the models take, unless a worker may still be using it.
 func (e *ensemble) close() {
+	if e.inUse {
+		return
+	}
 	closeGPUs(e.gpus)
 	for _, file := range e.files {
 		file.Close()
@@ -231,6 +237,22 @@ func (f *modelFlags) quantisation() quantisation {
 type engineParts struct {
 	config translator.Config
 	models *ensemble
+}
+
+// closeEngine closes an engine, so that the models can be closed. A worker whose device does not come back from a step is waited for no
+// longer than patience: what came of the command is known by then, and the process must be able to end with it.
+func (p *engineParts) closeEngine(engine liveTranslator, logger *slog.Logger) {
+	closed := make(chan struct{})
+	go func() {
+		engine.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		p.models.inUse = true
+		logger.Warn("a worker is in the middle of a step; it is not waited for", "waited", patience)
+	}
 }
 
 // buildEngine opens everything that the flags name. What may be left out, such as measuring, is left out once ctx is done.

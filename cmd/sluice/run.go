@@ -139,6 +139,7 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 	if err := options.complete(j.logger); err != nil {
 		return err
 	}
+	defer endAfter(ctx, job.Grace)()
 	parts, err := buildEngine(ctx, &options.model, &options.search, &options.batch, runtime.GOMAXPROCS(0), j.logger)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (j *streamingJob) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	defer engine.Close()
+	defer parts.closeEngine(engine, j.logger)
 	if err := j.trace(ctx); err != nil {
 		return err
 	}

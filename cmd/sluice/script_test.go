@@ -16,6 +16,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"sluice":              func() { os.Exit(run(os.Args[1:])) },
 		"sluice-echo":         func() { os.Exit(runWith(newRootCommand(beginEcho), os.Args[1:])) },
+		"sluice-stuck":        func() { os.Exit(runWith(newRootCommand(beginStuck), os.Args[1:])) },
 		"sluice-unprivileged": runUnprivileged,
 	})
 }

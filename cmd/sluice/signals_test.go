@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -179,4 +180,80 @@ func TestInterruptedEarly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A command whose device does not come back ends: after the grace period if it is told to, and when a job counts as stuck.
+func TestStuck(t *testing.T) {
+	model := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
+	translate := []string{"translate", "-m", model, "-i", "in", "-o", "out", "--grace-period", "10ms"}
+	job := []string{"run", "job.yml"}
+	const (
+		continues = "interrupted: run the same command again to continue"
+		atOnce    = "not ended 4s after the grace period of 10ms: stopped at once; the same command continues after the last commit"
+	)
+	for _, c := range []struct {
+		name, place string
+		arguments   []string
+		stall       string // after which the job counts as stuck
+		code        int
+		says        string
+	}{
+		{"translate in a step", "step", translate, "", exitInterrupted, continues},
+		{"translate while loading", "load", translate, "", exitInterrupted, atOnce},
+		{"run in a step", "step", job, "1h", exitInterrupted, continues},
+		{"run while loading", "load", job, "1h", exitInterrupted, atOnce},
+		{"run without progress", "step", job, "100ms", exitFailure, "no progress"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			settings := "name: stuck\nsource:\n  files:\n    paths: [in]\nsink:\n  files:\n    folder: out\ntranslate:\n  models: [" + model +
+				"]\ngrace-period: 10ms\nstall: " + c.stall + "\n"
+			for name, content := range map[string]string{"in": "A dog runs.\n", "job.yml": settings} {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			said, code := stuck(t, folder, c.place, c.arguments, c.code == exitInterrupted)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d (-1: it did not end in a minute): %s", code, c.code, said)
+			}
+			if !strings.Contains(said, c.says) {
+				t.Errorf("does not say %q: %s", c.says, said)
+			}
+		})
+	}
+}
+
+// stuck runs a command until it hangs in that place, and perhaps tells it to end. It returns what the command says and its exit code.
+func stuck(t *testing.T, folder, place string, arguments []string, terminate bool) (said string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, "sluice-stuck", arguments...)
+	command.Dir, command.Env = folder, append(os.Environ(), stuckPlace+"="+place)
+	stderr, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(stderr)
+	for line := ""; line != nowStuck; said += line {
+		if line, err = answers.ReadString('\n'); err != nil {
+			t.Fatalf("it did not get to where it hangs: %v: %s", err, said)
+		}
+	}
+	if terminate {
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest, err := io.ReadAll(answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = command.Wait() // its error is the exit code
+	return said + string(rest), command.ProcessState.ExitCode()
 }

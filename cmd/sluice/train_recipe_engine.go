@@ -107,7 +107,7 @@ func (t *translation) carry(ctx context.Context, parts *engineParts, tell func(s
 	if err != nil {
 		return speed, usageError{err}
 	}
-	defer engine.Close()
+	defer parts.closeEngine(engine, t.logger)
 	p := pipeline.New(pipeline.Config{
 		Memory: int64(t.batch.memory) << 20, Grace: t.output.grace, CommitEvery: t.output.commit, Logger: t.logger,
 	}, source, sink, engine)

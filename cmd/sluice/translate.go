@@ -91,6 +91,7 @@ func (t *translation) run(command *cobra.Command) error {
 		return err // a name that is wrong is better told before the work than behind it
 	}
 	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write, not the end of the process
+	defer endAfter(command.Context(), t.output.grace)()
 	parts, err := buildEngine(command.Context(), &t.model, &t.search, &t.batch, runtime.GOMAXPROCS(0), t.logger)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (t *translation) run(command *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	defer engine.Close()
+	defer parts.closeEngine(engine, t.logger)
 	t.logger.Debug("ready", "after", time.Since(t.start).Round(time.Millisecond))
 	return t.stream(command.Context(), parts, source, sink, engine)
 }
