@@ -33,15 +33,10 @@ func (k *Kernels) Attention(s *cuda.Stream, result, qkv, starts cuda.Pointer, se
 	if err := need(ok, "attention", "there is no kernel for heads of %d elements, only for %v", headDim, HeadDims); err != nil {
 		return err
 	}
-	for first := 0; first < sentences; first += mostGridRows {
-		n := min(mostGridRows, sentences-first)
-		if err := kernel.Launch(s, cuda.Shape{X: blocks(longest, attentionTile), Y: heads, Z: n}, cuda.Shape{X: 128}, attentionShared(headDim),
-			cuda.Address(qkv), cuda.Address(cuda.Offset[int32](starts, first)), cuda.Address(result), cuda.Int(heads),
-			cuda.Float(scale)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inLaunches(sentences, mostGridRows, func(first, n int) error {
+		return kernel.Launch(s, cuda.Shape{X: blocks(longest, attentionTile), Y: heads, Z: n}, cuda.Shape{X: 128}, attentionShared(headDim),
+			cuda.Address(qkv), cuda.Address(cuda.Offset[int32](starts, first)), cuda.Address(result), cuda.Int(heads), cuda.Float(scale))
+	})
 }
 
 // A Lookup is the decoder's attention to encoded sentences: one query for each row.

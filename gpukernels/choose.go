@@ -48,27 +48,25 @@ type Chooser struct {
 
 // NewChooser returns a Chooser for the device of a context, which is bound. It adds to the tuning what it measures, for about as long as is given.
 func NewChooser(c *cuda.Context, k *Kernels, b *cuda.BLAS, stored Storage, way Multiplication, tuning ProductTuning, d time.Duration) (*Chooser, error) {
-	chooser := &Chooser{kernels: k, blas: b, context: c, stored: stored, way: way, tuning: tuning, left: d}
-	return chooser, chooser.open()
+	return (&Chooser{kernels: k, blas: b, context: c, stored: stored, way: way, tuning: tuning, left: d}).open()
 }
 
 // NewTrainingChooser is NewChooser for products of training.
 func NewTrainingChooser(c *cuda.Context, t *Training, b *cuda.BLAS, way Multiplication, tuning ProductTuning, d time.Duration) (*Chooser, error) {
-	chooser := &Chooser{training: t, blas: b, context: c, stored: t.kernels.stored, way: way, tuning: tuning, left: d}
-	return chooser, chooser.open()
+	return (&Chooser{training: t, blas: b, context: c, stored: t.kernels.stored, way: way, tuning: tuning, left: d}).open()
 }
 
-// open takes what the device's clock needs.
-func (c *Chooser) open() (err error) {
+// open returns the Chooser with what the device's clock needs.
+func (c *Chooser) open() (_ *Chooser, err error) {
 	if c.stream, err = c.context.Stream(); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range c.events {
 		if c.events[i], err = c.context.Event(); err != nil {
-			return errors.Join(err, c.Close())
+			return nil, errors.Join(err, c.Close())
 		}
 	}
-	return nil
+	return c, nil
 }
 
 // Close gives back what the Chooser holds.

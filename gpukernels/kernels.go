@@ -128,6 +128,16 @@ func rowGrid(rows int) cuda.Shape { return cuda.Shape{X: blocks(rows, warpRows)}
 // mostGridRows is how many blocks a grid has in its second and in its third dimension at most.
 const mostGridRows = 65535
 
+// inLaunches calls launch with the first of some rows and how many they are, at most so many, until all are done.
+func inLaunches(rows, most int, launch func(first, rows int) error) error {
+	for first := 0; first < rows; first += most {
+		if err := launch(first, min(most, rows-first)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 var rowBlock = cuda.Shape{X: 32 * warpRows}
 
 // flag is an argument for a parameter of type int that says yes or no.

@@ -59,14 +59,9 @@ func (t *Training) launch(s *cuda.Stream, name string, grid cuda.Shape, threads 
 	return t.kernels.byName[name].Launch(s, grid, cuda.Shape{X: threads}, 0, arguments...)
 }
 
-// inLaunches calls launch with the first of some rows and how many they are, as many as a grid can have in its second dimension, until all are done.
+// inLaunches is inLaunches with as many rows as a grid can have in its second dimension.
 func (t *Training) inLaunches(rows int, launch func(first, rows int) error) error {
-	for first := 0; first < rows; first += t.most {
-		if err := launch(first, min(t.most, rows-first)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inLaunches(rows, t.most, launch)
 }
 
 // Dropout says which elements, or which rows, are multiplied by zero, and what the others are multiplied by: the numbers are those of

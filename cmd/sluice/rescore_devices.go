@@ -79,10 +79,10 @@ func (o *scorerOpener) placeOnGPUs(ctx context.Context, m *scoringModel, loaded 
 // loadOf is the load of a GPU with the streams and slots that were asked for. Where no streams were, it is measured, if there is a place to remember
 // it.
 func (o *scorerOpener) loadOf(ctx context.Context, e *ensemble, g *gpu) gpuLoad {
-	if o.streams > 0 || !o.tuneKernels {
-		return g.usualLoad(o.streams, o.slots)
+	var tuner *tuner
+	if o.streams == 0 && o.tuneKernels {
+		tuner = newTuner(o.logger)
 	}
-	tuner := newTuner(o.logger)
 	if tuner == nil {
 		return g.usualLoad(o.streams, o.slots)
 	}

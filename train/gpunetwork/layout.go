@@ -170,22 +170,19 @@ func (l *layout) spaced() bool { return l.stored != l.network }
 
 // tensor returns the stored parameter for one of the true network.
 func (l *layout) tensor(t *marian.Tensor) *marian.Tensor {
-	for i, of := range l.network.Model.Parameters() {
-		if of == t {
-			return l.stored.Model.Parameters()[i]
-		}
+	if number, ok := l.network.Number(t); ok {
+		return l.stored.Model.Parameters()[number]
 	}
 	return t
 }
 
 // number is that of a stored parameter.
 func (l *layout) number(t *marian.Tensor) int {
-	for i, of := range l.stored.Model.Parameters() {
-		if of == t {
-			return i
-		}
+	number, ok := l.stored.Number(t)
+	if !ok {
+		panic("gpunetwork: a tensor that is no parameter")
 	}
-	panic("gpunetwork: a tensor that is no parameter")
+	return number
 }
 
 // rowsOf are the groups of a stored parameter's rows, which are those of the columns that meet them; nil without gaps.

@@ -81,6 +81,12 @@ func (n *Network) Count() int {
 // Parameter returns the parameter that a tensor of the model is.
 func (n *Network) Parameter(t *marian.Tensor) *Parameter { return &n.Parameters[n.index[t]] }
 
+// Number is the place among the parameters of the one that a tensor of the model is; ok is false if it is none.
+func (n *Network) Number(t *marian.Tensor) (number int, ok bool) {
+	number, ok = n.index[t]
+	return number, ok
+}
+
 // Values returns the part of the vector that holds a parameter.
 func Values[T autodiff.Float](p *Parameter, vector []T) []T {
 	return vector[p.Offset : p.Offset+p.Size() : p.Offset+p.Size()]
