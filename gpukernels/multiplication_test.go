@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
@@ -20,14 +18,10 @@ import (
 // emulate changes a setting of an emulated device, and says whether there is one.
 func emulate(t testing.TB, name, value string) bool {
 	t.Helper()
-	handle, err := purego.Dlopen(library(t), purego.RTLD_NOW|purego.RTLD_LOCAL)
-	must(t, err)
-	address, err := purego.Dlsym(handle, "cuEmulatedSet")
-	if err != nil {
+	set := emulated.Setting(t, library(t))
+	if set == nil {
 		return false
 	}
-	var set func(name, value string) int32
-	purego.RegisterFunc(&set, address)
 	if code := set(name, value); code != 0 {
 		t.Fatalf("setting %s=%s: %d", name, value, code)
 	}

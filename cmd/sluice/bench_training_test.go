@@ -115,7 +115,7 @@ func TestBenchGPU(t *testing.T) {
 func TestBenchGPUFails(t *testing.T) {
 	library := emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...)
 	t.Setenv(driverVariable, library)
-	set := emulatedSetting(t, library)
+	set := emulated.Setting(t, library)
 	defer set("fault", "")
 	const kernel, trained = " toy encoder: feed-forward, up ", " toy update: Adam "
 	for _, c := range []struct {

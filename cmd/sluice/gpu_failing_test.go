@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
@@ -21,7 +19,7 @@ func TestAnyCallFailsInLoads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trial := toyTrial(t)
 			trial.scores = scores
-			set := emulatedSetting(t, emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
+			set := emulated.Setting(t, emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
 			t.Cleanup(func() { set("fault", "") })
 			free := func() uint64 {
 				context, err := trial.gpu.driver.Context(0)
@@ -67,20 +65,4 @@ func TestAnyCallFailsInLoads(t *testing.T) {
 			}
 		})
 	}
-}
-
-// emulatedSetting changes a setting of an emulated device, whose library is loaded.
-func emulatedSetting(t *testing.T, library string) func(name, value string) int32 {
-	t.Helper()
-	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := purego.Dlsym(handle, "cuEmulatedSet")
-	if err != nil {
-		t.Skip("for an emulated device only")
-	}
-	var set func(name, value string) int32
-	purego.RegisterFunc(&set, address)
-	return set
 }

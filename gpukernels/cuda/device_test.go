@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
 )
 
@@ -95,14 +93,10 @@ func out[T any](r *rig, p Pointer, n int) []T {
 // set changes a setting of an emulated device, and skips the test on another one.
 func (r *rig) set(name, value string) {
 	r.t.Helper()
-	handle, err := purego.Dlopen(library(r.t), purego.RTLD_NOW|purego.RTLD_LOCAL)
-	must(r.t, err)
-	var set func(name, value string) status
-	address, err := purego.Dlsym(handle, "cuEmulatedSet")
-	if err != nil {
+	set := emulated.Setting(r.t, library(r.t))
+	if set == nil {
 		r.t.Skip("for an emulated device only")
 	}
-	purego.RegisterFunc(&set, address)
 	if code := set(name, value); code != 0 {
 		r.t.Fatalf("setting %s=%s: %d", name, value, code)
 	}

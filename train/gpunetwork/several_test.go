@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
@@ -21,14 +19,10 @@ import (
 // setEmulated changes a setting of an emulated device, until the test ends.
 func setEmulated(t *testing.T, name, value, before string) {
 	t.Helper()
-	handle, err := purego.Dlopen(libraryFor(t, gpukernels.BFloat16), purego.RTLD_NOW|purego.RTLD_LOCAL)
-	must(t, err)
-	address, err := purego.Dlsym(handle, "cuEmulatedSet")
-	if err != nil {
+	set := emulated.Setting(t, libraryFor(t, gpukernels.BFloat16))
+	if set == nil {
 		t.Skip("for an emulated device only")
 	}
-	var set func(name, value string) int32
-	purego.RegisterFunc(&set, address)
 	if code := set(name, value); code != 0 {
 		t.Fatalf("setting %s=%s: %d", name, value, code)
 	}

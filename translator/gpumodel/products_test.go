@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
@@ -23,15 +21,7 @@ import (
 // emulatedSetting returns what changes a setting of the emulated device, nil on another one.
 func emulatedSetting(t testing.TB) func(name, value string) int32 {
 	t.Helper()
-	handle, err := purego.Dlopen(library(t, emulated.Unwatched), purego.RTLD_NOW|purego.RTLD_LOCAL)
-	must(t, err)
-	address, err := purego.Dlsym(handle, "cuEmulatedSet")
-	if err != nil {
-		return nil
-	}
-	var set func(name, value string) int32
-	purego.RegisterFunc(&set, address)
-	return set
+	return emulated.Setting(t, library(t, emulated.Unwatched))
 }
 
 // setEmulated changes a setting of the emulated device until the test ends.
