@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -257,8 +258,7 @@ func readAndWrite(t *testing.T, content []byte) {
 			continue
 		}
 		again, outside, err := Read(&file)
-		if err != nil || outside != 0 || len(again) != 1 || again[0].Source != sentences[i].Source ||
-			len(again[0].Annotations) != len(sentences[i].Annotations) {
+		if err != nil || outside != 0 || !reflect.DeepEqual(again, sentences[i:i+1]) {
 			t.Fatalf("%+v is read again as %+v, %v", sentences[i], again, err)
 		}
 	}
@@ -271,6 +271,56 @@ func readAndWrite(t *testing.T, content []byte) {
 	s, err := Compute(candidates, sentences, DefaultOptions())
 	if err != nil || s.F < 0 || s.F > 1 {
 		t.Fatalf("%+v, %v", s, err)
+	}
+}
+
+// Whatever sentences hold, they are refused or read again as they were: texts of all that means something to the format.
+func TestWrittenIsReadAgain(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	pieces := []string{"a", "b", "c", "a", "b", "c", "a b", " ", "|", "||", "|||", "\n", "\r", "\x1c", "-NONE-", "noop", "S ", "A ", "I ", "0", "REQUIRED"}
+	text := func() string {
+		var b strings.Builder
+		for range random.IntN(4) {
+			b.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		return b.String()
+	}
+	written, refused, several := 0, 0, 0
+	for range 20_000 {
+		s := Sentence{Source: text()}
+		for range 1 + random.IntN(2) {
+			a := Annotation{Annotator: len(s.Annotations) + random.IntN(2)}
+			for range random.IntN(3) {
+				e := Edit{random.IntN(3), random.IntN(3), text(), nil}
+				for range random.IntN(4) {
+					e.Corrections = append(e.Corrections, text())
+				}
+				a.Edits = append(a.Edits, e)
+			}
+			s.Annotations = append(s.Annotations, a)
+		}
+		var file bytes.Buffer
+		if err := Write(&file, &s); err != nil {
+			if !errors.Is(err, ErrUnwritable) || file.Len() > 0 {
+				t.Fatalf("%+v: %v, and %d bytes were written", s, err, file.Len())
+			}
+			refused++
+			continue
+		}
+		again, outside, err := Read(&file)
+		s.Source = strings.TrimFunc(s.Source, isSpace)
+		if err != nil || outside != 0 || !reflect.DeepEqual(again, []Sentence{s}) {
+			t.Fatalf("%+v is read again as %+v, %v", s, again, err)
+		}
+		written++
+		for _, a := range s.Annotations {
+			for _, e := range a.Edits {
+				several += len(e.Corrections) / 2
+			}
+		}
+	}
+	if written < 1000 || refused < 1000 || several < 100 {
+		t.Fatalf("%d sentences were written, %d refused, %d edits had alternatives", written, refused, several)
 	}
 }
 

@@ -187,27 +187,20 @@ func (r *reader) finish() {
 // ErrUnwritable is wrapped by the errors about texts that the format cannot hold.
 var ErrUnwritable = errors.New("the M² format cannot hold this text")
 
-// Write writes a sentence as Read reads it.
+// Write writes a sentence so that Read reads the same but for white space around its source, or returns an error that wraps
+// ErrUnwritable.
 func Write(to io.Writer, s *Sentence) error {
-	var b strings.Builder
-	if strings.ContainsAny(s.Source, "\n\r") {
-		return fmt.Errorf("%w: there is a line end in %q", ErrUnwritable, s.Source)
+	if err := s.writable(); err != nil {
+		return err
 	}
+	var b strings.Builder
 	fmt.Fprintf(&b, "S %s\n", s.Source)
 	for _, a := range s.Annotations {
 		if len(a.Edits) == 0 {
 			fmt.Fprintf(&b, "A -1 -1|||%s|||%s|||REQUIRED|||%s|||%d\n", noCorrection, nothing, nothing, a.Annotator)
 		}
 		for _, e := range a.Edits {
-			if slices.ContainsFunc(e.Corrections, unwritable) {
-				return fmt.Errorf("%w: the correction %q holds a line end, or a bar where bars divide fields; Moses writes bars as &#124;",
-					ErrUnwritable, e.Corrections)
-			}
-			text := strings.Join(e.Corrections, correctionSeparator)
-			if text == "" {
-				text = nothing
-			}
-			fmt.Fprintf(&b, "A %d %d|||%s|||%s|||REQUIRED|||%s|||%d\n", e.Start, e.End, e.Type, text, nothing, a.Annotator)
+			fmt.Fprintf(&b, "A %d %d|||%s|||%s|||REQUIRED|||%s|||%d\n", e.Start, e.End, e.Type, e.correctionsField(), nothing, a.Annotator)
 		}
 	}
 	b.WriteByte('\n')
@@ -215,8 +208,55 @@ func Write(to io.Writer, s *Sentence) error {
 	return err
 }
 
+// correctionsField is what corrections reads as the edit's corrections. Each that deletes is named: two separators beside each
+// other would be read as one of fields.
+func (e *Edit) correctionsField() string {
+	alternatives := slices.Clone(e.Corrections)
+	for i, text := range alternatives {
+		if text == "" {
+			alternatives[i] = nothing
+		}
+	}
+	return strings.Join(alternatives, correctionSeparator)
+}
+
+// writable says what the format cannot hold of a sentence.
+func (s *Sentence) writable() error {
+	if strings.ContainsAny(s.Source, "\n\r") {
+		return fmt.Errorf("%w: there is a line end in %q", ErrUnwritable, s.Source)
+	}
+	length := len(tokens(s.Source))
+	for i, a := range s.Annotations {
+		if a.Annotator < 0 || i > 0 && a.Annotator <= s.Annotations[i-1].Annotator {
+			return fmt.Errorf("%w: the annotators' numbers do not ascend at %d", ErrUnwritable, a.Annotator)
+		}
+		for _, e := range a.Edits {
+			if err := e.writable(length); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writable says what the format cannot hold of an edit in a sentence of length tokens.
+func (e *Edit) writable(length int) error {
+	switch {
+	case e.Start < 0 || e.End < e.Start || e.End > length:
+		return fmt.Errorf("%w: an edit from token %d to %d lies outside a sentence of %d", ErrUnwritable, e.Start, e.End, length)
+	case e.Type == noCorrection || strings.Contains(e.Type, fieldSeparator) || strings.HasSuffix(e.Type, "|") || strings.ContainsAny(e.Type, "\n\r"):
+		return fmt.Errorf("%w: %q is no type of an edit", ErrUnwritable, e.Type)
+	case len(e.Corrections) == 0:
+		return fmt.Errorf("%w: an edit from token %d to %d has no correction; an empty one deletes", ErrUnwritable, e.Start, e.End)
+	case slices.ContainsFunc(e.Corrections, unwritable):
+		return fmt.Errorf("%w: the correction %q holds a line end, white space around it, or a bar where bars divide fields; Moses writes bars as &#124;",
+			ErrUnwritable, e.Corrections)
+	}
+	return nil
+}
+
 // unwritable says whether a correction would be read as something else.
 func unwritable(text string) bool {
 	return strings.Contains(text, correctionSeparator) || strings.HasPrefix(text, "|") || strings.HasSuffix(text, "|") ||
-		strings.ContainsAny(text, "\n\r") || text == nothing
+		strings.ContainsAny(text, "\n\r") || text == nothing || text != strings.TrimFunc(text, isSpace)
 }
