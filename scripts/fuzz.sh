@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for the given time (default 10s).
+# Runs every fuzz target of the module for the given time (default 10s), those behind one that fails too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
@@ -7,6 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cache=$(go env GOCACHE)/fuzz
 count=0
+failed=()
 while IFS=$'\t' read -r package folder; do
 	grep -qs '^func Fuzz' "$folder"/*_test.go || continue
 	# One program for all targets of a package: "go test -fuzz" would link it for each.
@@ -20,7 +21,7 @@ while IFS=$'\t' read -r package folder; do
 			# seeds have passed in the ordinary tests.
 			if grep -qE 'Failing input written|panic:' "$work/log" || ! grep -qE '^ +context deadline exceeded$' "$work/log"; then
 				cat "$work/log"
-				exit 1
+				failed+=("${package##*/}.$target")
 			fi
 		fi
 		count=$((count + 1))
@@ -31,3 +32,7 @@ done < <(go list -f '{{.ImportPath}}{{"\t"}}{{.Dir}}' ./...)
 	exit 1
 }
 echo "$count fuzz targets, $time each"
+[ "${#failed[@]}" -eq 0 ] || {
+	echo "failed: ${failed[*]}"
+	exit 1
+}

@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -129,6 +130,7 @@ type goPackage struct {
 	ImportPath, Dir, Name string
 	GoFiles, Imports      []string
 	TestImports           []string
+	XTestImports          []string
 }
 
 // packages lists the packages of the module, on Linux and on Windows.
@@ -136,7 +138,7 @@ func packages(t *testing.T) []goPackage {
 	t.Helper()
 	var all []goPackage
 	for _, system := range []string{"linux", "windows"} {
-		command := exec.Command("go", "list", "-json=ImportPath,Dir,Name,GoFiles,Imports,TestImports", "./...")
+		command := exec.Command("go", "list", "-json=ImportPath,Dir,Name,GoFiles,Imports,TestImports,XTestImports", "./...")
 		command.Dir = sharedtest.Root()
 		command.Env = append(command.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		output, err := command.Output()
@@ -221,6 +223,91 @@ func TestNoInit(t *testing.T) {
 					t.Errorf("%s/%s has a func init", p.ImportPath, name)
 				}
 			}
+		}
+	}
+}
+
+// direct returns the modules that go.mod names as imported by ours, and those that it names as imported by others only.
+func direct(t *testing.T) (direct, indirect []string) {
+	t.Helper()
+	command := exec.Command("go", "mod", "edit", "-json")
+	command.Dir = sharedtest.Root()
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("go mod edit: %v", err)
+	}
+	var file struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	if err := json.Unmarshal(output, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range file.Require {
+		if module.Indirect {
+			indirect = append(indirect, module.Path)
+		} else {
+			direct = append(direct, module.Path)
+		}
+	}
+	return direct, indirect
+}
+
+// moduleOf returns the one of modules that a package belongs to, or "".
+func moduleOf(imported string, modules []string) string {
+	longest := ""
+	for _, module := range modules {
+		if (imported == module || strings.HasPrefix(imported, module+"/")) && len(module) > len(longest) {
+			longest = module
+		}
+	}
+	return longest
+}
+
+// A module that is said to be indirect is one that nobody explains.
+func TestDirectModulesAreCalledDirect(t *testing.T) {
+	direct, indirect := direct(t)
+	imported := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, target := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			module := moduleOf(target, slices.Concat(direct, indirect))
+			if slices.Contains(indirect, module) && !imported[module] {
+				t.Errorf("%s imports %s, and go.mod calls %s indirect: go mod tidy", p.ImportPath, target, module)
+			}
+			imported[module] = true
+		}
+	}
+	for _, module := range direct {
+		if !imported[module] {
+			t.Errorf("nothing imports %s, which go.mod calls direct: go mod tidy", module)
+		}
+	}
+}
+
+// go.mod explains nothing: ARCHITECTURE.md says why each module is there that is imported.
+func TestDependenciesAreExplained(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(sharedtest.Root(), "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## Dependencies\n")
+	section, _, ended := strings.Cut(section, "\n## ")
+	if !found || !ended {
+		t.Fatal("ARCHITECTURE.md has no section on dependencies")
+	}
+	var named []string
+	for row := range strings.Lines(section) {
+		if module, _, ok := strings.Cut(strings.TrimPrefix(row, "| "), " | "); ok {
+			named = append(named, strings.FieldsFunc(module, func(r rune) bool { return strings.ContainsRune(" ,:()", r) })...)
+		}
+	}
+	direct, _ := direct(t)
+	for _, module := range direct {
+		_, withoutHost, _ := strings.Cut(module, "/")
+		if moduleOf(module, named) == "" && moduleOf(withoutHost, named) == "" {
+			t.Errorf("ARCHITECTURE.md does not say why %s is there", module)
 		}
 	}
 }
