@@ -7,11 +7,14 @@ import (
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator"
 	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // A Device computes losses, gradients and steps in the place of the processor. It has the parameters and what the optimiser keeps of them;
-// the processor gets them for checkpoints, models and validation only.
+// the processor gets them for checkpoints, models and validation only. What it cannot validate, the processor does.
 type Device interface {
 	// Workers is how many mini-batches it can work on at the same time: how many devices it is.
 	Workers() int
@@ -35,6 +38,12 @@ type Device interface {
 	Move(m optimiser.Move, scale float64) error
 	// Clear sets all gradients to zero.
 	Clear() error
+	// Evaluate returns the losses of batches, unsmoothed and without those of alignments: of the parameters that are given, or of those that losses are
+	// of if there are none. The error wraps network.ErrCannotValidate if the processor has to do it.
+	Evaluate(batches []network.Batch, of []float32) ([]network.Loss, error)
+	// Translate readies the device for translating with a model, in 8 bits if they are asked for, until release is called. The error wraps
+	// network.ErrCannotValidate if the processor has to do it.
+	Translate(m *model.Model, inBytes bool, suppress []search.Token) (d translator.Device, release func() error, err error)
 	// Fetch copies the parameters and what the optimiser keeps into the vectors that are not nil.
 	Fetch(optimiser.State) error
 	Close() error

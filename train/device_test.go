@@ -1,8 +1,10 @@
 package train
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,7 +13,11 @@ import (
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
 	"github.com/sluice-mt/sluice/translator/marian"
+	"github.com/sluice-mt/sluice/translator/model"
+	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // A sideDevice is a device that computes on the processor, with vectors of its own.
@@ -26,7 +32,59 @@ type sideDevice struct {
 	reserved  int
 	closed    bool
 	fails     error // of Train
+
+	network            *network.Network
+	cannot, failsLater error // of Evaluate and Translate
+	evaluated          int   // batches
+	translated         int   // models
+	released           int
 }
+
+func (d *sideDevice) Evaluate(batches []network.Batch, of []float32) ([]network.Loss, error) {
+	if d.cannot != nil {
+		return nil, d.cannot
+	}
+	if of == nil {
+		of = d.trained
+	}
+	evaluator := network.NewEvaluator(d.network, autodiff.Device[float32](new(autodiff.CPU)), of)
+	evaluator.Quantised = d.replica.Quantised
+	losses := make([]network.Loss, len(batches))
+	for i := range batches {
+		losses[i] = evaluator.Evaluate(&batches[i], nil)
+		d.evaluated++
+	}
+	return losses, nil
+}
+
+// A failingStepper is one of a device that is about to fail.
+type failingStepper struct {
+	search.Stepper
+	fails error
+}
+
+func (s failingStepper) Err() error { return s.fails }
+
+func (d *sideDevice) Translate(m *model.Model, inBytes bool, suppress []search.Token) (translator.Device, func() error, error) {
+	if d.cannot != nil {
+		return translator.Device{}, nil, d.cannot
+	}
+	precision := cpumodel.Float32
+	if inBytes {
+		precision = cpumodel.Int8
+	}
+	weights, err := cpumodel.Load(m, precision, cpumodel.Options{Suppress: suppress})
+	d.translated++
+	return translator.Device{
+		Name: "beside", Workers: 1, Slots: 3, MiniBatchTokens: 8,
+		Open: func(slots int) ([]search.Stepper, error) {
+			return []search.Stepper{failingStepper{weights.NewStepper(slots), d.failsLater}}, nil
+		},
+		Fits: func(err error) bool { return errors.Is(err, errNoMemory) },
+	}, func() error { d.released++; return nil }, err
+}
+
+var errNoMemory = errors.New("no memory")
 
 func (d *sideDevice) open(n *network.Network, s optimiser.State) (Device, error) {
 	values := slices.Clone(s.Values)
@@ -37,7 +95,7 @@ func (d *sideDevice) open(n *network.Network, s optimiser.State) (Device, error)
 	copy(d.state.Mean, s.Mean)
 	copy(d.state.Square, s.Square)
 	copy(d.state.Average, s.Average)
-	d.closed = false
+	d.closed, d.network = false, n
 	return d, nil
 }
 
@@ -210,5 +268,108 @@ func TestRunOnWithoutMemory(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "goes on from the checkpoint of update 0") {
 			t.Errorf("after the checkpoint: %v", err)
 		}
+	}
+}
+
+// validatingConfig are settings of a training that soon is at its end: it validates four times and learns nothing.
+func validatingConfig(t *testing.T) Config {
+	t.Helper()
+	folder := t.TempDir()
+	toy(t, folder, 60)
+	c := toyConfig(folder)
+	c.CPUThreads, c.AfterBatches, c.Smoothing, c.LearnRate = 1, 40, 1e-1, 1e-9
+	c.ValidSets, c.ValidFreq, c.EarlyStopping = c.TrainSets, 5, 3
+	c.ValidMetrics = []string{"bleu", "perplexity"}
+	return c
+}
+
+// A device validates the parameters to translate with, and the training stops as early as one that the processor validates. What the device
+// cannot do, the processor does, and one warning says so for each kind.
+func TestValidatesOnDevice(t *testing.T) {
+	for name, quantised := range map[string]bool{"float32": false, "in 8 bits": true} {
+		t.Run(name, func(t *testing.T) { checkValidatesOnDevice(t, quantised) })
+	}
+}
+
+func checkValidatesOnDevice(t *testing.T, quantised bool) {
+	t.Helper()
+	c := validatingConfig(t)
+	if quantised {
+		c.QuantizeBits = 8
+	}
+	first, d := c.Model, &sideDevice{config: c.optimiser()}
+	outOfMemory := fmt.Errorf("%w: no memory", network.ErrCannotValidate)
+	var want []Measurement
+	for i, device := range []struct {
+		cannot, failsLater              error
+		evaluated, translated, warnings int
+	}{{}, {outOfMemory, nil, 0, 0, 2}, {nil, errNoMemory, 4, 1, 1}, {nil, nil, 4, 4, 0}} {
+		c.Model = strings.Replace(first, ".npz", fmt.Sprint(i, ".npz"), 1)
+		var log bytes.Buffer
+		*d = sideDevice{config: d.config, cannot: device.cannot, failsLater: device.failsLater}
+		open := d.open
+		if i == 0 {
+			open = nil
+		}
+		result, err := RunOn(testContext(t), c, open, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !result.Early || result.Updates != 20 {
+			t.Errorf("device %d: the training ended after %d updates, early: %v; want 20, true", i, result.Updates, result.Early)
+		}
+		if (d.evaluated > 0) != (device.evaluated > 0) || d.translated != device.translated || d.released != d.translated {
+			t.Errorf("device %d evaluated %d mini-batches and translated %d times, want %d times; %d were released", i, d.evaluated, d.translated, device.translated, d.released)
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != device.warnings {
+			t.Errorf("device %d: %d warnings, want %d:\n%s", i, n, device.warnings, log.String())
+		}
+		have := readMetrics(t, c, kindValid)
+		if i == 0 {
+			want = have
+		}
+		if len(have) != 8 || !slices.EqualFunc(have, want, sameMeasurement) {
+			t.Errorf("device %d measured\n%+v, want\n%+v", i, have, want)
+		}
+	}
+}
+
+// sameMeasurement compares what was measured after updates whose losses were added up in other pieces.
+func sameMeasurement(a, b Measurement) bool {
+	near := func(x, y float64) bool { return max(x-y, y-x) <= 1e-4*y }
+	return a.Update == b.Update && a.Metric == b.Metric && a.Stalled == b.Stalled && near(a.Value, b.Value) && near(a.Best, b.Best)
+}
+
+// A device that fails while it validates ends the run with a checkpoint of what was trained, and the run goes on with the validation.
+func TestDeviceFailsValidating(t *testing.T) {
+	lost := errors.New("the card fell off the bus")
+	for name, fail := range map[string]func(*sideDevice){
+		"losses": func(d *sideDevice) { d.cannot = lost }, "translations": func(d *sideDevice) { d.failsLater = lost },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := validatingConfig(t)
+			c.AfterBatches = 5
+			if name == "losses" {
+				c.ValidMetrics = []string{"cross-entropy"}
+			}
+			d := &sideDevice{config: c.optimiser()}
+			fail(d)
+			_, err := RunOn(testContext(t), c, d.open, silence())
+			if !errors.Is(err, lost) || !strings.Contains(err.Error(), "validation after update 5: ") ||
+				!strings.Contains(err.Error(), "goes on from the checkpoint of update 5") {
+				t.Fatalf("%v", err)
+			}
+			if n := len(readMetrics(t, c, kindValid)); n != 0 {
+				t.Errorf("%d measurements were written", n)
+			}
+			d.cannot, d.failsLater = nil, nil
+			result, err := RunOn(testContext(t), c, d.open, silence())
+			if err != nil || result.Updates != 5 {
+				t.Errorf("continued: %+v, %v", result, err)
+			}
+			if n := len(readMetrics(t, c, kindValid)); n != len(c.ValidMetrics) {
+				t.Errorf("continued: %d measurements, want %d", n, len(c.ValidMetrics))
+			}
+		})
 	}
 }

@@ -71,6 +71,14 @@ func (r *run) refreshBest() {
 	}
 }
 
+// othersThanTrained returns the parameters to translate with, nil if they are those that losses are of.
+func (r *run) othersThanTrained() []float32 {
+	if r.optimiser.Average == nil {
+		return nil
+	}
+	return r.best
+}
+
 // runnable returns a model file with the parameters to translate with, as the engine should run it, and the arithmetic for that.
 func (r *run) runnable() (*marian.File, cpumodel.Precision, error) {
 	file, q := r.network.File(r.best, r.description), r.config.quantisation()

@@ -367,9 +367,21 @@ func (r *run) validateIfDue(ctx context.Context) error {
 	if c.ValidFreq == 0 || r.state.Steps == 0 || r.state.Steps%c.ValidFreq != 0 || r.state.Validated == r.state.Steps {
 		return nil
 	}
+	return r.validateOrSave(ctx)
+}
+
+// validateOrSave validates. If that is interrupted, or the device fails, which has given everything back by then, the run continues with it.
+func (r *run) validateOrSave(ctx context.Context) error {
 	err := r.validate(ctx)
-	if errors.Is(err, ErrInterrupted) {
+	var failed *validationError
+	switch {
+	case errors.Is(err, ErrInterrupted):
 		return errors.Join(err, r.checkpoint())
+	case errors.As(err, &failed):
+		if saving := r.checkpoint(); saving != nil {
+			return errors.Join(err, saving)
+		}
+		return r.failed(err)
 	}
 	return err
 }
@@ -393,9 +405,7 @@ func (r *run) finish(ctx context.Context) error {
 		return nil
 	}
 	if r.state.Validated != r.state.Steps {
-		if err := r.validate(ctx); errors.Is(err, ErrInterrupted) {
-			return errors.Join(err, r.checkpoint())
-		} else if err != nil {
+		if err := r.validateOrSave(ctx); err != nil {
 			return err
 		}
 	}

@@ -2,21 +2,17 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/internal/score"
 	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/data"
 	"github.com/sluice-mt/sluice/train/network"
-	"github.com/sluice-mt/sluice/translator"
-	"github.com/sluice-mt/sluice/translator/cpumodel"
-	"github.com/sluice-mt/sluice/translator/model"
-	"github.com/sluice-mt/sluice/translator/search"
 )
 
 // The metrics of validation.
@@ -36,7 +32,21 @@ type validator struct {
 	batches            []network.Batch
 	sources, reference []string // only if a metric translates
 	evaluators         []*network.Replica[float32]
+
+	lossesHere, translationsHere bool // on the processor, though there is a device, which cannot
 }
+
+// A validationError is what has become of a device that was to validate after an update.
+type validationError struct {
+	update int
+	reason error
+}
+
+func (e *validationError) Error() string {
+	return fmt.Sprintf("validation after update %d: %v", e.update, e.reason)
+}
+
+func (e *validationError) Unwrap() error { return e.reason }
 
 // validationMemory is what a validation set may take, packed: all of it, since there is no set of that size.
 const validationMemory = 1 << 40
@@ -115,7 +125,10 @@ func (r *run) measureAll(ctx context.Context) ([]float64, error) {
 	r.refreshBest()
 	var loss network.Loss
 	if slices.ContainsFunc(metrics, func(m string) bool { return !translates(m) }) {
-		loss = r.evaluate()
+		var err error
+		if loss, err = r.evaluate(); err != nil {
+			return nil, err
+		}
 	}
 	var translations []string
 	if slices.ContainsFunc(metrics, translates) {
@@ -167,8 +180,35 @@ func (r *run) judge(metric string, value float64, first bool) error {
 }
 
 // evaluate returns the cross-entropy of the validation set.
-func (r *run) evaluate() network.Loss {
+func (r *run) evaluate() (network.Loss, error) {
+	losses, err := r.evaluateBatches()
+	var loss network.Loss
+	for _, l := range losses {
+		loss.Add(l)
+	}
+	return loss, err
+}
+
+// evaluateBatches returns the losses of the validation set's mini-batches, which the device computes, if there is one that can.
+func (r *run) evaluateBatches() ([]network.Loss, error) {
 	v := r.validator
+	if r.device == nil || v.lossesHere {
+		return v.evaluate(), nil
+	}
+	losses, err := r.device.Evaluate(v.batches, r.othersThanTrained())
+	if errors.Is(err, network.ErrCannotValidate) {
+		r.logger.Warn("losses of validation are computed on the CPU", "reason", err)
+		v.lossesHere = true
+		return v.evaluate(), nil
+	}
+	if err != nil {
+		return nil, &validationError{r.state.Steps, err}
+	}
+	return losses, nil
+}
+
+// evaluate returns the losses of the mini-batches, computed by the processor.
+func (v *validator) evaluate() []network.Loss {
 	losses := make([]network.Loss, len(v.batches))
 	var group sync.WaitGroup
 	for w, evaluator := range v.evaluators {
@@ -179,11 +219,7 @@ func (r *run) evaluate() network.Loss {
 		})
 	}
 	group.Wait()
-	var loss network.Loss
-	for _, l := range losses {
-		loss.Add(l)
-	}
-	return loss
+	return losses
 }
 
 func lossMetric(metric string, loss network.Loss) float64 {
@@ -204,66 +240,4 @@ func (r *run) quality(metric string, translations []string) (float64, error) {
 	}
 	s, err := score.CHRF(translations, references, score.CHRFOptions{})
 	return s.Score, err
-}
-
-// steppers are the engine's models.
-type steppers struct{ weights *cpumodel.Weights }
-
-// NewSteppers makes a Stepper.
-func (s steppers) NewSteppers(slots int) []search.Stepper {
-	return []search.Stepper{s.weights.NewStepper(slots)}
-}
-
-// translate translates the validation set with the engine, as the model would be used after training.
-func (r *run) translate(ctx context.Context) ([]string, error) {
-	engine, err := r.engine()
-	if err != nil {
-		return nil, fmt.Errorf("translating the validation set: %w", err)
-	}
-	defer engine.Close()
-	sources := r.validator.sources
-	translations, results := make([]string, len(sources)), make(chan error, len(sources))
-	for i, text := range sources {
-		engine.Submit(job.Segment{Text: text, Done: func(result job.Result) {
-			if result.Err == nil && len(result.Hypotheses) > 0 {
-				translations[i] = result.Hypotheses[0].Text
-			}
-			results <- result.Err
-		}})
-	}
-	engine.Flush()
-	for range sources {
-		select {
-		case err := <-results:
-			if err != nil {
-				return nil, fmt.Errorf("translating the validation set: %w", err)
-			}
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", ErrInterrupted, ctx.Err())
-		}
-	}
-	return translations, nil
-}
-
-func (r *run) engine() (*translator.Engine, error) {
-	file, precision, err := r.runnable()
-	if err != nil {
-		return nil, err
-	}
-	m, err := model.Load(file, nil)
-	if err != nil {
-		return nil, err
-	}
-	weights, err := cpumodel.Load(m, precision, cpumodel.Options{Suppress: r.target.Suppressed()})
-	if err != nil {
-		return nil, err
-	}
-	return translator.New(translator.Config{
-		Models: steppers{weights},
-		Text: translator.Text{
-			Source: r.source, Further: r.further, Target: r.target, RightLeft: m.RightLeft, MaxLength: r.config.ValidMaxLength, Crop: true,
-		},
-		Search:   search.Options{Beam: r.config.BeamSize, Normalize: float32(r.config.Normalize), MaxLengthFactor: 3},
-		Batching: translator.Batching{Workers: r.config.CPUThreads},
-	})
 }

@@ -50,18 +50,44 @@ func Library(t testing.TB, s Sanitizer, sources ...string) string {
 // LibraryOfBFloat16 builds a device with the kernels for numbers that are stored as bfloat16.
 func LibraryOfBFloat16(t testing.TB, s Sanitizer, sources ...string) string {
 	t.Helper()
+	return newBuilder(t, s).ofBFloat16().library(sources)
+}
+
+// LibraryOfBoth builds a device that has, as a real one does, the kernels for both types.
+func LibraryOfBoth(t testing.TB, s Sanitizer, sources ...string) string {
+	t.Helper()
 	b := newBuilder(t, s)
+	objects := append(b.objects(sources), b.device())
+	return b.link(append(objects, b.apart(b.ofBFloat16().objects(sources))))
+}
+
+// ofBFloat16 lets kernels be compiled for bfloat16.
+func (b *builder) ofBFloat16() *builder {
 	b.kernel = append(b.kernel, "-DSLUICE_BFLOAT16")
-	return b.library(sources)
+	return b
+}
+
+// apart joins objects to one whose functions are its own, though others in the library have the same names.
+func (b *builder) apart(objects []string) string {
+	b.t.Helper()
+	joined := b.make(".o", nil, strings.Join(objects, " "), func(to string) []string {
+		return slices.Concat([]string{b.compiler, "-r", "-nostdlib", "-Wl,--force-group-allocation"}, objects, []string{"-o", to})
+	})
+	return b.make(".o", nil, joined, func(to string) []string { return []string{"objcopy", "--localize-hidden", joined, to} })
 }
 
 func (b *builder) library(sources []string) string {
 	b.t.Helper()
-	objects := []string{b.device()}
+	return b.link(append(b.objects(sources), b.device()))
+}
+
+// objects compiles .cu files.
+func (b *builder) objects(sources []string) (objects []string) {
+	b.t.Helper()
 	for _, source := range sources {
 		objects = append(objects, b.kernels(source))
 	}
-	return b.link(objects)
+	return objects
 }
 
 // A builder compiles for one sanitizer.
@@ -140,7 +166,7 @@ func (b *builder) device() string {
 		fmt.Fprintf(&all, "#include %q\n", file)
 	}
 	return b.make(".o", included(b.t, files...), all.String(), func(to string) []string {
-		return slices.Concat(b.own, []string{"-x", "c++", "-c", "-", "-o", to})
+		return slices.Concat([]string{b.compiler}, b.own, []string{"-x", "c++", "-c", "-", "-o", to})
 	})
 }
 
@@ -152,22 +178,22 @@ func (b *builder) kernels(source string) string {
 	b.t.Helper()
 	files := included(b.t, filepath.Join(deviceFolder(), kernelLanguage), source)
 	return b.make(".o", files, source, func(to string) []string {
-		return slices.Concat(b.kernel, []string{"-include", kernelLanguage, "-c", source, "-o", to})
+		return slices.Concat([]string{b.compiler}, b.kernel, []string{"-include", kernelLanguage, "-c", source, "-o", to})
 	})
 }
 
 func (b *builder) link(objects []string) string {
 	b.t.Helper()
 	return b.make(".so", nil, strings.Join(objects, " "), func(to string) []string {
-		return slices.Concat([]string{"-shared", "-pthread"}, b.linking, objects, []string{"-o", to})
+		return slices.Concat([]string{b.compiler, "-shared", "-pthread"}, b.linking, objects, []string{"-o", to})
 	})
 }
 
-// make runs the compiler unless its result is there: results are named by the digest of the flags, the input and the files that it reads.
-func (b *builder) make(suffix string, files []string, input string, arguments func(to string) []string) string {
+// make runs a command unless its result is there: results are named by the digest of the flags, the input and the files that it reads.
+func (b *builder) make(suffix string, files []string, input string, words func(to string) []string) string {
 	b.t.Helper()
 	digest := sha256.New()
-	fmt.Fprintln(digest, b.version, input, arguments(""))
+	fmt.Fprintln(digest, b.version, input, words(""))
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -185,7 +211,8 @@ func (b *builder) make(suffix string, files []string, input string, arguments fu
 	}
 	defer os.RemoveAll(unfinished)
 	to := filepath.Join(unfinished, "result"+suffix)
-	command := exec.Command(b.compiler, arguments(to)...)
+	line := words(to)
+	command := exec.Command(line[0], line[1:]...)
 	command.Stdin = strings.NewReader(input)
 	if output, err := command.CombinedOutput(); err != nil {
 		b.t.Fatalf("%v: %v\n%s", command, err, output)

@@ -92,7 +92,7 @@ const table = `
 	train/autodiff: internal/hugepage kernels
 	train/network: train/autodiff translator/marian translator/model
 	train/optimiser: internal/hugepage
-	train/gpunetwork: gpukernels gpukernels/cuda train/autodiff train/network train/optimiser translator/marian translator/model
+	train/gpunetwork: gpukernels gpukernels/cuda train/autodiff train/network train/optimiser translator translator/gpumodel translator/marian translator/model translator/search
 	train/checkpoint:
 	train/quantise: translator/marian
 	train/corpus/extsort: internal/scratch

@@ -75,7 +75,7 @@ func freeOn(t *testing.T, driver *cuda.Driver, device int) uint64 {
 	return free
 }
 
-// The same with two devices, which are measured, have rounded parameters beside the others and make a step.
+// The same with two devices, which are measured, have rounded parameters beside the others, make a step and validate.
 func TestAnyCallFailsOnSeveral(t *testing.T) {
 	setEmulated(t, "devices", "2", "1")
 	driver := openDriver(t, gpukernels.BFloat16)
@@ -105,7 +105,7 @@ func TestAnyCallFailsOnSeveral(t *testing.T) {
 	}
 }
 
-// trainOnTwo is an update by two devices, of which the first has two mini-batches.
+// trainOnTwo is an update by two devices, of which the first has two mini-batches, and validation.
 func trainOnTwo(driver *cuda.Driver, n *network.Network, state optimiser.State, batch *network.Batch) (err error) {
 	gpu, err := open(driver, []int{0, 1}, n, state, gpukernels.BFloat16)
 	if err != nil {
@@ -132,6 +132,7 @@ func trainOnTwo(driver *cuda.Driver, n *network.Network, state optimiser.State, 
 			return gpu.Move(optimiser.Move{Clip: 1, Rate: 1e-3, Beta1: 0.9, Beta2: 0.98, Epsilon: 1e-9, Root: 1}, 1)
 		},
 		times,
+		func() error { _, err := gpu.Evaluate([]network.Batch{*batch, *batch}, state.Values); return err },
 	} {
 		if err := work(); err != nil {
 			return err

@@ -24,7 +24,7 @@ type forward struct {
 	sources  []*readSource
 }
 
-// train returns the losses of a batch, its cross-entropy and that of its alignment, and adds its gradient.
+// train returns the losses of a batch, its cross-entropy and that of its alignment, and adds its gradient, if there is a way back.
 func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
 	t := f.tape
 	for i := range f.model.Sources() {

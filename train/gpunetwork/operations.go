@@ -235,19 +235,28 @@ func (t *tape) loss(h *matrix, o *model.Output, words []int32, weights []float32
 	chunk := gpukernels.LossChunk(h.rows, vocabulary)
 	before := t.wanted
 	l := gpukernels.TrainingLoss{H: h.view(), Weights: gpukernels.Matrix{At: t.stored(o.W), Rows: vocabulary, Columns: h.cols}, Bias: t.value(o.Bias),
-		Smoothing: float32(smoothing), Chunk: chunk, Logits: t.floats(h.rows * chunk), Gradients: t.take(2 * h.rows * chunk),
-		Groups: t.floats(gpukernels.GroupNumbers(h.rows, chunk))}
+		Smoothing: float32(smoothing), Chunk: chunk, Logits: t.floats(h.rows * chunk)}
+	if !t.judging {
+		l.Gradients, l.Groups = t.take(2*h.rows*chunk), t.floats(gpukernels.GroupNumbers(h.rows, chunk))
+	}
 	t.logits, t.targets, t.vocabulary = t.wanted-before, h.rows, vocabulary
 	l.Words, l.Statistics = put(t, words), t.floats(4*h.rows)
 	if len(weights) > 0 {
 		l.RowWeights = put(t, weights)
 	}
+	t.do(func() error { return t.kernels.Loss(t.stream, l) })
+	if !t.judging {
+		t.lossBackward(h, o, l)
+	}
+	return l.Statistics
+}
+
+// lossBackward adds the gradients of the output layer at once: its logits never exist all at the same time.
+func (t *tape) lossBackward(h *matrix, o *model.Output, l gpukernels.TrainingLoss) {
 	dh := t.floats(h.numbers())
 	t.do(func() error { return t.stream.Zero(dh, 4*h.numbers()) })
-	t.do(func() error { return t.kernels.Loss(t.stream, l) })
 	t.do(func() error { return t.kernels.LossBackward(t.stream, dh, t.slope(o.W), t.slope(o.Bias), l) })
 	t.do(func() error {
 		return t.contribute(h, func(at cuda.Pointer) error { return t.kernels.Store(t.stream, at, dh, h.numbers()) })
 	})
-	return l.Statistics
 }

@@ -51,6 +51,7 @@ type tape struct {
 	seed     uint64
 	dropouts uint64 // operations with random numbers so far
 	rounded  roundedInput
+	judging  bool // there is no way back
 	steps    []func() error
 }
 
@@ -108,6 +109,16 @@ func (t *tape) release() error {
 	return nil
 }
 
+// spare frees what did not fit into the block, after a batch that has failed.
+func (t *tape) spare() error {
+	failures := []error{t.stream.Synchronize()}
+	for _, memory := range t.extra {
+		failures = append(failures, t.context.Free(memory))
+	}
+	t.extra = t.extra[:0]
+	return errors.Join(failures...)
+}
+
 // uses says what the last batch took. See Trainer.Memory.
 func (t *tape) uses(room int) (growing, fixed int) {
 	fixed, ofRow := gpukernels.LossMemory(room, t.vocabulary)
@@ -129,10 +140,12 @@ func (t *tape) await(work func() error) {
 	t.do(func() error { return t.worker.wait(work) })
 }
 
-// record calls work, and later, on the way back, backward.
+// record calls work, and later, on the way back, if there is one, backward.
 func (t *tape) record(work, backward func() error) {
 	t.do(work)
-	t.steps = append(t.steps, backward)
+	if !t.judging {
+		t.steps = append(t.steps, backward)
+	}
 }
 
 // backward goes back through all operations.

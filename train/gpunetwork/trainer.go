@@ -8,12 +8,16 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
 	"github.com/sluice-mt/sluice/translator/marian"
 )
 
 // A Trainer trains a network on one GPU or several. Each has the parameters and works on mini-batches of its own. For an update, the first one
 // adds up the gradients of all, in their order, makes the step, and gives the others the new parameters.
-type Trainer struct{ workers []*worker }
+type Trainer struct {
+	workers     []*worker
+	translating *gpumodel.Device // the first device, to translate with; nil until it is asked for
+}
 
 // partNumbers is how much of a gradient is brought from another device at a time.
 const partNumbers = 16 << 20
@@ -208,6 +212,9 @@ func (t *Trainer) Reserve(bytes int) error {
 // Close gives the devices back.
 func (t *Trainer) Close() error {
 	var failures []error
+	if t.translating != nil {
+		failures = append(failures, withoutLost(t.translating.Close()))
+	}
 	for _, w := range t.workers {
 		failures = append(failures, w.close())
 	}

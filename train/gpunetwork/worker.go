@@ -16,6 +16,8 @@ import (
 // A worker computes losses and gradients on one GPU. The first of several makes the updates, too, and has what the optimiser keeps. A worker
 // belongs to one goroutine at a time.
 type worker struct {
+	driver  *cuda.Driver
+	number  int
 	context *cuda.Context
 	stream  *cuda.Stream
 	kernels *gpukernels.Training
@@ -25,6 +27,7 @@ type worker struct {
 	n        int          // numbers of each stored vector
 	values   cuda.Pointer // float32
 	trained  cuda.Pointer // float32: the parameters that losses are of; 0 if they are the values
+	judged   cuda.Pointer // float32: those that are validated, for as long as they are; 0 if they are those that losses are of
 	stored   cuda.Pointer // those as bfloat16
 	gradient cuda.Pointer // float32
 	means    cuda.Pointer // of the optimiser, float32
@@ -54,7 +57,7 @@ func openWorker(driver *cuda.Driver, number int, l *layout, state optimiser.Stat
 	if err := (gpukernels.Arithmetic{Stored: stored}).Check(driver, properties); err != nil {
 		return nil, err
 	}
-	w := &worker{layout: l, network: l.stored, n: l.stored.Size()}
+	w := &worker{driver: driver, number: number, layout: l, network: l.stored, n: l.stored.Size()}
 	if w.context, err = driver.Context(number); err != nil {
 		return nil, err
 	}
@@ -137,7 +140,7 @@ func (w *worker) putTrained(trained []float32) (err error) {
 }
 
 // parameters are those that losses are of.
-func (w *worker) parameters() cuda.Pointer { return cmp.Or(w.trained, w.values) }
+func (w *worker) parameters() cuda.Pointer { return cmp.Or(w.judged, w.trained, w.values) }
 
 // store rounds the parameters for the products. The context is bound.
 func (w *worker) store() error { return w.kernels.Store(w.stream, w.stored, w.parameters(), w.n) }
@@ -223,10 +226,15 @@ func (w *worker) clear() error { return w.stream.Zero(w.gradient, 4*w.n) }
 
 // close gives the device back. Of one that is lost, nothing is left to give back.
 func (w *worker) close() error {
-	if err := errors.Join(w.free(), w.context.Close()); !errors.Is(err, cuda.ErrLost) {
-		return err
+	return withoutLost(errors.Join(w.free(), w.context.Close()))
+}
+
+// withoutLost is err, unless that is of a lost device.
+func withoutLost(err error) error {
+	if errors.Is(err, cuda.ErrLost) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (w *worker) free() error {
@@ -245,7 +253,7 @@ func (w *worker) free() error {
 		if w.blas != nil {
 			failures = append(failures, w.blas.Close())
 		}
-		for _, memory := range append(w.tape.memory(), w.values, w.trained, w.stored, w.gradient, w.means, w.squares, w.averages, w.sums, w.part, w.positions.at) {
+		for _, memory := range append(w.tape.memory(), w.values, w.trained, w.judged, w.stored, w.gradient, w.means, w.squares, w.averages, w.sums, w.part, w.positions.at) {
 			failures = append(failures, w.context.Free(memory))
 		}
 		if w.stream != nil {

@@ -26,6 +26,9 @@ var ErrNoRoom = errors.New("the device has no memory for the model")
 // ErrOutOfMemory is wrapped by the errors of devices whose memory is too small for a batch. Nothing but their gradients has changed.
 var ErrOutOfMemory = errors.New("the device has no memory for the mini-batch")
 
+// ErrCannotValidate is wrapped by the errors of devices that can train, but have no memory for validation, or cannot run the model for it.
+var ErrCannotValidate = errors.New("the device cannot validate")
+
 // A Parameter is a matrix in the vector of parameters.
 type Parameter struct {
 	Name       string
