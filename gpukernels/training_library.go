@@ -2,9 +2,14 @@ package gpukernels
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
+
+// ErrNoRoomToChoose is wrapped by the errors of products of training for which there is no memory to find out which algorithm computes them. Those that
+// are measured need none: own kernels compute them then.
+var ErrNoRoomToChoose = errors.New("no memory to try what the library offers for a product")
 
 // A trainingLibrary computes products of training by cuBLASLt, where a Chooser says so. Nil computes none.
 type trainingLibrary struct {
@@ -136,7 +141,10 @@ func (l *trainingLibrary) choose(s *cuda.Stream, kind ProductKind, rows int) (*l
 			return nil, err
 		}
 		algorithm, err := l.chooser.ChooseFor(kind, rows)
-		if err != nil && !(l.chooser.way == MeasuredProducts && errors.Is(err, cuda.ErrOutOfMemory)) {
+		if errors.Is(err, cuda.ErrOutOfMemory) && l.chooser.way == LibraryProducts {
+			return nil, fmt.Errorf("%w: %w", ErrNoRoomToChoose, err)
+		}
+		if err != nil && !errors.Is(err, cuda.ErrOutOfMemory) {
 			return nil, err
 		}
 		of.algorithms[class], of.chosen[class] = algorithm, true

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -22,6 +23,9 @@ type Device interface {
 	Fix(tables []*marian.Tensor)
 	// Quantise lets what meets a matrix be rounded to 8 bits.
 	Quantise()
+	// Multiply says what is to compute products: what did before a checkpoint, unless the device was told otherwise. It is called before any work. It
+	// returns what computes them, by a name that is empty for what gives the bits that all such devices give, and is kept in checkpoints.
+	Multiply(before string) (now string, err error)
 	// Put replaces what the device has by the vectors of a state that are not nil, and lets losses and gradients be those of other parameters than
 	// the state's, if trained is not nil: of rounded ones.
 	Put(state optimiser.State, trained []float32) error
@@ -58,11 +62,30 @@ func (r *run) openDevice() error {
 		return nil
 	}
 	var err error
-	if r.device, err = r.open(r.network, r.optimiser.State()); err == nil {
-		r.device.Fix(r.config.fixed(r.network.Model))
+	if r.device, err = r.open(r.network, r.optimiser.State()); err != nil {
+		return err
 	}
-	return err
+	r.device.Fix(r.config.fixed(r.network.Model))
+	return r.chooseProducts()
 }
+
+// chooseProducts lets the device compute products as it did before the checkpoint, if it can and was not told otherwise.
+func (r *run) chooseProducts() error {
+	before := r.state.Products
+	now, err := r.device.Multiply(before)
+	if err != nil {
+		return err
+	}
+	if r.saved >= 0 && now != before {
+		r.logger.Warn("products are computed in another way than before the checkpoint: the model will be another than without the interruption",
+			"before", productsName(before), "now", productsName(now))
+	}
+	r.state.Products = now
+	return nil
+}
+
+// productsName is what to say of what computes products.
+func productsName(products string) string { return cmp.Or(products, "own kernels") }
 
 // workers is how many mini-batches are worked on at the same time.
 func (r *run) workers() int {
@@ -77,11 +100,15 @@ func (r *run) workers() int {
 func (r *run) undone(position data.Position, err error) error {
 	r.state.Position = position
 	err = fmt.Errorf("update %d: %w", r.state.Steps+1, err)
-	if !errors.Is(err, network.ErrOutOfMemory) {
+	choosing := errors.Is(err, network.ErrNoRoomToChoose)
+	if !choosing && !errors.Is(err, network.ErrOutOfMemory) {
 		return r.failed(err)
 	}
 	if failed := r.checkpoint(); failed != nil {
 		return errors.Join(err, failed)
+	}
+	if choosing {
+		return fmt.Errorf("%w; the same command goes on from here", err)
 	}
 	return fmt.Errorf("%w; %s (optimizer-delay makes an update of several mini-batches): the same command goes on from here", err, r.config.lessMemory())
 }

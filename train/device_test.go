@@ -33,6 +33,9 @@ type sideDevice struct {
 	closed    bool
 	fails     error // of Train
 
+	multipliedBefore, multiplies string
+	cannotMultiply               error
+
 	network            *network.Network
 	cannot, failsLater error // of Evaluate and Translate
 	evaluated          int   // batches
@@ -100,6 +103,11 @@ func (d *sideDevice) open(n *network.Network, s optimiser.State) (Device, error)
 }
 
 func (d *sideDevice) Workers() int { return 1 }
+
+func (d *sideDevice) Multiply(before string) (now string, err error) {
+	d.multipliedBefore = before
+	return d.multiplies, d.cannotMultiply
+}
 
 func (d *sideDevice) Fix(tables []*marian.Tensor) {
 	for _, table := range tables {
@@ -371,5 +379,52 @@ func TestDeviceFailsValidating(t *testing.T) {
 				t.Errorf("continued: %d measurements, want %d", n, len(c.ValidMetrics))
 			}
 		})
+	}
+}
+
+// A checkpoint knows what computed a device's products: the device is told, and a warning says if it computes them otherwise.
+func TestProductsOfCheckpoints(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 20)
+	c := toyConfig(folder)
+	c.CPUThreads = 1
+	for i, run := range []struct{ before, now, warning string }{
+		{"", "library 1", ""}, {"library 1", "library 1", ""}, {"library 1", "", "before=\"library 1\" now=\"own kernels\""},
+		{"", "", ""}, {"", "library 2", "before=\"own kernels\" now=\"library 2\""}, {"library 2", "library 2", ""},
+	} {
+		c.AfterBatches = i + 1
+		d := &sideDevice{config: c.optimiser(), multiplies: run.now}
+		var log bytes.Buffer
+		if _, err := RunOn(testContext(t), c, d.open, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Fatal(err)
+		}
+		if d.multipliedBefore != run.before {
+			t.Errorf("run %d: the device was told of %q, want %q", i, d.multipliedBefore, run.before)
+		}
+		warned := strings.Contains(log.String(), "products are computed in another way")
+		if warned != (run.warning != "") || !strings.Contains(log.String(), run.warning) {
+			t.Errorf("run %d: want the warning %q:\n%s", i, run.warning, log.String())
+		}
+	}
+	d := &sideDevice{config: c.optimiser(), cannotMultiply: errors.New("no library")}
+	if _, err := RunOn(testContext(t), c, d.open, silence()); !errors.Is(err, d.cannotMultiply) || !d.closed {
+		t.Errorf("%v, closed: %v", err, d.closed)
+	}
+}
+
+// A device that has no memory to find out how to multiply ends the run with a checkpoint, and nobody is told to lower mini-batches.
+func TestRunOnWithoutMemoryToChoose(t *testing.T) {
+	folder := t.TempDir()
+	toy(t, folder, 20)
+	c := toyConfig(folder)
+	c.AfterBatches = 1
+	d := &sideDevice{config: c.optimiser(), fails: fmt.Errorf("%w: 3×4", network.ErrNoRoomToChoose)}
+	_, err := RunOn(testContext(t), c, d.open, silence())
+	if !errors.Is(err, network.ErrNoRoomToChoose) || !strings.Contains(err.Error(), "the same command goes on from here") || strings.Contains(err.Error(), "lower") {
+		t.Errorf("%v", err)
+	}
+	d.fails = nil
+	if result, err := RunOn(testContext(t), c, d.open, silence()); err != nil || result.Updates != 1 {
+		t.Errorf("continued: %+v, %v", result, err)
 	}
 }

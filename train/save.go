@@ -29,6 +29,8 @@ type state struct {
 	Optimiser optimiser.Counts `json:"optimiser"`
 	Window    window           `json:"window"`
 
+	Products string `json:"products,omitempty"` // what computes those of a device: see Device.Multiply
+
 	Corpus data.Stats `json:"corpus"` // of the run before; none in older checkpoints
 
 	Best      map[string]best `json:"best"`      // by metric

@@ -109,7 +109,10 @@ func (e *examination) examine(ctx context.Context, arguments []string, model str
 		}
 		e.ok("job file", "%s: %s", j.path, j.job.Name)
 	case model != "":
-		translate := []jobfile.Option{{Name: "models", Values: []string{model}}, {Name: "devices", Values: devices}}
+		translate := []jobfile.Option{{Name: "models", Values: []string{model}}}
+		if len(devices) > 0 {
+			translate = append(translate, jobfile.Option{Name: "devices", Values: devices})
+		}
 		if options, err = newJobOptions(&jobfile.Job{Shard: "auto", Translate: translate}); err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ const gpuTuningVersion = 2
 // A gpuProducts is how products on GPUs are computed: --gpu-products.
 type gpuProducts struct {
 	way    gpukernels.Multiplication
+	wish   bool   // own kernels multiply where cuBLASLt is to and is not there
 	tuner  *tuner // nil: nothing is measured
 	logger *slog.Logger
 }
@@ -56,11 +57,12 @@ func (p *gpuProducts) useBLAS(open func(library string) error) (bool, error) {
 	if err == nil {
 		return true, nil
 	}
-	if p.way == gpukernels.LibraryProducts {
+	asked := p.way == gpukernels.LibraryProducts
+	if asked && !p.wish {
 		return false, fmt.Errorf("--gpu-products %v: %w", p.way, err)
 	}
 	level := slog.LevelDebug // nobody asked for it
-	if os.Getenv(blasVariable) != "" {
+	if asked || os.Getenv(blasVariable) != "" {
 		level = slog.LevelWarn
 	}
 	p.logger.Log(context.Background(), level, "products are computed without cuBLASLt", "reason", err)

@@ -61,6 +61,9 @@ GPUs (--devices) they are those of another arithmetic.`,
 			if r.logger, err = obs.NewLogger(command.ErrOrStderr(), "text", "info"); err != nil {
 				return err
 			}
+			if err := applyGPUEnvironment(command.Flags()); err != nil {
+				return err
+			}
 			return r.run(command)
 		},
 	}

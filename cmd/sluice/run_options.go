@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -49,6 +50,9 @@ func newJobOptions(job *jobfile.Job) (*jobOptions, error) {
 		return nil, jobfile.Problems{{Path: "translate.models", Message: "missing: the model's file or folder"}}
 	}
 	o.flags = flags
+	if err := applyJobEnvironment(flags, job.Translate); err != nil {
+		return nil, err
+	}
 	if err := o.forTargets(len(job.Records.Targets)); err != nil {
 		return nil, err
 	}
@@ -85,6 +89,16 @@ func (o *jobOptions) checkValues(job *jobfile.Job) error {
 		return problems
 	}
 	return nil
+}
+
+// applyJobEnvironment takes from the environment what a job leaves open of the settings of GPUs: nothing else, since a job is to say all. One that
+// says where it translates keeps to that.
+func applyJobEnvironment(flags *pflag.FlagSet, translate []jobfile.Option) error {
+	settings := gpuSettings
+	if saysWhere(translate) {
+		settings = slices.DeleteFunc(slices.Clone(settings), func(name string) bool { return name == "devices" })
+	}
+	return applyEnvironment(flags, only(settings...))
 }
 
 // useDevices lets the job translate on other devices than it names; none leaves it as it says.

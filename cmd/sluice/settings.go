@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,6 +42,24 @@ func applyEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) 
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// gpuSettings are the options that say what GPUs do. Each command that has one of them, or carries out what does, reads it from the environment.
+var gpuSettings = []string{"devices", "streams", "gpu-products"}
+
+// applyGPUEnvironment is applyEnvironment for the settings of GPUs, and for no others.
+func applyGPUEnvironment(flags *pflag.FlagSet) error {
+	return applyEnvironment(flags, only(gpuSettings...))
+}
+
+// only looks up the variables of some flags, and finds no others.
+func only(names ...string) func(variable string) (string, bool) {
+	return func(variable string) (string, bool) {
+		if !slices.ContainsFunc(names, func(name string) bool { return environmentName(name) == variable }) {
+			return "", false
+		}
+		return os.LookupEnv(variable)
+	}
 }
 
 // pathOptions are the options whose values are paths: relative-paths makes them relative to the configuration file, and

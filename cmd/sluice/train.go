@@ -99,6 +99,7 @@ func (t *training) run(command *cobra.Command) error {
 	if gpus.products, err = newTrainingProducts(t.gpuProducts, logger); err != nil {
 		return err
 	}
+	gpus.products.wish, gpus.said = !gpus.demanded, command.Flags().Changed("gpu-products")
 	if gpus.products.way == gpukernels.LibraryProducts && len(gpus.numbers) == 0 {
 		logger.Warn("the CPU trains: --gpu-products "+t.gpuProducts+" is for GPUs", "devices", t.devices)
 	}

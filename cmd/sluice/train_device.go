@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train"
 	"github.com/sluice-mt/sluice/train/gpunetwork"
 	"github.com/sluice-mt/sluice/train/network"
@@ -18,7 +19,9 @@ import (
 type trainingGPUs struct {
 	numbers  []int
 	demanded bool // what they cannot train is an error; otherwise the processor trains it
+	some     bool // those that have no memory for the model are left out
 	products gpuProducts
+	said     bool // the products are demanded, whatever a checkpoint says
 }
 
 // findTrainingGPUs reads the --devices of a training. It looks for the GPUs where all or auto ask for them, and a warning says why auto has none, or
@@ -30,7 +33,7 @@ func findTrainingGPUs(words []string, logger *slog.Logger) (trainingGPUs, error)
 	}
 	numbers, err := gpusThatTrain(logger)
 	if err == nil {
-		return trainingGPUs{numbers: numbers, demanded: choice.demanded}, nil
+		return trainingGPUs{numbers: numbers, demanded: choice.demanded, some: true}, nil
 	}
 	if choice.demanded {
 		return trainingGPUs{}, demandedError(err)
@@ -71,7 +74,7 @@ func gpusThatTrain(logger *slog.Logger) (numbers []int, err error) {
 // train trains a model. What GPUs that are not demanded cannot train, or have no memory for, the processor trains.
 func (g trainingGPUs) train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
 	if len(g.numbers) > 0 {
-		result, err := train.RunOn(ctx, config, openTrainer(g.numbers, g.products, logger), logger)
+		result, err := train.RunOn(ctx, config, g.opener(logger), logger)
 		if g.demanded || !errors.Is(err, network.ErrUnsupported) && !errors.Is(err, network.ErrNoRoom) {
 			return result, err
 		}
@@ -97,22 +100,32 @@ func checkGPUs(numbers []int) error {
 	return nil
 }
 
-// openTrainer returns what opens GPUs for a training.
-func openTrainer(numbers []int, products gpuProducts, logger *slog.Logger) train.OpenDevice {
+// opener returns what opens the GPUs for a training.
+func (g trainingGPUs) opener(logger *slog.Logger) train.OpenDevice {
 	return func(n *network.Network, state optimiser.State) (train.Device, error) {
 		driver, err := openDriver()
 		if err != nil {
 			return nil, err
 		}
-		trainer, err := gpunetwork.Open(driver, numbers, n, state)
+		trainer, err := g.open(driver, n, state, logger)
 		if err != nil {
 			return nil, err
 		}
-		for _, number := range numbers {
+		for _, number := range trainer.Numbers() {
 			if properties, err := driver.Properties(number); err == nil {
 				logger.Info("training on GPU "+strconv.Itoa(number), "device", properties)
 			}
 		}
-		return products.ofTraining(driver, numbers, trainer)
+		return &chosenTrainer{Trainer: trainer, driver: driver, products: g.products, demanded: g.said}, nil
 	}
+}
+
+// open opens all GPUs, or those that have memory for the model.
+func (g trainingGPUs) open(driver *cuda.Driver, n *network.Network, state optimiser.State, logger *slog.Logger) (*gpunetwork.Trainer, error) {
+	if !g.some {
+		return gpunetwork.Open(driver, g.numbers, n, state)
+	}
+	trainer, leftOut, err := gpunetwork.OpenSome(driver, g.numbers, n, state)
+	warnOfLeftOut(leftOut, logger)
+	return trainer, err
 }

@@ -2,21 +2,22 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
-	"github.com/sluice-mt/sluice/train"
 	"github.com/sluice-mt/sluice/train/gpunetwork"
 )
 
 // trainingTuningTime is about how long a training measures products on a kind of GPU that has not seen their like.
 const trainingTuningTime = 2 * time.Second
 
-// newTrainingProducts reads the --gpu-products of a training.
+// newTrainingProducts reads the --gpu-products of a training that demands no GPU.
 func newTrainingProducts(name string, logger *slog.Logger) (p gpuProducts, err error) {
-	p = gpuProducts{tuner: newTuner(logger), logger: logger}
+	p = gpuProducts{wish: true, tuner: newTuner(logger), logger: logger}
 	if p.way, err = gpukernels.ParseMultiplication(name); err != nil {
 		err = usageErrorf("--gpu-products: %v", err)
 	}
@@ -26,24 +27,34 @@ func newTrainingProducts(name string, logger *slog.Logger) (p gpuProducts, err e
 // A chosenTrainer remembers, when it is closed, what was measured on its GPUs.
 type chosenTrainer struct {
 	*gpunetwork.Trainer
-	products *gpuProducts
+	driver   *cuda.Driver
+	products gpuProducts
+	demanded bool                               // of the products: a checkpoint's do not count
 	files    []*measurements[kindOfGPU, string] // of the workers; nil where nothing is measured
 	known    []gpukernels.ProductTuning
 }
 
-// ofTraining lets the workers of a trainer, which are GPUs of these numbers, choose what multiplies.
-func (p *gpuProducts) ofTraining(driver *cuda.Driver, numbers []int, trainer *gpunetwork.Trainer) (train.Device, error) {
-	chosen := &chosenTrainer{trainer, p, make([]*measurements[kindOfGPU, string], len(numbers)), make([]gpukernels.ProductTuning, len(numbers))}
-	for worker, number := range numbers {
-		if err := chosen.choose(driver, worker, number); err != nil {
-			return nil, errors.Join(err, trainer.Close())
+// Multiply lets the workers choose what multiplies: as it was before a checkpoint, unless something was demanded. It returns what multiplies with
+// other bits than own kernels, and nothing if nothing does.
+func (c *chosenTrainer) Multiply(before string) (now string, err error) {
+	p := &c.products
+	if !c.demanded && strings.HasPrefix(before, gpukernels.LibraryProducts.String()) {
+		p.way, p.wish = gpukernels.LibraryProducts, true
+	}
+	c.files, c.known = make([]*measurements[kindOfGPU, string], c.Workers()), make([]gpukernels.ProductTuning, c.Workers())
+	for worker, number := range c.Numbers() {
+		if err := c.choose(c.driver, worker, number); err != nil {
+			return "", err
 		}
 	}
-	return chosen, nil
+	if blas := c.BLAS(0); blas != nil && p.way == gpukernels.LibraryProducts {
+		now = fmt.Sprintf("%v %v", p.way, blas.Version())
+	}
+	return now, nil
 }
 
 func (c *chosenTrainer) choose(driver *cuda.Driver, worker, number int) error {
-	p := c.products
+	p := &c.products
 	used, err := p.useBLAS(func(library string) error { return c.UseBLAS(worker, library) })
 	if !used {
 		return err

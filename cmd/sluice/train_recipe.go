@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-mt/sluice/gpukernels"
 	trainrecipe "github.com/sluice-mt/sluice/train/recipe"
 )
 
@@ -28,6 +29,7 @@ type recipeRun struct {
 	quiet            bool
 	level, logFormat string
 	devices          []string
+	gpuProducts      string
 	elsewhere        elsewhereFlags
 }
 
@@ -48,6 +50,7 @@ func newRunRecipeCommand() *cobra.Command {
 	}
 	group := newGroup("Options")
 	group.flags.StringArrayVarP(&r.devices, "devices", "d", nil, "train, translate and rescore on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/training.md")
+	group.flags.StringVar(&r.gpuProducts, "gpu-products", gpukernels.MeasuredProducts.String(), gpuProductsUsage)
 	group.flags.BoolVar(&r.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&r.level, "log-level", "info", "debug, info, warn or error")
 	group.flags.StringVar(&r.logFormat, "log-format", "text", "text or json")
@@ -69,6 +72,9 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 			return err
 		}
 	}
+	if _, err := newTrainingProducts(r.gpuProducts, logger); err != nil {
+		return err
+	}
 	gpus, err := findTrainingGPUs(r.devices, logger)
 	if err == nil {
 		err = checkGPUs(gpus.numbers)
@@ -76,7 +82,7 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	engine, end, err := r.elsewhere.engine(command.Context(), recipeEngine{gpus.numbers}, logger)
+	engine, end, err := r.elsewhere.engine(command.Context(), recipeEngine{gpus.numbers, r.gpuProducts}, logger)
 	if err != nil {
 		return err
 	}

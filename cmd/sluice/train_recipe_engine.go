@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -26,12 +25,17 @@ import (
 // A recipeEngine is sluice train and sluice translate for the steps of a recipe. Options come from the recipe alone, not from the environment
 // nor from files beside the models: what a step gives must depend on what its stamp says, and on nothing else but the machine.
 type recipeEngine struct {
-	gpus []int // that train, translate and rescore, where a step does not say otherwise; none for the processor
+	gpus     []int  // that train, translate and rescore, where a step does not say otherwise; none for the processor
+	products string // what multiplies there, likewise
 }
 
 // Train trains a model as sluice train does. What GPUs cannot train, the processor does.
 func (e recipeEngine) Train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
-	return trainingGPUs{numbers: e.gpus, products: gpuProducts{tuner: newTuner(logger), logger: logger}}.train(ctx, config, logger)
+	products, err := newTrainingProducts(e.products, logger)
+	if err != nil {
+		return train.Result{}, err
+	}
+	return trainingGPUs{numbers: e.gpus, some: true, products: products}.train(ctx, config, logger)
 }
 
 // words are the GPUs as a wish: the processor does what they cannot.
@@ -87,6 +91,9 @@ func (e recipeEngine) Translate(ctx context.Context, task trainrecipe.Translatio
 	t, cores, err := newStepTranslation(task, e.where(task))
 	if err != nil {
 		return trainrecipe.Throughput{}, err
+	}
+	if !t.model.outside["gpu-products"] {
+		t.model.gpuProducts = e.products
 	}
 	parts, err := buildEngine(ctx, &t.model, &t.search, &t.batch, cores, t.logger)
 	if err != nil {
@@ -162,13 +169,7 @@ func newStepTranslation(task trainrecipe.Translation, devices []string) (t *tran
 
 // applyStepEnvironment takes from the environment what a translation does not depend on.
 func applyStepEnvironment(flags *pflag.FlagSet) error {
-	return applyEnvironment(flags, func(name string) (string, bool) {
-		switch name {
-		case environmentName("commit-every"), environmentName("grace-period"), environmentName("cpu-threads"), environmentName("memory"):
-			return os.LookupEnv(name)
-		}
-		return "", false
-	})
+	return applyEnvironment(flags, only("commit-every", "grace-period", "cpu-threads", "memory", "streams"))
 }
 
 // follow tells now and then which share of the input is translated.

@@ -7,6 +7,9 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
+// Multiply leaves products to own kernels, whatever computed them before a checkpoint. It returns what gives other bits than these do: nothing.
+func (t *Trainer) Multiply(string) (now string, err error) { return "", nil }
+
 // UseBLAS opens NVIDIA's library cuBLASLt for a worker's device, by default the one that the driver can run. The error is cuda.ErrNoBLAS or
 // cuda.ErrBLASOutdated where there is none that can be used: the worker goes on without it.
 func (t *Trainer) UseBLAS(worker int, library string) error {

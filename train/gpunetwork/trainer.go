@@ -27,31 +27,50 @@ func Open(driver *cuda.Driver, numbers []int, n *network.Network, state optimise
 	return open(driver, numbers, n, state, gpukernels.BFloat16)
 }
 
+// OpenSome is Open without the devices whose memory is too small for the network, as long as there is one that has enough. It says why these are left
+// out.
+func OpenSome(driver *cuda.Driver, numbers []int, n *network.Network, state optimiser.State) (t *Trainer, leftOut []error, err error) {
+	return openThose(driver, numbers, n, state, gpukernels.BFloat16, true)
+}
+
 // open is Open for any type of 16 bits. Float16 is for tests: it shows mistakes that the rounding to bfloat16 would hide, but gradients
 // are often too small for it.
 func open(driver *cuda.Driver, numbers []int, n *network.Network, state optimiser.State, stored gpukernels.Storage) (*Trainer, error) {
+	t, _, err := openThose(driver, numbers, n, state, stored, false)
+	return t, err
+}
+
+// openThose opens all devices, or those that have memory for the network.
+func openThose(driver *cuda.Driver, numbers []int, n *network.Network, state optimiser.State, stored gpukernels.Storage, some bool) (
+	t *Trainer, leftOut []error, err error) {
 	l, err := newLayout(n)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := check(l); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	t := new(Trainer)
-	for i, number := range numbers {
-		if i > 0 {
-			state = optimiser.State{Values: state.Values}
-		}
+	t = new(Trainer)
+	for _, number := range numbers {
 		w, err := openWorker(driver, number, l, state, stored)
 		if err != nil {
-			return nil, errors.Join(withoutRoom(fmt.Errorf("GPU %d: %w", number, err)), t.Close())
+			err = withoutRoom(fmt.Errorf("GPU %d: %w", number, err))
+			if some && errors.Is(err, network.ErrNoRoom) {
+				leftOut = append(leftOut, err)
+				continue
+			}
+			return nil, nil, errors.Join(err, t.Close())
 		}
 		t.workers = append(t.workers, w)
+		state = optimiser.State{Values: state.Values} // the first one has what the optimiser keeps
+	}
+	if len(t.workers) == 0 {
+		return nil, nil, errors.Join(leftOut...)
 	}
 	if err := t.connect(); err != nil {
-		return nil, errors.Join(withoutRoom(err), t.Close())
+		return nil, nil, errors.Join(withoutRoom(err), t.Close())
 	}
-	return t, nil
+	return t, leftOut, nil
 }
 
 // withoutRoom says of an error of a device that gets the parameters if its memory is too small for them.
@@ -82,6 +101,15 @@ func (t *Trainer) connect() error {
 
 // Workers is how many devices there are.
 func (t *Trainer) Workers() int { return len(t.workers) }
+
+// Numbers are those of the devices.
+func (t *Trainer) Numbers() []int {
+	var numbers []int
+	for _, w := range t.workers {
+		numbers = append(numbers, w.number)
+	}
+	return numbers
+}
 
 // Fix leaves tables of embeddings as they are: they have no gradient.
 func (t *Trainer) Fix(tables []*marian.Tensor) {

@@ -183,7 +183,10 @@ func (w *worker) train(b *network.Batch, options network.Options, seed uint64) (
 		}
 		return err
 	})
-	if errors.Is(err, cuda.ErrOutOfMemory) {
+	switch {
+	case errors.Is(err, gpukernels.ErrNoRoomToChoose):
+		err = fmt.Errorf("%w: %w", network.ErrNoRoomToChoose, err)
+	case errors.Is(err, cuda.ErrOutOfMemory):
 		err = fmt.Errorf("%w of %d source and %d target pieces: %w", network.ErrOutOfMemory, len(b.Source.Tokens), len(b.Target.Tokens), err)
 	}
 	loss.Words, loss.Sentences = len(b.Target.Tokens), b.Sentences()

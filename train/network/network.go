@@ -26,6 +26,10 @@ var ErrNoRoom = errors.New("the device has no memory for the model")
 // ErrOutOfMemory is wrapped by the errors of devices whose memory is too small for a batch. Nothing but their gradients has changed.
 var ErrOutOfMemory = errors.New("the device has no memory for the mini-batch")
 
+// ErrNoRoomToChoose is wrapped by the errors of devices that have no memory to find out how products of a batch are best computed, as they were told to.
+// Nothing but their gradients has changed.
+var ErrNoRoomToChoose = errors.New("the device has no memory to find out how its library computes products")
+
 // ErrCannotValidate is wrapped by the errors of devices that can train, but have no memory for validation, or cannot run the model for it.
 var ErrCannotValidate = errors.New("the device cannot validate")
 
