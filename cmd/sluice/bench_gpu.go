@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,16 +40,19 @@ type gpuBench struct {
 // A gpuWork is how much is done to measure kernels and training.
 type gpuWork struct {
 	tokens, rows int // of products and attention: source tokens, and rows of a decoder step
-	rounds       int // of each kernel
+	rounds       int // of each kernel, at least
+	copies       int // of a kernel's operands, at most
 	pieces       int // of a mini-batch
 	updates      int
+	loads        time.Duration // of finding a load
 }
 
 // A gpuRow is what a GPU gave with one architecture and one way to run it.
 type gpuRow struct {
 	Model     string  `json:"model"`
 	Streams   int     `json:"streams"`
-	Slots     int     `json:"slots"` // of a stream
+	Slots     int     `json:"slots"`                        // of a stream
+	Measured  bool    `json:"load_by_throughput,omitempty"` // streams, and slots perhaps, were found by it, as the engine does
 	Beam      int     `json:"beam"`
 	Words     float64 `json:"source_words_per_second"` // of piecesOfWord each
 	PerSecond float64 `json:"source_pieces_per_second"`
@@ -75,7 +79,7 @@ type gpuReport struct {
 }
 
 func newBenchGPUCommand() *cobra.Command {
-	b := &gpuBench{known: architectures(), work: gpuWork{modelTokens, 512, 20, trainingPieces, timedUpdates}}
+	b := &gpuBench{known: architectures(), work: gpuWork{modelTokens, 512, 20, 256, trainingPieces, timedUpdates, loadTime}}
 	command := &cobra.Command{
 		Use:   "gpu [flags]",
 		Short: "Measure what a GPU gives with students of several sizes, and with recurrent models",
@@ -94,14 +98,14 @@ Without a GPU the command says so and prints a roofline model of the same table 
   sluice bench gpu --roofline`,
 		Args: exactArguments(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			return b.run(command.OutOrStdout(), command.ErrOrStderr())
+			return b.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr())
 		},
 	}
 	own := newGroup("Benchmark")
 	s := own.flags
 	s.IntVar(&b.device, "device", 0, "`NUMBER` of the GPU")
 	s.StringSliceVar(&b.sizes, "sizes", namesOf(b.known), "models, in a list with commas")
-	s.IntSliceVar(&b.streams, "streams", []int{1, 2, 4}, "workers")
+	s.IntSliceVar(&b.streams, "streams", []int{1, 2, 4, 0}, "workers; 0: as many as give most, as the engine finds them, and slots too where they are 0")
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time, those of a sentence at least; 0: chosen by the free memory")
 	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
@@ -137,7 +141,7 @@ func benchOfGPU(command *cobra.Command, options []string) (rewritten []string, o
 	return nil, false
 }
 
-func (b *gpuBench) run(out, stderr io.Writer) error {
+func (b *gpuBench) run(ctx context.Context, out, stderr io.Writer) error {
 	chosen, err := b.check()
 	if err != nil {
 		return err
@@ -160,7 +164,7 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 	defer device.Close()
 	report := gpuReport{Device: device.Properties().String()}
 	// What was measured before something failed is printed, too.
-	failed := b.report(&report, driver, device, chosen, stderr)
+	failed := b.report(ctx, &report, driver, device, chosen, stderr)
 	if b.asJSON {
 		return errors.Join(failed, writeJSON(out, report))
 	}
@@ -168,9 +172,9 @@ func (b *gpuBench) run(out, stderr io.Writer) error {
 }
 
 // report measures all architectures. What a card has too little memory for is named and left out.
-func (b *gpuBench) report(r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, chosen []architecture, stderr io.Writer) error {
+func (b *gpuBench) report(ctx context.Context, r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, chosen []architecture, stderr io.Writer) error {
 	for _, a := range chosen {
-		for _, part := range b.parts(r, driver, device, a) {
+		for _, part := range b.parts(ctx, r, driver, device, a) {
 			err := part.measure()
 			if errors.Is(err, cuda.ErrOutOfMemory) {
 				fmt.Fprintf(stderr, "%s: not all of its %s was measured: %v\n", a.size().Name, part.name, err)
@@ -189,11 +193,11 @@ type benchPart struct {
 }
 
 // parts are what is measured of an architecture.
-func (b *gpuBench) parts(r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, a architecture) []benchPart {
+func (b *gpuBench) parts(ctx context.Context, r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, a architecture) []benchPart {
 	of := cardOf(device.Properties())
 	parts := []benchPart{
 		{"translation, kernel by kernel,", func() error { return appendTo(&r.Kernels)(b.timeKernels(driver, a, of.in(b.onGPU))) }},
-		{"translation", func() error { return appendTo(&r.Rows)(b.measure(device, a, of.in(b.onGPU))) }},
+		{"translation", func() error { return appendTo(&r.Rows)(b.measure(ctx, device, a, of.in(b.onGPU))) }},
 	}
 	s, trained := a.(student)
 	if !trained {
@@ -226,10 +230,11 @@ func (b *gpuBench) check() ([]architecture, error) {
 		}
 		chosen = append(chosen, b.known[i])
 	}
-	for _, list := range [][]int{b.streams, b.beams} {
-		if len(list) == 0 || slices.Min(list) < 1 {
-			return nil, usageErrorf("--streams and --beams: at least 1 each")
-		}
+	if len(b.beams) == 0 || slices.Min(b.beams) < 1 {
+		return nil, usageErrorf("--beams: at least 1 each")
+	}
+	if len(b.streams) == 0 || slices.Min(b.streams) < 0 {
+		return nil, usageErrorf("--streams: at least 0 each")
 	}
 	var err error
 	if b.onGPU, err = gpuArithmeticOf("--precision", b.precision); err != nil {
@@ -250,7 +255,7 @@ func namesOf(all []architecture) []string {
 }
 
 // measure runs an architecture in all ways.
-func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) (rows []gpuRow, err error) {
+func (b *gpuBench) measure(ctx context.Context, device *gpumodel.Device, a architecture, of card) (rows []gpuRow, err error) {
 	random := rand.New(rand.NewPCG(2018, 1))
 	m, err := randomModel(a.description(), random)
 	if err != nil {
@@ -269,9 +274,9 @@ func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) (ro
 	for _, streams := range b.streams {
 		for _, slots := range b.slots {
 			for _, beam := range b.beams {
-				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: max(slots, beam), Beam: beam} // of one sentence at least
-				if slots == 0 {
-					row.Slots, _ = weights.Batch(gpumodel.Sharing{Workers: streams, Models: 1})
+				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: slots, Beam: beam}
+				if err := row.choose(ctx, device, weights, a.size().Vocabulary, b.work.loads); err != nil {
+					return rows, err
 				}
 				if err := row.run(weights, clock, a.size().Vocabulary, b.sentences, random); err != nil {
 					return rows, err
@@ -287,6 +292,26 @@ func (b *gpuBench) measure(device *gpumodel.Device, a architecture, of card) (ro
 	return rows, nil
 }
 
+// choose fills in what is 0 of the load: by throughput where it is the number of streams, as the engine does, and otherwise by the free memory.
+func (r *gpuRow) choose(ctx context.Context, device *gpumodel.Device, weights *gpumodel.Weights, vocabulary int, limit time.Duration) (err error) {
+	if r.Slots > 0 {
+		r.Slots = max(r.Slots, r.Beam) // of one sentence at least
+	}
+	g := &gpu{device: device, weights: []*gpumodel.Weights{weights}}
+	load := g.usualLoad(r.Streams, r.Slots)
+	if r.Streams == 0 {
+		trial := &loadTrial{gpu: g, options: r.options(), vocabulary: vocabulary, limit: limit}
+		load, r.Measured, err = trial.find(ctx, load, r.Slots > 0)
+	}
+	r.Streams, r.Slots = load.Streams, load.Slots
+	return err
+}
+
+// options are those of the search: translations have the length of their sources.
+func (r *gpuRow) options() search.Options {
+	return search.Options{Beam: r.Beam, Normalize: 1, MaxLengthFactor: 1}
+}
+
 // run translates with all streams at once.
 func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabulary, sentences int, random *rand.Rand) error {
 	if sentences == 0 {
@@ -299,8 +324,7 @@ func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabular
 		if steppers[i], err = weights.NewStepper(r.Slots); err != nil {
 			return err
 		}
-		options := search.Options{Beam: r.Beam, Normalize: 1, MaxLengthFactor: 1}
-		if workers[i], err = newGPUWorker([]search.Stepper{steppers[i]}, nil, 0, options); err != nil {
+		if workers[i], err = newGPUWorker([]search.Stepper{steppers[i]}, nil, 0, r.options()); err != nil {
 			return err
 		}
 		defer workers[i].close()
@@ -347,7 +371,7 @@ func (r *gpuReport) print(w io.Writer) error {
 		if row.Bound > 0 {
 			bound = fmt.Sprintf("%.0f %%", 100*row.Reached)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%.0f %%\t%.0f %%\t%.0f %%\t%.0f %%\t%.0f\t%.0f\t%s\t\n", row.Model, row.Streams, row.Slots, row.Beam,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%.0f %%\t%.0f %%\t%.0f %%\t%.0f %%\t%.0f\t%.0f\t%s\t\n", row.Model, row.streams(), row.Slots, row.Beam,
 			formatCount(int64(row.Words)), formatCount(int64(row.PerSecond)), 100*row.Encode, 100*row.Step, 100*row.Output, 100*row.Busy,
 			row.OfStep, row.Host, bound)
 	}
@@ -357,6 +381,14 @@ func (r *gpuReport) print(w io.Writer) error {
 	fmt.Fprintln(&b)
 	printKernels(&b, "trained model", r.TrainingKernels)
 	return writeOutput(w, b.String())
+}
+
+// streams says how many there were, and whether they were found by throughput.
+func (r *gpuRow) streams() string {
+	if r.Measured {
+		return fmt.Sprintf("found: %d", r.Streams)
+	}
+	return strconv.Itoa(r.Streams)
 }
 
 // numberOrDash writes a number, and a dash for none.

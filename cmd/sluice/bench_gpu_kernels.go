@@ -7,8 +7,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
+	"unsafe"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -23,8 +25,11 @@ type kernelRow struct {
 	N            int     `json:"n"`
 	K            int     `json:"k,omitempty"`
 	Microseconds float64 `json:"microseconds"`
-	SameBits     float64 `json:"cublaslt_microseconds_same_bits,omitempty"` // by cuBLASLt with the bits of the own kernels
-	Library      float64 `json:"cublaslt_microseconds,omitempty"`           // with bits of its own
+	Copies       int     `json:"copies_of_operands"`                         // which were gone over in turn
+	Cached       bool    `json:"operands_may_be_cached"`                     // all copies but one fit into the second-level cache
+	SameBits     float64 `json:"cublaslt_microseconds_same_bits,omitempty"`  // by cuBLASLt with the bits of the own kernels
+	Library      float64 `json:"cublaslt_microseconds,omitempty"`            // with bits of its own
+	Beside       float64 `json:"own_microseconds_beside_cublaslt,omitempty"` // by own kernels as the library was timed: with one copy of the operands
 	Bound        float64 `json:"bound_microseconds"`
 	By           string  `json:"bound_by"`
 }
@@ -32,12 +37,25 @@ type kernelRow struct {
 // printKernels prints a table of kernels, the first column under a heading.
 func printKernels(w io.Writer, heading string, rows []kernelRow) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%s\tkernel\tm\tn\tk\tµs\tcuBLASLt, µs\twith the same bits, µs\tbound, µs\tby\t\n", heading)
+	fmt.Fprintf(t, "%s\tkernel\tm\tn\tk\tµs\tcopies\tcuBLASLt, µs\twith the same bits, µs\town beside it, µs\tbound, µs\tby\t\n", heading)
 	for _, k := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
-			microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), k.Bound, k.By)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
+			k.copies(), microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), microsecondsOrDash(k.Beside), k.Bound, k.By)
 	}
 	t.Flush()
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "Each kernel goes over copies of its operands in turn, which exceed the second-level cache; \"cached\" stands where they do not.\n"+
+		"cuBLASLt and what is beside it have one copy.")
+}
+
+// copies says over how many copies of its operands the kernel went.
+func (k *kernelRow) copies() string {
+	if k.Cached {
+		return fmt.Sprintf("%d, cached", k.Copies)
+	}
+	return strconv.Itoa(k.Copies)
 }
 
 // A timedKernel is a kernel, or a few that follow each other, with the bytes that it has to move and the operations of its tensor cores.
@@ -45,7 +63,8 @@ type timedKernel struct {
 	what              string
 	m, n, k           int
 	bytes, operations float64
-	ready             func(r *kernelRig) (run func() error) // run puts it into the stream
+	ready             func(r *kernelRig) (run func() error)         // run puts it into the stream
+	product           func(r *kernelRig) gpukernels.TrainingProduct // in place of ready: a product of training
 }
 
 // timeKernels times each kernel of an architecture that takes long.
@@ -79,7 +98,11 @@ func (b *gpuBench) withRig(driver *cuda.Driver, as gpukernels.Arithmetic, work f
 		return err
 	}
 	defer func() { err = cmp.Or(err, stream.Close()) }()
-	return work(&kernelRig{context: c, stream: stream, as: as, rounds: b.work.rounds, random: rand.New(rand.NewPCG(2018, 3))})
+	properties, err := driver.Properties(b.device)
+	if err != nil {
+		return err
+	}
+	return work(&kernelRig{context: c, stream: stream, as: as, rounds: b.work.rounds, most: b.work.copies, cache: properties.SecondLevelCache, random: rand.New(rand.NewPCG(2018, 3))})
 }
 
 func (b *gpuBench) timeTranslation(rig *kernelRig, a architecture, of card) (rows []kernelRow, err error) {
@@ -111,39 +134,53 @@ func (r *kernelRig) timeEach(model string, kernels []timedKernel, of card) (rows
 	for _, k := range kernels {
 		bound, by := of.slower(k.bytes, k.operations)
 		row := kernelRow{Model: model, Kernel: k.what, M: k.m, N: k.n, K: k.k, Bound: 1e6 * bound, By: by}
-		r.ofTraining = gpukernels.TrainingProduct{}
-		if err := r.time(&row, k.ready); err != nil {
-			return rows, err
+		if k.product == nil {
+			err = r.time(&row, k.ready)
+		} else {
+			err = r.timeProduct(&row, k.product)
 		}
-		if count := r.ofTraining.A.Rows; count > 0 {
-			if err := r.beside.timeKind(r.ofTraining.Kind(), count, &row); err != nil {
-				return rows, err
-			}
+		if err != nil {
+			return rows, err
 		}
 		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-// A kernelRig is what kernels are timed with. Its first error stays.
-type kernelRig struct {
-	context    *cuda.Context
-	stream     *cuda.Stream
-	kernels    *gpukernels.Kernels        // of translation
-	training   *gpukernels.Training       // or of training
-	ofTraining gpukernels.TrainingProduct // the one that is timed, if it is one
-	beside     *blasTimer
-	as         gpukernels.Arithmetic
-	rounds     int
-	random     *rand.Rand
-	memory     []cuda.Pointer // of the kernel that is timed
-	err        error
+// timeProduct times a product of training, and what cuBLASLt takes for it.
+func (r *kernelRig) timeProduct(row *kernelRow, operands func(*kernelRig) gpukernels.TrainingProduct) error {
+	var kind gpukernels.ProductKind
+	var count int // of rows, of which an algorithm depends
+	err := r.time(row, func(r *kernelRig) func() error {
+		p := operands(r)
+		kind, count = p.Kind(), p.A.Rows
+		return func() error { return r.training.Product(r.stream, p) }
+	})
+	return cmp.Or(err, r.beside.timeKind(kind, count, row))
 }
 
-// time fills in how long a kernel takes, by the device's clock, the mean of several times one after another.
+// A kernelRig is what kernels are timed with. Its first error stays.
+type kernelRig struct {
+	context  *cuda.Context
+	stream   *cuda.Stream
+	kernels  *gpukernels.Kernels  // of translation
+	training *gpukernels.Training // or of training
+	beside   *blasTimer
+	as       gpukernels.Arithmetic
+	rounds   int // at least
+	most     int // copies of operands
+	cache    int // bytes of the second-level cache
+	random   *rand.Rand
+	memory   []cuda.Pointer // of the kernel that is timed
+	taken    int            // bytes of that
+	err      error
+}
+
+// time fills in how long a kernel takes, by the device's clock, the mean of several times one after another, each on another copy of its operands.
 func (r *kernelRig) time(row *kernelRow, ready func(*kernelRig) func() error) (err error) {
 	defer func() { err = errors.Join(err, r.free()) }()
-	run := ready(r)
+	runs := r.copies(row, ready)
+	rounds := max(r.rounds, len(runs))
 	var events [2]*cuda.Event
 	for i := range events {
 		if events[i], err = r.context.Event(); err != nil {
@@ -151,14 +188,14 @@ func (r *kernelRig) time(row *kernelRow, ready func(*kernelRig) func() error) (e
 		}
 		defer events[i].Close()
 	}
-	for round := range r.rounds + 1 { // the first is a warm-up
+	for round := range rounds + 1 { // the first is a warm-up
 		if round == 1 {
 			err = r.stream.Record(events[0])
 		}
 		if err = cmp.Or(r.err, err); err != nil {
 			return err
 		}
-		if err = run(); err != nil {
+		if err = runs[round%len(runs)](); err != nil {
 			return err
 		}
 	}
@@ -166,8 +203,25 @@ func (r *kernelRig) time(row *kernelRow, ready func(*kernelRig) func() error) (e
 		return err
 	}
 	took, err := events[1].Since(events[0])
-	row.Microseconds = float64(took) / float64(time.Microsecond) / float64(r.rounds)
+	row.Microseconds = float64(took) / float64(time.Microsecond) / float64(rounds)
 	return err
+}
+
+// copies readies a kernel as often as its operands exceed the second-level cache, while others are used before the same come again: weights and
+// activations of a whole model come from memory. It is done less often where half of the free memory is not enough.
+func (r *kernelRig) copies(row *kernelRow, ready func(*kernelRig) func() error) []func() error {
+	runs := []func() error{ready(r)}
+	of, wanted := max(r.taken, 1), 1
+	if r.err == nil {
+		var free uint64
+		free, _, r.err = r.context.Memory()
+		wanted = min(1+(r.cache+of-1)/of, r.most, 1+int(free/2)/of)
+	}
+	for len(runs) < wanted && r.err == nil {
+		runs = append(runs, ready(r))
+	}
+	row.Copies, row.Cached = len(runs), (len(runs)-1)*of < r.cache
+	return runs
 }
 
 func (r *kernelRig) free() error {
@@ -175,7 +229,7 @@ func (r *kernelRig) free() error {
 	for _, at := range r.memory {
 		failed = append(failed, r.context.Free(at))
 	}
-	r.memory = r.memory[:0]
+	r.memory, r.taken = r.memory[:0], 0
 	return errors.Join(failed...)
 }
 
@@ -185,7 +239,7 @@ func fill[T any](r *kernelRig, count int, list []T) cuda.Pointer {
 	if r.err = cmp.Or(r.err, err); r.err != nil {
 		return 0
 	}
-	r.memory = append(r.memory, at)
+	r.memory, r.taken = append(r.memory, at), r.taken+count*int(unsafe.Sizeof(list[0]))
 	for first := 0; first < count && r.err == nil; first += len(list) {
 		r.err = cuda.CopyIn(r.stream, cuda.Offset[T](at, first), list[:min(len(list), count-first)])
 	}

@@ -65,11 +65,7 @@ func (p productShape) trainingKernels() []timedKernel {
 // trainingKernel is a product whose results take so many bytes each.
 func (p productShape) trainingKernel(bytesOfResult float64, operands func(*kernelRig) gpukernels.TrainingProduct) timedKernel {
 	m, n, k := float64(p.m), float64(p.n), float64(p.k)
-	return timedKernel{what: p.what, m: p.m, n: p.n, k: p.k, bytes: 2*(m*k+k*n) + bytesOfResult*m*n, operations: p.operations(),
-		ready: func(r *kernelRig) func() error {
-			r.ofTraining = operands(r)
-			return func() error { return r.training.Product(r.stream, r.ofTraining) }
-		}}
+	return timedKernel{what: p.what, m: p.m, n: p.n, k: p.k, bytes: 2*(m*k+k*n) + bytesOfResult*m*n, operations: p.operations(), product: operands}
 }
 
 // lossKernels are the two passes over the output layer, of as many words as training works on at a time.

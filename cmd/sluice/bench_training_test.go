@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -31,9 +32,9 @@ func toys() []architecture {
 func TestBenchGPU(t *testing.T) {
 	t.Setenv(driverVariable, emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...))
 	b := gpuBench{known: toys(), sizes: namesOf(toys()), streams: []int{1, 2}, slots: []int{1}, beams: []int{1, 2}, sentences: 2, precision: "bfloat16",
-		asJSON: true, work: gpuWork{tokens: 2 * modelLength, rows: 5, rounds: 1, pieces: 30, updates: 1}}
+		asJSON: true, work: gpuWork{tokens: 2 * modelLength, rows: 5, rounds: 1, copies: 2, pieces: 30, updates: 1}}
 	var out, messages bytes.Buffer
-	if err := b.run(&out, &messages); err != nil {
+	if err := b.run(t.Context(), &out, &messages); err != nil {
 		t.Fatalf("%v %s", err, &messages)
 	}
 	var report gpuReport
@@ -101,10 +102,10 @@ func TestBenchGPU(t *testing.T) {
 	if err := report.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`(?m)^ +attentive-toy +decoder: attention to the words +5 +13 +32 +[0-9.]+ +- +- +0\.0 +memory *$`,
+	for _, want := range []string{`(?m)^ +attentive-toy +decoder: attention to the words +5 +13 +32 +[0-9.]+ +2, cached +- +- +- +0\.0 +memory *$`,
 		`(?m)^ +toy +2 +2 +2 +[0-9,]+ +[0-9,]+( +[0-9]+ %){4}( +[0-9]+){2} +- *$`, `(?m)^ +averaging-toy +30 +[0-9,]+ +[0-9]+ % +[0-9]+ +[0-9]+ +- *$`,
-		`(?m)^ +toy +encoder: feed-forward, up, gradient of the weights +32 +64 +30 +[0-9.]+ +- +- +0\.0 +memory *$`,
-		`(?m)^ +toy +update: Adam +1 +20032 +- +[0-9.]+ +- +- +[0-9.]+ +memory *$`} {
+		`(?m)^ +toy +encoder: feed-forward, up, gradient of the weights +32 +64 +30 +[0-9.]+ +2, cached +- +- +- +0\.0 +memory *$`,
+		`(?m)^ +toy +update: Adam +1 +20032 +- +[0-9.]+ +2, cached +- +- +- +[0-9.]+ +memory *$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("%s is not in\n%s", want, &out)
 		}
@@ -129,10 +130,10 @@ func TestBenchGPUFails(t *testing.T) {
 	} {
 		known := toys()[:1]
 		b := gpuBench{known: known, sizes: namesOf(known), streams: []int{1}, slots: []int{1}, beams: []int{1}, sentences: 1, precision: "bfloat16",
-			work: gpuWork{tokens: modelLength, rows: 2, rounds: 1, pieces: 30, updates: 1}}
+			work: gpuWork{tokens: modelLength, rows: 2, rounds: 1, copies: 1, pieces: 30, updates: 1}}
 		var out, messages bytes.Buffer
 		set("fault", c.fault)
-		err := b.run(&out, &messages)
+		err := b.run(t.Context(), &out, &messages)
 		set("fault", "")
 		if c.fails != (err != nil) || !strings.Contains(messages.String(), c.named) || c.named == "" && messages.Len() > 0 {
 			t.Errorf("%s: %v, %q", c.fault, err, &messages)
@@ -204,7 +205,7 @@ func TestBenchKernelsOfBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gpuBench{onGPU: gpukernels.Arithmetic{Products: gpukernels.Int8}, work: gpuWork{tokens: modelLength, rows: 3, rounds: 1}}
+	b := gpuBench{onGPU: gpukernels.Arithmetic{Products: gpukernels.Int8}, work: gpuWork{tokens: modelLength, rows: 3, rounds: 1, copies: 1}}
 	for _, a := range toys() {
 		rows, err := b.timeKernels(driver, a, cards()[0].in(b.onGPU))
 		if err != nil || len(rows) < 10 {
@@ -235,9 +236,74 @@ func TestBenchBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	rows, err := (&gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1}, sentences: 2}).measure(device, toy, cards()[0])
+	rows, err := (&gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1}, sentences: 2}).measure(t.Context(), device, toy, cards()[0])
 	if err != nil || len(rows) != 1 || rows[0].Bound != cards()[0].roofline(toy, 2, 1) || rows[0].Reached != rows[0].PerSecond/rows[0].Bound {
 		t.Fatalf("%+v, %v", rows, err)
+	}
+}
+
+// Where the number of streams is left open, the load is the one that the engine finds by throughput; with a number of slots, if that was said.
+func TestBenchLoad(t *testing.T) {
+	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := gpumodel.Open(driver, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	b := gpuBench{streams: []int{0, 3}, slots: []int{1}, beams: []int{2}, sentences: 2, work: gpuWork{loads: 10 * time.Second}}
+	rows, err := b.measure(t.Context(), device, toys()[0], card{})
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	if found := rows[0]; !found.Measured || !(gpuLoad{found.Streams, found.Slots}).possible(2) || !strings.HasPrefix(found.streams(), "found: ") {
+		t.Errorf("%+v", found)
+	}
+	if said := rows[1]; said.Measured || said.Streams != 3 || said.Slots != 2 || said.streams() != "3" {
+		t.Errorf("%+v", said)
+	}
+	b.streams, b.work.loads = []int{0}, time.Nanosecond
+	if rows, err = b.measure(t.Context(), device, toys()[0], card{}); err != nil || rows[0].Measured || rows[0].Streams != usualStreams {
+		t.Errorf("without time: %+v, %v", rows, err)
+	}
+}
+
+// A kernel goes over as many copies of its operands as exceed the second-level cache, each as often as the others, and as the memory and the bound
+// for them allow.
+func TestCopiesOfOperands(t *testing.T) {
+	driver, err := cuda.Open(emulated.Library(t, emulated.Unwatched, emulated.Sources(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const operands = 1 << 10
+	for _, c := range []struct {
+		cache, most, want int
+		cached            bool
+	}{{10 * operands, 256, 11, false}, {10*operands + 1, 256, 12, false}, {10 * operands, 11, 11, false}, {10 * operands, 10, 10, true}, {0, 256, 1, false}, {1 << 40, 1 << 40, 0, true}} {
+		b := gpuBench{work: gpuWork{rounds: 3}}
+		err := b.withRig(driver, gpukernels.Arithmetic{}, func(r *kernelRig) error {
+			r.cache, r.most = c.cache, c.most
+			var row kernelRow
+			size, made, ran := operands, 0, map[int]int{}
+			if c.want == 0 { // bounded by half of the memory, of which that is a fifth
+				size, c.want = 200<<20, 3
+			}
+			err := r.time(&row, func(r *kernelRig) func() error {
+				number := made
+				made++
+				fill(r, size, make([]byte, size))
+				return func() error { ran[number]++; return nil }
+			})
+			if row.Copies != c.want || made != c.want || row.Cached != c.cached || len(ran) != c.want || ran[c.want-1] < 1 || len(r.memory) > 0 {
+				t.Errorf("%+v: %d copies were made, of which these ran: %v; %+v", c, made, ran, row)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -260,13 +326,13 @@ func TestBenchProducts(t *testing.T) {
 	kernels, err := gpukernels.Load(driver, 0, context, gpukernels.Arithmetic{})
 	must(err)
 	defer kernels.Close()
-	for library, want := range map[string]string{at: `toy +up +5 +16 +8 +1\.0 +[0-9.]+ +[0-9.]+ +0\.0`, "/nowhere/libcublasLt.so.12": `1\.0 +- +- +0\.0`} {
+	for library, want := range map[string]string{at: `toy +up +5 +16 +8 +1\.0 +1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\.0`, "/nowhere/libcublasLt.so.12": `1\.0 +1 +- +- +- +0\.0`} {
 		t.Setenv(blasVariable, library)
 		beside, err := newBLASTimer(context, func(blas *cuda.BLAS) (*gpukernels.Chooser, error) {
 			return gpukernels.NewChooser(context, kernels, blas, gpukernels.Float16, gpukernels.LibraryProducts, nil, 0)
 		})
 		must(err)
-		row := kernelRow{Model: "toy", Kernel: "up", M: 5, N: 16, K: 8, Microseconds: 1}
+		row := kernelRow{Model: "toy", Kernel: "up", M: 5, N: 16, K: 8, Microseconds: 1, Copies: 1}
 		must(beside.time(productShape{"up", 5, 16, 8}, &row))
 		must(beside.close())
 		var out bytes.Buffer

@@ -315,10 +315,10 @@ func (c card) roofline(a architecture, rows, beam int) float64 {
 // printRoofline prints the table for all cards and students.
 func printRoofline(w io.Writer, as gpukernels.Arithmetic) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, `A model, not a measurement: million source pieces a second at most in %v, if every kernel took no longer than its bytes at the
+	fmt.Fprintf(&b, `A model, not a measurement: million source pieces a second at most in %v, and words of %g pieces in brackets, if every kernel took no longer than its bytes at the
 card's memory bandwidth or its operations at the peak of its tensor cores, or %.2f µs. Sentences of %d pieces, both sides.
 
-`, as, modelKernel*1e6, modelLength)
+`, as, piecesOfWord, modelKernel*1e6, modelLength)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "card\tTFLOP/s\tGB/s\thypotheses\tbeam\t")
 	for _, a := range architectures() {
@@ -333,7 +333,8 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 		for _, batch := range []struct{ rows, beam int }{{1, 1}, {4, 4}, {512, 1}, {512, 4}} {
 			fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%d\t%d\t", c.name, c.tensor/1e12, c.bandwidth/1e9, batch.rows, batch.beam)
 			for _, a := range architectures() {
-				fmt.Fprintf(t, "%.3f\t", c.roofline(a, batch.rows, batch.beam)/1e6)
+				pieces := c.roofline(a, batch.rows, batch.beam) / 1e6
+				fmt.Fprintf(t, "%.3f (%.3f)\t", pieces, pieces/piecesOfWord)
 			}
 			fmt.Fprintln(t)
 		}
