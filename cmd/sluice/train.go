@@ -25,6 +25,7 @@ type training struct {
 	config           string
 	devices          []string
 	gpuProducts      string
+	grace            time.Duration
 	quiet            bool
 	progress         string
 	level, logFormat string
@@ -61,6 +62,7 @@ was stopped.`,
 	group.flags.StringVarP(&t.config, "config", "c", "", "`FILE` with the settings")
 	group.flags.StringArrayVarP(&t.devices, "devices", "d", nil, "train on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/training.md")
 	group.flags.StringVar(&t.gpuProducts, "gpu-products", "measured", gpuProductsUsage)
+	group.flags.DurationVar(&t.grace, "grace-period", trainingGrace, trainingGraceUsage)
 	group.flags.BoolVar(&t.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&t.progress, "progress", "auto", "bar, log, or auto: a bar on a terminal, messages alone elsewhere")
 	group.flags.StringVar(&t.level, "log-level", "info", "debug, info, warn or error")
@@ -98,6 +100,9 @@ func (t *training) run(command *cobra.Command) error {
 	}
 	if gpus.products, err = newTrainingProducts(t.gpuProducts, logger); err != nil {
 		return err
+	}
+	if gpus.grace = t.grace; t.grace < 0 {
+		return usageErrorf("--grace-period %v: at least 0, which waits as long as it takes", t.grace)
 	}
 	gpus.products.wish, gpus.said = !gpus.demanded, command.Flags().Changed("gpu-products")
 	if gpus.products.way == gpukernels.LibraryProducts && len(gpus.numbers) == 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -21,7 +22,21 @@ type trainingGPUs struct {
 	demanded bool // what they cannot train is an error; otherwise the processor trains it
 	some     bool // those that have no memory for the model are left out
 	products gpuProducts
-	said     bool // the products are demanded, whatever a checkpoint says
+	said     bool          // the products are demanded, whatever a checkpoint says
+	grace    time.Duration // after a signal: see boundGPUs
+}
+
+// trainingGrace is how long what is in flight may take on GPUs by default: an update, validation, a checkpoint.
+const trainingGrace = 2 * time.Minute
+
+const trainingGraceUsage = "how long what is in flight may take on GPUs after a signal, before the process ends at once (0: as long as it takes)"
+
+// boundGPUs is endAfter for work on GPUs, which may hang. The processor does not, and a training on it is waited for. A grace period of 0 waits, too.
+func boundGPUs(ctx context.Context, wanted bool, grace time.Duration) (callOff func()) {
+	if !wanted || grace == 0 {
+		return func() {}
+	}
+	return endAfter(ctx, grace)
 }
 
 // findTrainingGPUs reads the --devices of a training. It looks for the GPUs where all or auto ask for them, and a warning says why auto has none, or
@@ -74,7 +89,9 @@ func gpusThatTrain(logger *slog.Logger) (numbers []int, err error) {
 // train trains a model. What GPUs that are not demanded cannot train, or have no memory for, the processor trains.
 func (g trainingGPUs) train(ctx context.Context, config train.Config, logger *slog.Logger) (train.Result, error) {
 	if len(g.numbers) > 0 {
+		callOff := boundGPUs(ctx, true, g.grace)
 		result, err := train.RunOn(ctx, config, g.opener(logger), logger)
+		callOff()
 		if g.demanded || !errors.Is(err, network.ErrUnsupported) && !errors.Is(err, network.ErrNoRoom) {
 			return result, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,7 @@ type recipeRun struct {
 	level, logFormat string
 	devices          []string
 	gpuProducts      string
+	grace            time.Duration
 	elsewhere        elsewhereFlags
 }
 
@@ -51,6 +53,7 @@ func newRunRecipeCommand() *cobra.Command {
 	group := newGroup("Options")
 	group.flags.StringArrayVarP(&r.devices, "devices", "d", nil, "train, translate and rescore on these `GPUS`: numbers beginning with 0, all, auto (or else on the CPU), cpu (the default); see docs/training.md")
 	group.flags.StringVar(&r.gpuProducts, "gpu-products", gpukernels.MeasuredProducts.String(), gpuProductsUsage)
+	group.flags.DurationVar(&r.grace, "grace-period", trainingGrace, trainingGraceUsage)
 	group.flags.BoolVar(&r.quiet, "quiet", false, "print warnings and errors only")
 	group.flags.StringVar(&r.level, "log-level", "info", "debug, info, warn or error")
 	group.flags.StringVar(&r.logFormat, "log-format", "text", "text or json")
@@ -72,6 +75,9 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 			return err
 		}
 	}
+	if r.grace < 0 {
+		return usageErrorf("--grace-period %v: at least 0, which waits as long as it takes", r.grace)
+	}
 	if _, err := newTrainingProducts(r.gpuProducts, logger); err != nil {
 		return err
 	}
@@ -82,7 +88,7 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	engine, end, err := r.elsewhere.engine(command.Context(), recipeEngine{gpus.numbers, r.gpuProducts}, logger)
+	engine, end, err := r.elsewhere.engine(command.Context(), recipeEngine{gpus.numbers, r.gpuProducts, r.grace}, logger)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,9 @@ import (
 // A recipeEngine is sluice train and sluice translate for the steps of a recipe. Options come from the recipe alone, not from the environment
 // nor from files beside the models: what a step gives must depend on what its stamp says, and on nothing else but the machine.
 type recipeEngine struct {
-	gpus     []int  // that train, translate and rescore, where a step does not say otherwise; none for the processor
-	products string // what multiplies there, likewise
+	gpus     []int         // that train, translate and rescore, where a step does not say otherwise; none for the processor
+	products string        // what multiplies there, likewise
+	grace    time.Duration // for what is in flight there: see boundGPUs
 }
 
 // Train trains a model as sluice train does. What GPUs cannot train, the processor does.
@@ -35,7 +36,7 @@ func (e recipeEngine) Train(ctx context.Context, config train.Config, logger *sl
 	if err != nil {
 		return train.Result{}, err
 	}
-	return trainingGPUs{numbers: e.gpus, some: true, products: products}.train(ctx, config, logger)
+	return trainingGPUs{numbers: e.gpus, some: true, products: products, grace: e.grace}.train(ctx, config, logger)
 }
 
 // words are the GPUs as a wish: the processor does what they cannot.
@@ -95,6 +96,11 @@ func (e recipeEngine) Translate(ctx context.Context, task trainrecipe.Translatio
 	if !t.model.outside["gpu-products"] {
 		t.model.gpuProducts = e.products
 	}
+	choice, err := t.model.chooseDevices(t.batch.threads)
+	if err != nil {
+		return trainrecipe.Throughput{}, err
+	}
+	defer boundGPUs(ctx, choice.wanted(), e.grace)()
 	parts, err := buildEngine(ctx, &t.model, &t.search, &t.batch, cores, t.logger)
 	if err != nil {
 		return trainrecipe.Throughput{}, err

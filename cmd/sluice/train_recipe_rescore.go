@@ -16,6 +16,7 @@ import (
 
 // Rescore ranks a list anew as sluice rescore does, with the weights that sluice rescore tune finds.
 func (e recipeEngine) Rescore(ctx context.Context, task trainrecipe.Rescoring) error {
+	defer boundGPUs(ctx, len(e.gpus) > 0, e.grace)()
 	s := stepRescoring{task: task, devices: e.words()}
 	err := s.run(ctx)
 	if errors.Is(err, errInterrupted) {
