@@ -19,11 +19,13 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		brief, choice := s, choose(table, ids, z)
 		brief.KeepBFloat16 = true
 		bytes := make([]uint8, rows*Int8Stride(n))
+		zeros, wide, listed := thinned(r, rows*Int8Stride(k), 50), normals(r, rows*128), PackInt8Rectified(k, 128, int8s(r, k*128), normals(r, 128))
 		for name, kernel := range map[string]func(){
 			"QuantizeRows":      func() { QuantizeRows(a, aScales, x, rows, k) },
 			"QuantizeRowsFixed": func() { QuantizeRowsFixed(a, x, rows, k, 2) },
 			"MulInt8":           func() { MulInt8(y, n, a, aScales, rows, int8Matrix, z, Rectified) },
 			"MulInt8Quantised":  func() { MulInt8Quantised(bytes, 2, y, a, aScales, rows, int8Matrix, z, Rectified) },
+			"MulInt8, zeros":    func() { MulInt8(wide, 128, zeros, aScales, rows, listed, nil, None) },
 			"MulFloat32":        func() { MulFloat32(y, n, x, k, rows, floatMatrix, z, None) },
 			"DotRowsInt8":       func() { table.Choose(choice, ids, z); DotRowsInt8(y, a, 1, choice) },
 			"DotRowsFloat32":    func() { DotRowsFloat32(y, x, floats, k, ids, z) },

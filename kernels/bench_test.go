@@ -77,6 +77,35 @@ func benchInt8(r *rand.Rand, k, n, rows int) (w *Int8Matrix, a []uint8) {
 	return PackInt8(k, n, weights, scales), a
 }
 
+// BenchmarkMulInt8Zeros multiplies activations of which some share is something, with lists of them and without. GMAC/s counts zeros.
+func BenchmarkMulInt8Zeros(b *testing.B) {
+	for _, shape := range [][2]int{{1536, 256}, {2048, 512}, {4096, 1024}} {
+		for _, rows := range []int{1, 4, 48} {
+			for _, share := range []int{100, 150, 200, 300, 400} {
+				for _, way := range []struct {
+					name  string
+					share nonzeroShare
+				}{{"lists", 1000}, {"all", -1}} {
+					k, n := shape[0], shape[1]
+					b.Run(fmt.Sprintf("%dx%d/rows=%d/something=%d/%s", k, n, rows, share, way.name), func(b *testing.B) {
+						r := source(1)
+						w := PackInt8Rectified(k, n, trained(r, k*n, 32), normals(r, n))
+						if w.sparse == nil {
+							b.Skip("this kind of processor has no lists")
+						}
+						a, aScales, y := thinned(r, rows*k, share), normals(r, rows), make([]float32, rows*n)
+						*w.listed() = way.share
+						if rows <= fewRows && way.share < 0 {
+							w.sparse = nil
+						}
+						reportMACs(b, rows*k*n, func() { MulInt8(y, n, a, aScales, rows, w, nil, None) })
+					})
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkMulInt8FromMemory multiplies with matrices in turn that no cache holds together.
 func BenchmarkMulInt8FromMemory(b *testing.B) {
 	const k, n, all = 1024, 4096, 256 << 20

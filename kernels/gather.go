@@ -44,6 +44,9 @@ func (w *Int8Matrix) Columns(first, end int) Int8Matrix {
 	} else {
 		part.panels = w.panels[first*w.steps*4:][:columns*w.steps*4]
 	}
+	if w.sparse != nil {
+		part.sparse = w.sparse.columns(first, end)
+	}
 	part.corrections, part.scales = w.corrections[first:][:columns], w.scales[first:][:columns]
 	return part
 }

@@ -3,6 +3,7 @@ package kernels
 //go:generate go run -C _asm ./int8 -pkg kernels -out ../int8_amd64.s -stubs ../int8_asm_amd64.go
 //go:generate go run -C _asm ./int8tiers -pkg kernels -out ../int8tiers_amd64.s -stubs ../int8tiers_asm_amd64.go
 //go:generate go run -C _asm ./int8chains -pkg kernels -out ../int8chains_amd64.s -stubs ../int8chains_asm_amd64.go
+//go:generate go run -C _asm ./int8sparse -pkg kernels -out ../int8sparse_amd64.s -stubs ../int8sparse_asm_amd64.go
 //go:generate go run -C _asm ./int16 -pkg kernels -out ../int16_amd64.s -stubs ../int16_asm_amd64.go
 //go:generate go run -C _asm ./rows -pkg kernels -out ../rows_amd64.s -stubs ../rows_asm_amd64.go
 //go:generate go run -C _asm ./dots -pkg kernels -out ../dots_amd64.s -stubs ../dots_asm_amd64.go

@@ -11,12 +11,13 @@ import (
 )
 
 // beyondFamily names, for each set of instructions that is not all of a family's, the functions of assembly that need it:
-// their callers must have asked cpu.Integer, or usesBF16. All others run on every processor of their family.
+// their callers must have asked cpu.Integer, cpu.HasByteCompress or usesBF16. All others run on every processor of their family.
 var beyondFamily = map[string][]string{
 	"AVX-VNNI": {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
 	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double",
-		"mulInt8AVX512DoubleBytes", "mulInt8AVX512Unfetched"},
-	"AVX-512 BF16": {"accumulateBFloat16BF16"},
+		"mulInt8AVX512DoubleBytes", "mulInt8AVX512Unfetched", "mulInt8SparseAVX512", "mulInt8SparseAVX512Double"},
+	"AVX-512 VBMI2": {"listInt8AVX512"},
+	"AVX-512 BF16":  {"accumulateBFloat16BF16"},
 }
 
 // A kernel for AVX-512 that uses an instruction of VNNI by mistake would pass every test on the machines that have both.
@@ -85,6 +86,9 @@ func instructionSet(line string) string {
 		return "AVX-VNNI"
 	case strings.HasPrefix(line, "VPDPBUSD"), strings.HasPrefix(line, "VPDPWSSD"):
 		return "AVX-512 VNNI"
+	case strings.HasPrefix(line, "VPCOMPRESSB"), strings.HasPrefix(line, "VPCOMPRESSW"), strings.HasPrefix(line, "VPEXPANDB"), strings.HasPrefix(line, "VPEXPANDW"),
+		strings.HasPrefix(line, "VPSHLD"), strings.HasPrefix(line, "VPSHRD"):
+		return "AVX-512 VBMI2"
 	case strings.HasPrefix(line, "// VDPBF16PS"):
 		return "AVX-512 BF16"
 	}

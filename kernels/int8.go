@@ -33,6 +33,7 @@ type Int8Matrix struct {
 	steps       int         // groups of 4 along k, padded
 	panels      []int8      // 64-byte aligned
 	chains      *int8Chains // if not nil, the weights are here, not in panels
+	sparse      *int8Sparse // if not nil, the weights are here, too, for activations of which many are zeros
 	corrections []int32     // -128·(sum of the column), one per padded column: undoes the zero point of the activations; zeros if the chains do that
 	scales      []float32   // one per padded column
 
@@ -51,7 +52,8 @@ func PackInt8(k, n int, weights []int8, scales []float32) *Int8Matrix {
 }
 
 // PackInt8Rectified is PackInt8 for a matrix that is multiplied with results of a ReLU alone: no activation may be negative, that is,
-// have a byte below 128. Some processors multiply faster so; on those, MulInt8 panics if one is.
+// have a byte below 128. Activations that are zeros are left out where that is faster, and some processors multiply the others faster, too;
+// on those, MulInt8 panics if one is negative.
 func PackInt8Rectified(k, n int, weights []int8, scales []float32) *Int8Matrix {
 	return packInt8(k, n, weights, scales, true)
 }
@@ -77,6 +79,9 @@ func packInt8(k, n int, weights []int8, scales []float32, rectified bool) *Int8M
 	if packsChains(k) {
 		// What lies behind a row would be seen as negative activations.
 		w.chains = packInt8Chains(k, n, weights, rectified && k%16 == 0)
+	}
+	if rectified && packsSparse() {
+		w.sparse = packInt8Sparse(k, n, weights)
 	}
 	switch {
 	case w.chains == nil:
@@ -114,13 +119,21 @@ func (w *Int8Matrix) at(i, j int) int {
 //
 // y: rows × w.N, yStride elements from row to row. a: rows quantised by QuantizeRows or QuantizeRowsFixed, Int8Stride(w.K)
 // bytes apart. aScales: one per row. bias: w.N, or nil.
-func MulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
+//
+// leftOut is how many of the rows·w.K·w.N multiply-accumulates were not done, since their activations are zeros.
+func MulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) (leftOut int) {
 	need(len(y), span(rows, yStride, w.N), "result of an int8 product")
 	w.needOperands(a, aScales, rows, bias)
 	if rows == 0 || w.N == 0 {
-		return
+		return 0
+	}
+	if w.sparse != nil {
+		if leftOut, done := mulInt8Sparse(y, yStride, a, aScales, rows, w, bias, act); done {
+			return leftOut
+		}
 	}
 	mulInt8(y, yStride, a, aScales, rows, w, bias, act)
+	return 0
 }
 
 // needOperands panics if an operand of a product with rows of activations is too short.

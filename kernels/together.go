@@ -19,6 +19,8 @@ type Matrix interface {
 	from() *int
 	// leaves is whether few rows are multiplied with weights that the processor fetches by itself; nil if that is not for a Tuning to say.
 	leaves() *bool
+	// listed is for which share of activations products go by lists; nil if they never do.
+	listed() *nonzeroShare
 	multiply(in tuningInput, rows int)
 }
 

@@ -10,7 +10,8 @@ import (
 // A Tuning says, for the shapes of matrices that were measured on a processor, from how many rows of activations on products run in
 // their variant that does two panels at a time: 0 where a rule decides that was right wherever it was measured. For matrices of which one or two
 // rows can be multiplied in two ways it says that, too: 0 with weights that are fetched ahead, 1 with weights that the processor fetches by
-// itself, which is better at it or worse.
+// itself, which is better at it or worse. And for those that are multiplied with what a ReLU lets pass, it says up to how many of a thousand
+// activations may be something for products to go by lists of them.
 // It decides how long products take, never what they are. It can be kept as JSON; no number in it can do harm.
 type Tuning map[string]int
 
@@ -22,6 +23,9 @@ const fewRows = 2
 
 // fewOf is the key of a Tuning for how few rows are multiplied with matrices of a shape.
 func fewOf(m Matrix) string { return m.shape() + ", few rows" }
+
+// nonzeroOf is the key of a Tuning for when products with matrices of a shape go by lists.
+func nonzeroOf(m Matrix) string { return m.shape() + ", nonzero" }
 
 // tunedRows are the numbers of rows at which variants are compared; each speaks for the rows from the number beside it on.
 var tunedRows = [...]struct{ rows, from int }{{13, 13}, {24, 19}, {48, 37}, {96, 73}}
@@ -49,7 +53,7 @@ func (t Tuning) unknown(matrices []Matrix) []Matrix {
 	count := make(map[string]int)
 	for _, m := range matrices {
 		shape := m.shape()
-		if t.knows(m) || !m.hasDouble() || count[shape] == tunedMatrices {
+		if t.knows(m) || !m.hasDouble() && m.listed() == nil || count[shape] == tunedMatrices {
 			continue
 		}
 		count[shape]++
@@ -60,6 +64,11 @@ func (t Tuning) unknown(matrices []Matrix) []Matrix {
 
 func (t Tuning) knows(m Matrix) bool {
 	_, known := t[m.shape()]
+	known = known || !m.hasDouble()
+	if m.listed() != nil {
+		_, nonzero := t[nonzeroOf(m)]
+		known = known && nonzero
+	}
 	if m.leaves() != nil {
 		_, few := t[fewOf(m)]
 		known = known && few
@@ -70,13 +79,22 @@ func (t Tuning) knows(m Matrix) bool {
 // Tune has the matrices of a model run as t says. The shapes that it does not know yet are measured before, in about the time d or
 // what measuring each once takes. Nobody may use the matrices meanwhile.
 func (t Tuning) Tune(d time.Duration, matrices ...Matrix) {
-	if unknown := t.unknown(matrices); len(unknown) > 0 {
-		t.measure(d, unknown)
+	unknown := t.unknown(matrices)
+	double := slices.DeleteFunc(slices.Clone(unknown), func(m Matrix) bool { return !m.hasDouble() })
+	listed := slices.DeleteFunc(unknown, func(m Matrix) bool { return m.listed() == nil })
+	if len(double) > 0 {
+		t.measure(d, double)
+	}
+	if len(listed) > 0 {
+		t.measureListed(d/4, listed)
 	}
 	for _, m := range matrices {
 		*m.from() = t[m.shape()]
 		if leaves := m.leaves(); leaves != nil {
 			*leaves = t[fewOf(m)] == 1
+		}
+		if share := m.listed(); share != nil {
+			*share = nonzeroShare(t[nonzeroOf(m)])
 		}
 	}
 }
@@ -271,6 +289,16 @@ func (w *Int8Matrix) leaves() *bool {
 		return nil
 	}
 	return &w.unfetched
+}
+
+func (w *Int16Matrix) listed() *nonzeroShare   { return nil }
+func (w *Float32Matrix) listed() *nonzeroShare { return nil }
+
+func (w *Int8Matrix) listed() *nonzeroShare {
+	if w.sparse == nil {
+		return nil
+	}
+	return &w.sparse.share
 }
 
 func (w *Int8Matrix) multiply(in tuningInput, rows int) {

@@ -18,8 +18,8 @@ func TestTune(t *testing.T) {
 		r := source(1)
 		eight := PackInt8(64, 96, int8s(r, 64*96), normals(r, 96))
 		sixteen := PackInt16(64, 96, int16s(r, 64*96, 1000), normals(r, 96))
-		float := PackFloat32(64, 96, normals(r, 64*96))
-		matrices := []Matrix{eight, sixteen, float, PackInt8(0, 0, nil, nil), PackFloat32(64, 96, normals(r, 64*96))}
+		float, listed := PackFloat32(64, 96, normals(r, 64*96)), PackInt8Rectified(64, 128, int8s(r, 64*128), normals(r, 128))
+		matrices := []Matrix{eight, sixteen, float, listed, PackInt8(0, 0, nil, nil), PackFloat32(64, 96, normals(r, 64*96))}
 		var could []string
 		for _, m := range matrices {
 			if m.hasDouble() {
@@ -27,6 +27,9 @@ func TestTune(t *testing.T) {
 			}
 			if m.leaves() != nil {
 				could = append(could, fewOf(m))
+			}
+			if m.listed() != nil {
+				could = append(could, nonzeroOf(m))
 			}
 		}
 		tuning := Tuning{}
@@ -42,6 +45,12 @@ func TestTune(t *testing.T) {
 			possible := []int{0, 13, 19, 37, 73, never}
 			if strings.HasSuffix(shape, ", few rows") {
 				possible = []int{0, 1}
+			}
+			if strings.HasSuffix(shape, ", nonzero") {
+				if from < 0 || from > listedMost {
+					t.Errorf("%s: %d", shape, from)
+				}
+				continue
 			}
 			if !slices.Contains(possible, from) {
 				t.Errorf("%s: %d", shape, from)
@@ -61,6 +70,9 @@ func TestTune(t *testing.T) {
 		again.Tune(0, matrices...)
 		if *eight.from() != tuning[eight.shape()] || *float.from() != tuning[float.shape()] {
 			t.Error("the matrices do not have what the tuning says")
+		}
+		if share := listed.listed(); share != nil && int(*share) != tuning[nonzeroOf(listed)] {
+			t.Errorf("lists pay up to %d in a thousand, and the tuning says %d", *share, tuning[nonzeroOf(listed)])
 		}
 	})
 }
@@ -142,6 +154,44 @@ func TestTuningDecidesForFewRows(t *testing.T) {
 		}
 		if got := took.decideFew(); got != c.want {
 			t.Errorf("times %v: %d, want %d", c.times, got, c.want)
+		}
+	}
+}
+
+// Lists pay up to where they take as long as a product without them, a little less.
+func TestListedShare(t *testing.T) {
+	for _, c := range []struct {
+		without, low, high float64
+		want               int
+	}{
+		{1, 0.2, 0.8, 475},
+		{1, 0.5, 2, 190},
+		{1, 1.2, 4, 73},
+		{1, 2, 3, listedLeast},
+		{1, 0.1, 0.2, listedMost},
+		{1, 0.5, 0.4, 0}, // a disturbed moment
+		{0, 0, 0, 0},
+	} {
+		if got := listedShare(c.without, c.low, c.high); got != c.want {
+			t.Errorf("%v without lists, %v and %v with them: up to %d in a thousand, want %d", c.without, c.low, c.high, got, c.want)
+		}
+	}
+}
+
+// What is measured has as many activations as it says.
+func TestListedInput(t *testing.T) {
+	for _, share := range []int{listedLow, listedHigh} {
+		nonzero, bytes := 0, newListedInput([]Matrix{PackInt8(1536, 256, make([]int8, 1536*256), make([]float32, 256))}, share).bytes
+		for _, b := range bytes {
+			if b < int8Zero {
+				t.Fatal("an activation is negative")
+			}
+			if b > int8Zero {
+				nonzero++
+			}
+		}
+		if got := 1000 * nonzero / len(bytes); got < share-10 || got > share+10 {
+			t.Errorf("%d in a thousand are something, want %d", got, share)
 		}
 	}
 }

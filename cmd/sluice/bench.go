@@ -42,8 +42,9 @@ type benchRun struct {
 	SourcePieces   float64 `json:"source_pieces_per_second"`
 	TargetPieces   float64 `json:"target_pieces_per_second"`
 	MACsPerPiece   float64 `json:"macs_per_source_piece"`
-	GMACsPerWorker float64 `json:"gmacs_per_second_and_worker"`
-	Peak           float64 `json:"ceiling_gmacs_per_core"` // of the precision, in the mean over the run
+	LeftOut        float64 `json:"macs_left_out_share"`         // with activations that are zeros
+	GMACsPerWorker float64 `json:"gmacs_per_second_and_worker"` // those left out included
+	Peak           float64 `json:"ceiling_gmacs_per_core"`      // of the precision, in the mean over the run
 	Encode         float64 `json:"encoder_share"`
 	Step           float64 `json:"decoder_share"`
 	Output         float64 `json:"output_layer_share"`
@@ -277,8 +278,8 @@ func allocated() uint64 {
 
 // counts are the sums of what all Steppers counted.
 type counts struct {
-	source, target, steps, macs int64
-	encode, step, output        time.Duration
+	source, target, steps, macs, leftOut int64
+	encode, step, output                 time.Duration
 }
 
 func (e *ensemble) count() counts {
@@ -289,6 +290,7 @@ func (e *ensemble) count() counts {
 		c.target += s.TargetTokens
 		c.steps += s.Steps
 		c.macs += s.MACs
+		c.leftOut += s.LeftOut
 		c.encode += s.EncodeTime
 		c.step += s.StepTime
 		c.output += s.OutputTime
@@ -297,7 +299,7 @@ func (e *ensemble) count() counts {
 }
 
 func (c counts) minus(d counts) counts {
-	return counts{c.source - d.source, c.target - d.target, c.steps - d.steps, c.macs - d.macs,
+	return counts{c.source - d.source, c.target - d.target, c.steps - d.steps, c.macs - d.macs, c.leftOut - d.leftOut,
 		c.encode - d.encode, c.step - d.step, c.output - d.output}
 }
 
@@ -306,7 +308,7 @@ func newBenchRun(elapsed float64, words int64, c counts, workers int) benchRun {
 	run := benchRun{
 		Seconds: elapsed, WordsPerSec: float64(words) / elapsed,
 		SourcePieces: float64(c.source) / elapsed, TargetPieces: float64(c.target) / elapsed,
-		MACsPerPiece: float64(c.macs) / max(float64(c.source), 1), GMACsPerWorker: float64(c.macs) / busy / 1e9,
+		MACsPerPiece: float64(c.macs) / max(float64(c.source), 1), LeftOut: float64(c.leftOut) / max(float64(c.macs), 1), GMACsPerWorker: float64(c.macs) / busy / 1e9,
 		Encode: c.encode.Seconds() / busy, Step: c.step.Seconds() / busy, Output: c.output.Seconds() / busy,
 		Rows: float64(c.target) / max(float64(c.steps), 1),
 	}
@@ -352,13 +354,13 @@ func (r benchReport) print(w io.Writer) error {
 // writeCounts writes what the processor's Steppers counted.
 func (m benchRun) writeCounts(w *strings.Builder, precision string) {
 	fmt.Fprintf(w, `%s source pieces/s, %s target pieces/s
-%.1f million multiply-accumulates per source piece, decoder included
-%.0f GMAC/s per worker, %.0f %% of the %.0f GMAC/s that a core could do meanwhile in %s
+%.1f million multiply-accumulates per source piece, decoder included; %.0f %% of them with zeros, which are left out
+%.0f GMAC/s per worker with these, %.0f %% of the %.0f GMAC/s that a core could do meanwhile in %s; %.0f %% without
 time: encoder %.0f %%, decoder %.0f %%, output layer %.0f %%, text, search and waiting %.0f %%
 hypotheses per decoder step: %.1f
 `, formatCount(int64(m.SourcePieces)), formatCount(int64(m.TargetPieces)),
-		m.MACsPerPiece/1e6,
-		m.GMACsPerWorker, 100*m.GMACsPerWorker/m.Peak, m.Peak, precision,
+		m.MACsPerPiece/1e6, 100*m.LeftOut,
+		m.GMACsPerWorker, 100*m.GMACsPerWorker/m.Peak, m.Peak, precision, 100*(1-m.LeftOut)*m.GMACsPerWorker/m.Peak,
 		100*m.Encode, 100*m.Step, 100*m.Output, 100*m.Rest, m.Rows)
 }
 

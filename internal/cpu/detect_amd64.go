@@ -31,3 +31,6 @@ func Has(l Level) bool {
 
 // HasBF16 reports whether the processor multiplies bfloat16 in 512-bit registers (AVX512_BF16).
 func HasBF16() bool { return Has(AVX512) && cpu.X86.HasAVX512BF16 }
+
+// HasByteCompress reports whether the processor brings chosen bytes together in 512-bit registers (AVX-512 VBMI2).
+func HasByteCompress() bool { return Has(AVX512) && cpu.X86.HasAVX512VBMI2 }

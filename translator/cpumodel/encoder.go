@@ -56,6 +56,7 @@ func (s *Stepper) encodeFurther(sources []search.Source, contexts []search.Conte
 		before := encoder.stats
 		encoder.Encode(s.furtherSources, s.furtherContexts)
 		s.stats.MACs += encoder.stats.MACs - before.MACs
+		s.stats.LeftOut += encoder.stats.LeftOut - before.LeftOut
 		s.stats.SourceTokens += encoder.stats.SourceTokens - before.SourceTokens
 		for i, handle := range s.furtherContexts {
 			c := &s.contexts[contexts[i]]

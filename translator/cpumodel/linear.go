@@ -170,7 +170,7 @@ func (s *Stepper) mul(y []float32, stride int, l *linear, act kernels.Activation
 			o.quantise(p.multiplier)
 			m.bytes, m.scales = o.bytes, o.scales
 		}
-		s.mulBy(&m, &all, l.k)
+		s.stats.LeftOut += int64(s.mulBy(&m, &all, l.k))
 	}
 	s.stats.MACs += int64(o.rows) * int64(l.k) * int64(l.n)
 }

@@ -175,10 +175,10 @@ type multiplication struct {
 	activation kernels.Activation
 }
 
-// with computes the columns of the result that c has of the matrix.
-func (m *multiplication) with(c *columns) {
+// with computes the columns of the result that c has of the matrix, and returns how many multiply-accumulates were left out.
+func (m *multiplication) with(c *columns) (leftOut int) {
 	if c.first == c.end {
-		return
+		return 0
 	}
 	y, bias := m.y[c.first:], m.bias
 	if bias != nil {
@@ -190,30 +190,36 @@ func (m *multiplication) with(c *columns) {
 	case c.int16 != nil:
 		kernels.MulInt16(y, m.stride, m.words, m.scales, m.rows, c.int16, bias, m.activation)
 	default:
-		kernels.MulInt8(y, m.stride, m.bytes, m.scales, m.rows, c.int8, bias, m.activation)
+		return kernels.MulInt8(y, m.stride, m.bytes, m.scales, m.rows, c.int8, bias, m.activation)
 	}
+	return 0
 }
 
 // columnsWork is a product that is shared by columns.
 type columnsWork struct {
 	multiplication
-	cut []columns
+	cut     []columns
+	leftOut [MostCores]int // by the parts
 }
 
 // Part computes the columns of a part.
-func (w *columnsWork) Part(part, _ int) { w.with(&w.cut[part]) }
+func (w *columnsWork) Part(part, _ int) { w.leftOut[part] = w.with(&w.cut[part]) }
 
-// mulBy computes a product with a matrix of k rows, all of whose columns are given, by as many cores as are worth it.
-func (s *Stepper) mulBy(m *multiplication, all *columns, k int) {
+// mulBy computes a product with a matrix of k rows, all of whose columns are given, by as many cores as are worth it. It returns how many
+// multiply-accumulates were left out.
+func (s *Stepper) mulBy(m *multiplication, all *columns, k int) (leftOut int) {
 	matrix, bytes := all.matrix(k)
 	parts := s.spread.share(bytes)
 	if parts < 2 {
-		m.with(all)
-		return
+		return m.with(all)
 	}
 	p := s.spread
 	p.columns.multiplication, p.columns.cut = *m, p.cut(matrix, all.end, parts)
 	p.crew.Do(&p.columns, parts)
+	for _, n := range p.columns.leftOut[:parts] {
+		leftOut += n
+	}
+	return leftOut
 }
 
 // matrix returns the matrix of which these are all columns, and how many bytes of weights it has.
@@ -321,8 +327,8 @@ func (s *Stepper) doRows(do rowsDoing, parts int) {
 	}
 	p.crew.Do(w, parts)
 	for _, hand := range p.hands[:parts-1] {
-		s.stats.MACs += hand.stats.MACs
-		hand.stats.MACs = 0
+		s.stats.MACs, s.stats.LeftOut = s.stats.MACs+hand.stats.MACs, s.stats.LeftOut+hand.stats.LeftOut
+		hand.stats.MACs, hand.stats.LeftOut = 0, 0
 	}
 }
 

@@ -145,6 +145,7 @@ type Stats struct {
 	Steps        int64         // calls of Step
 	TargetTokens int64         // rows of all Steps
 	MACs         int64         // multiply-accumulates of matrix products and of the output layer, attention left out
+	LeftOut      int64         // of these MACs, what was not done, since the activations are zeros
 	EncodeTime   time.Duration // in Encode
 	StepTime     time.Duration // in Step
 	OutputTime   time.Duration // in Best, Top and LogProbs
