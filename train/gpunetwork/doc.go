@@ -20,6 +20,11 @@
 // order of the devices; it has what the optimiser keeps, makes the step, and copies the parameters to the others. The devices never
 // compute the same thing twice, so they cannot drift apart.
 //
+// # Validation
+//
+// Losses of validation go forward on the same tape, without a way back, and may be those of other parameters, which are there meanwhile. Translations are
+// package gpumodel's, with the model's file and in its arithmetic, in the memory that the training leaves.
+//
 // # Memory
 //
 // Activations come from one block, which grows to what the largest batch takes. The logits never exist all at the same time.

@@ -41,6 +41,9 @@ func TestSeveral(t *testing.T) {
 	if two.Workers() != 2 {
 		t.Fatalf("%d workers", two.Workers())
 	}
+	if w := two.workers[1]; two.workers[0].means == 0 || w.means != 0 || w.squares != 0 || w.averages != 0 {
+		t.Error("not the first device alone has what the optimiser keeps")
+	}
 	if squares, err := two.Squares(1); err != nil || squares != 0 {
 		t.Errorf("before anything, the squares are %v, %v", squares, err)
 	}

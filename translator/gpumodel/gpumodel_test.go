@@ -952,7 +952,7 @@ func TestRefuses(t *testing.T) {
 
 // modesTests are the tests that run in all modes: every kind of model, searches that run ahead, look at alignments and forbid tokens, scores of given ones, all arithmetics,
 // a model's multipliers, numbers that overflow, products by cuBLASLt, and several workers and GPUs.
-const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|QuestionsAhead|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|Alphas|FP8Models|OverflowOfHiddenUnits|OverflowOfCells|LibraryProducts"
+const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|QuestionsAhead|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|Alphas|FP8Models|Overflow|OverflowOfHiddenUnits|OverflowOfCells|LibraryProducts"
 
 func TestModes(t *testing.T) {
 	emulated.In(t, emulated.WholeModes(), func(t *testing.T, m emulated.Mode) {

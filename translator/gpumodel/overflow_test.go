@@ -31,7 +31,12 @@ func overflow(t *testing.T, m *model.Model, table *marian.Tensor) {
 // A sentence whose numbers fp16 cannot hold is found out, whatever is asked for, whether they overflow in the encoder or in the decoder.
 // Its neighbours are what they are without it, to the last bit, and the processor finds a translation of it in float32.
 func TestOverflow(t *testing.T) {
-	for _, kind := range autoregressions {
+	kinds := autoregressions
+	named := []string{"greedy", "samples", "noisy beam", "word scores", "list with candidates", "prefix of a beam", "samples of the best"}
+	if testing.Short() { // as in other modes
+		kinds, named = kinds[:2], named[:3]
+	}
+	for _, kind := range kinds {
 		m := randomModel(t, describe(descriptions[kind]+"\ntied-embeddings-all: false"))
 		if m.Recurrence != nil {
 			continue // it saturates: see TestOverflowOfCells
@@ -41,7 +46,7 @@ func TestOverflow(t *testing.T) {
 		s := newStepper(t, openDevice(t), m, 64)
 		p := precise{t, []*model.Model{m}, cpumodel.Float32}
 		for _, c := range searches() {
-			if !slices.Contains([]string{"greedy", "word scores", "list with candidates", "prefix of a beam", "samples", "samples of the best", "noisy beam"}, c.name) {
+			if !slices.Contains(named, c.name) {
 				continue
 			}
 			sound := sentencesOf([]searchCase{c}, c.options.WordScores)

@@ -291,18 +291,34 @@ func testSearches(t *testing.T, align bool, kinds ...string) {
 	}
 }
 
-// A sentence gives the same hypotheses, to the last bit, alone and among all others.
+// A sentence gives the same hypotheses, to the last bit, alone and among all others: in each way to search, with each arithmetic, each kind of model,
+// and ensembles.
 func TestSearchesAlone(t *testing.T) {
 	for _, d := range devices(t) {
-		testSearchesAlone(t, newStepper(t, d, randomModel(t, small("")), 64))
+		testSearchesAlone(t, d, small(""))
 	}
+	if testing.Short() {
+		return
+	}
+	for _, kind := range autoregressions {
+		t.Run(kind, func(t *testing.T) { testSearchesAlone(t, openDevice(t), describe(descriptions[kind])) })
+	}
+	t.Run("ensemble", func(t *testing.T) {
+		testSearchesAlone(t, openDevice(t), describe(descriptions["tied layers"]), describe(descriptions["plain average attention"]))
+	})
 }
 
-func testSearchesAlone(t *testing.T, s *Stepper) {
-	together := searchAll(t, []search.Stepper{s}, sentencesOf(searches(), false))
+func testSearchesAlone(t *testing.T, d *Device, descriptions ...[]byte) {
+	t.Helper()
+	var models []*model.Model
+	for _, description := range descriptions {
+		models = append(models, randomModel(t, description))
+	}
+	steppers := on(t, d, models, 64)
+	together := searchAll(t, steppers, sentencesOf(searches(), false))
 	for i, sentence := range sentencesOf(searches(), false) {
 		if i%3 == 1 { // one of each way
-			alone := searchAll(t, []search.Stepper{s}, []*search.Sentence{sentence})[0]
+			alone := searchAll(t, steppers, []*search.Sentence{sentence})[0]
 			if !reflect.DeepEqual(alone.Hypotheses, together[i].Hypotheses) {
 				t.Errorf("%v: alone it is\n%+v\nnot\n%+v", sentence.Tag, alone.Hypotheses, together[i].Hypotheses)
 			}
