@@ -5,11 +5,11 @@ package kernels
 import "github.com/sluice-mt/sluice/internal/cpu"
 
 const (
-	// chainRows are the most rows, or pairs of rows, of a block in registers. A step of a block has room for so many.
-	chainRows     = 10
-	chainRowBytes = 4 * chainRows
+	// chainRows and chainPairs are the most rows of a block in registers, or pairs of rows that share registers. A step of a block has
+	// room for so many.
+	chainRows, chainPairs = 9, 10
 	// The activations of a block are on the stack, each step's together. Most have a smaller place, since the stack has to be cleared.
-	chainBytes, midChainBytes, fewChainBytes = maxChainK / 4 * chainRowBytes, 16 << 10, 4 << 10
+	chainBytes, midChainBytes, fewChainBytes = maxChainK / 4 * 4 * chainPairs, 16 << 10, 4 << 10
 	// chainGroup is about how many bytes of weights stay in the second-level cache while all blocks pass.
 	chainGroup = 512 << 10
 )
@@ -30,7 +30,7 @@ type chainCall struct {
 // chains multiplies all rows with a matrix that is packed as chains.
 func (c *mulInt8Call) chains(rows int) {
 	unit := 1
-	if c.level.Family() == cpu.AVX512 && 2*c.blockBytes() <= chainBytes && (rows > 8 || rows == 4 || rows == 6 || rows == 8) { // else sharing does not pay
+	if c.level.Family() == cpu.AVX512 && c.w.steps*chainStepBytes(2) <= chainBytes && (rows > 8 || rows == 4 || rows == 6 || rows == 8) { // else sharing does not pay
 		unit = 2
 	}
 	shared := rows / unit * unit
@@ -40,12 +40,20 @@ func (c *mulInt8Call) chains(rows int) {
 	}
 }
 
-// blockBytes returns the bytes of the activations of a block whose rows do not share registers.
-func (c *mulInt8Call) blockBytes() int { return chainRowBytes * c.w.steps }
+// chainStepBytes returns the room for the activations of a step of a block, of which each unit of rows shares a register.
+func chainStepBytes(unit int) int { return 4 * unit * mostChainUnits(unit) }
+
+// mostChainUnits returns the most units of a block.
+func mostChainUnits(unit int) int {
+	if unit == 2 {
+		return chainPairs
+	}
+	return chainRows
+}
 
 // sharedChains multiplies rows from first to end, of which each unit shares a register.
 func (c *mulInt8Call) sharedChains(first, end, unit int) {
-	switch size := unit * c.blockBytes(); {
+	switch size := c.w.steps * chainStepBytes(unit); {
 	case size <= fewChainBytes:
 		c.fewChains(first, end, unit)
 	case size <= midChainBytes:
@@ -88,7 +96,7 @@ func (c *chainCall) rows(first, end int) {
 // blocks multiplies rows from first to end with some strips, in blocks of nearly equal height. While the weights, which come in the order of
 // memory, pass from the second-level cache, the activations of a block, which do not, stay in the first.
 func (c *chainCall) blocks(first, end, strip, endStrip int) {
-	b := cutBlocks((end-first)/c.unit, chainRows)
+	b := cutBlocks((end-first)/c.unit, mostChainUnits(c.unit))
 	for i := range b.higher + b.lower {
 		height := b.height
 		if i < b.higher {
@@ -106,7 +114,7 @@ func (c *chainCall) gather(row, height int) {
 	if c.w.chains.rectified {
 		flip = 0x8080_8080 // takes the zero point off
 	}
-	seen := interleaveInt8(&c.steps[0], &c.a[row*c.aStride], c.aStride, c.unit*height, c.w.steps, c.unit*chainRowBytes, flip)
+	seen := interleaveInt8(&c.steps[0], &c.a[row*c.aStride], c.aStride, c.unit*height, c.w.steps, chainStepBytes(c.unit), flip)
 	if flip != 0 && seen&0x8080_8080 != 0 {
 		panic("kernels: activations of a product that is packed for results of a ReLU are negative")
 	}

@@ -4,8 +4,8 @@
 
 package kernels
 
-// mulInt8ChainsAVX2 computes a block of height (1 to 10) rows of mulInt8Generic for strips of 8 columns of an int8Chains.
-// a holds the activations of the block for each step together, 40 bytes from step to step. yStride and biasStep are in bytes.
+// mulInt8ChainsAVX2 computes a block of height (1 to 9) rows of mulInt8Generic for strips of 8 columns of an int8Chains.
+// a holds the activations of the block for each step together, 36 bytes from step to step. yStride and biasStep are in bytes.
 // mask has a bit for each column of a strip that exists. floor is what results are at least.
 //
 //go:noescape

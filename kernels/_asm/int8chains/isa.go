@@ -8,16 +8,31 @@ import (
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
 
-// avx2 has a row in each register of sums: 8 columns.
+// avx2 has a row in each register of sums: 8 columns. (A tenth row would take the register of the ones, which would have to be loaded with each
+// chain: loads are as scarce as products.)
 type avx2 struct{}
 
-func (avx2) registers() (sums, weights, others []reg.VecPhysical) {
-	return asm.Y[:tallest], asm.Y[tallest:14], asm.Y[14:]
+func (avx2) tallest() int { return 9 }
+
+func (a avx2) registers() (sums, weights, others []reg.VecPhysical) {
+	return asm.Y[:a.tallest()], asm.Y[9:13], asm.Y[13:15]
 }
+
+// wordOnes are ones of 16 bits.
+var wordOnes = asm.Y[15]
 
 func (avx2) rows() int { return 1 }
 
-func (avx2) prepare() {}
+// offset: 36 bytes are 9·4.
+func (avx2) offset(step reg.GPVirtual) (index reg.GPVirtual, scale uint8) {
+	LEAQ(Mem{Base: step, Index: step, Scale: 8}, step)
+	return step, 4
+}
+
+func (avx2) prepare() {
+	VPCMPEQW(wordOnes, wordOnes, wordOnes)
+	VPSRLW(Imm(15), wordOnes, wordOnes)
+}
 
 func (avx2) weights(from reg.Register, to []reg.VecPhysical) {
 	for i, w := range to {
@@ -27,21 +42,7 @@ func (avx2) weights(from reg.Register, to []reg.VecPhysical) {
 
 func (avx2) repeat(m Mem, to reg.VecPhysical) { VPBROADCASTD(m, to) }
 
-// widen has no register for the ones.
-func (avx2) widen(v reg.VecPhysical) { VPMADDWD(wordOnes(), v, v) }
-
-func wordOnes() Mem {
-	if wordOnesMem == nil {
-		m := GLOBL("chain_ones", RODATA|NOPTR)
-		for i := range 16 {
-			DATA(2*i, U16(1))
-		}
-		wordOnesMem = &m
-	}
-	return *wordOnesMem
-}
-
-var wordOnesMem *Mem
+func (avx2) widen(v reg.VecPhysical) { VPMADDWD(wordOnes, v, v) }
 
 func (avx2) perColumn(m Mem, to reg.VecPhysical) { VMOVDQU(m, to) }
 
@@ -78,11 +79,20 @@ type avx512 struct{}
 // ones apart. ones are those of 16 bits.
 var ones, twice, twiceUpper, apart = asm.Z[28], asm.Z[29], asm.Z[30], asm.Z[31]
 
-func (avx512) registers() (sums, weights, others []reg.VecPhysical) {
-	return asm.Z[:tallest], asm.Z[12:16], asm.Z[16:18]
+func (avx512) tallest() int { return 10 }
+
+func (a avx512) registers() (sums, weights, others []reg.VecPhysical) {
+	return asm.Z[:a.tallest()], asm.Z[12:16], asm.Z[16:18]
 }
 
 func (avx512) rows() int { return 2 }
+
+// offset: 80 bytes are 5·2·8.
+func (avx512) offset(step reg.GPVirtual) (index reg.GPVirtual, scale uint8) {
+	LEAQ(Mem{Base: step, Index: step, Scale: 4}, step)
+	ADDQ(step, step)
+	return step, 8
+}
 
 func (avx512) prepare() {
 	VPTERNLOGD(Imm(0xff), ones, ones, ones)

@@ -21,8 +21,7 @@ import (
 
 const (
 	columns = 8
-	longest = 4  // steps of a chain
-	tallest = 10 // rows, or pairs of rows, of a block
+	longest = 4 // steps of a chain
 )
 
 func main() {
@@ -35,10 +34,14 @@ func main() {
 
 // An isa is a set of instructions, with its registers.
 type isa interface {
+	// tallest is the most units of height of a block: registers of sums, and room for activations.
+	tallest() int
 	// registers returns those of the sums, one for each unit of height, of the weights of a chain's steps, and two others.
 	registers() (sums, weights, others []reg.VecPhysical)
 	// rows is how many rows a register of sums is for.
 	rows() int
+	// offset turns a number of steps, which it may change, into an index with a scale: the bytes of the activations of so many steps.
+	offset(step reg.GPVirtual) (index reg.GPVirtual, scale uint8)
 	// prepare sets constants up.
 	prepare()
 	// weights loads the weights of steps.
@@ -56,22 +59,22 @@ type isa interface {
 func generate(name, unit string, a isa) {
 	asm.Kernel(name, "func(height int, a *uint8, aScales *float32, w *int8, order *uint16, counts *uint16, "+
 		"corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, strips int, floor float32, mask uint32)",
-		fmt.Sprintf("%s computes a block of height (1 to %d) %s of mulInt8Generic for strips of 8 columns of an int8Chains.", name, tallest, unit),
+		fmt.Sprintf("%s computes a block of height (1 to %d) %s of mulInt8Generic for strips of 8 columns of an int8Chains.", name, a.tallest(), unit),
 		fmt.Sprintf("a holds the activations of the block for each step together, %d bytes from step to step. yStride and biasStep are in bytes.", stepBytes(a)),
 		"mask has a bit for each column of a strip that exists. floor is what results are at least.")
 	height := asm.Int("height")
-	for h := 1; h < tallest; h++ {
+	for h := 1; h < a.tallest(); h++ {
 		CMPQ(height, U32(h))
 		JEQ(LabelRef(fmt.Sprintf("height%d", h)))
 	}
-	for h := tallest; h > 0; h-- {
+	for h := a.tallest(); h > 0; h-- {
 		Label(fmt.Sprintf("height%d", h))
 		newProduct(a, h).generate()
 	}
 }
 
 // stepBytes is the distance from the activations of a step to those of the next.
-func stepBytes(a isa) int { return 4 * tallest * a.rows() }
+func stepBytes(a isa) int { return 4 * a.tallest() * a.rows() }
 
 // product generates the code for a block of one height.
 type product struct {
@@ -163,16 +166,12 @@ func (p product) chains(length int) {
 	Label(done)
 }
 
-// activations addresses the activations of the first rows at the i-th of the next steps. From a step to the next it is 4·tallest = 5·8 bytes,
-// twice that for pairs of rows.
+// activations addresses the activations of the first rows at the i-th of the next steps.
 func (p product) activations(i int) Mem {
 	step := GP64()
 	MOVWQZX(Mem{Base: p.order, Disp: 2 * i}, step)
-	LEAQ(Mem{Base: step, Index: step, Scale: 4}, step)
-	if p.rows() == 2 {
-		ADDQ(step, step)
-	}
-	return Mem{Base: p.a, Index: step, Scale: 8}
+	index, scale := p.offset(step)
+	return Mem{Base: p.a, Index: index, Scale: scale}
 }
 
 // interleave brings the bytes of a block of rows together for each step.
