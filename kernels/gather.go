@@ -3,8 +3,21 @@ package kernels
 import (
 	"fmt"
 
+	"github.com/sluice-mt/sluice/internal/cpu"
 	"github.com/sluice-mt/sluice/internal/hugepage"
 )
+
+// LeastSharing returns how many of some rows of activations must want a row of a table, at least, for it to pay that all of them are
+// multiplied with it, as a column of a Matrix. (Measured: a product with VNNI does about ten multiply-accumulates in the time in which a chosen
+// row does one; without VNNI such a matrix, which changes too often to be packed as chains, is multiplied in words, hardly faster than chosen rows.)
+func LeastSharing(rows int) int {
+	const inProducts, inWords = 8, 2
+	share := inProducts
+	if level := cpu.Integer(); level == cpu.AVX2 || level == cpu.AVX512 {
+		share = inWords
+	}
+	return max(2, rows/share)
+}
 
 // Matrix packs chosen rows of the table as the columns of a matrix, for when many rows of activations are multiplied with the
 // same choice: MulInt8 with it has the bits of DotRowsInt8 with ids. w is overwritten, and its memory used again; it may be

@@ -115,3 +115,19 @@ func TestShortSlicesPanic(t *testing.T) {
 		}()
 	}
 }
+
+// Without VNNI fewer columns are worth a product with all rows; there are never so few that a row would have one for itself.
+func TestLeastSharing(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		half := cpu.Integer() == cpu.AVX2 || cpu.Integer() == cpu.AVX512
+		for _, c := range []struct{ rows, words, products int }{{2, 2, 2}, {6, 3, 2}, {16, 8, 2}, {48, 24, 6}} {
+			want := c.products
+			if half {
+				want = c.words
+			}
+			if got := LeastSharing(c.rows); got != want {
+				t.Errorf("%d of %d rows must share a column, want %d", got, c.rows, want)
+			}
+		}
+	})
+}

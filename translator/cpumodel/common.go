@@ -51,9 +51,6 @@ const (
 	notCommon = -1
 	// commonRows is from how many rows on looking for what they have in common pays.
 	commonRows = 6
-	// commonShare is how many rows, at least, must share a token: this one in so many. (Measured; a product
-	// does about ten multiply-accumulates in the time in which a chosen row does one, but the rest of the rows are few.)
-	commonShare = 8
 	// commonBlock is how many rows are multiplied together, to bound the memory of their scores.
 	commonBlock = 64
 )
@@ -139,7 +136,7 @@ func (s *Stepper) makeChoice(rows int) {
 		c.where = make([]int32, s.w.vocabulary)
 	}
 	s.count()
-	c.pack(&s.w.output, int32(max(2, rows/commonShare)))
+	c.pack(&s.w.output, int32(kernels.LeastSharing(rows)))
 	rare := 0
 	for i := range s.rows {
 		of := &s.contexts[s.rows[i].context]
