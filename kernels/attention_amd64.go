@@ -114,19 +114,25 @@ func (c *attentionCall) query(out, q, k, v []float32) {
 func (c *attentionCall) queriesAVX2(out, q, k, v []float32, nq int) {
 	for first := 0; first < c.Heads*c.HeadDim; first += c.HeadDim {
 		for i := range nq {
-			c.weightsAVX2(i, q[i*c.QStride+first:], k[first:])
+			c.dotsAVX2(i, q[i*c.QStride+first:], k[first:])
 		}
+		c.weightsAVX2(nq)
 		c.valuesAVX2(out[first:], v[first:], nq)
 	}
 }
 
-// weightsAVX2 computes the weights of the i-th query of a head.
+// dotsAVX2 multiplies the i-th query of a head with all keys.
 //
 //go:noinline
-func (c *attentionCall) weightsAVX2(i int, q, k []float32) {
-	scores := &c.scores[i*c.pitch]
-	dotsFloat32AVX2(scores, &q[0], &k[0], &c.kOffsets[0], 4, c.nk, c.HeadDim)
-	c.inverses[i] = attentionWeightsAVX2(scores, c.nk, c.Scale)
+func (c *attentionCall) dotsAVX2(i int, q, k []float32) {
+	dotsFloat32AVX2(&c.scores[i*c.pitch], &q[0], &k[0], &c.kOffsets[0], 4, c.nk, c.HeadDim)
+}
+
+// weightsAVX2 turns rows of dot products into weights.
+//
+//go:noinline
+func (c *attentionCall) weightsAVX2(rows int) {
+	attentionRowsAVX2(&c.scores[0], &c.inverses[0], rows, c.nk, c.pitch, c.Scale)
 }
 
 // valuesAVX2 sums the values of a head for the weights of some queries.

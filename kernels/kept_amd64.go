@@ -131,14 +131,17 @@ func (c *attentionCall) keptPairs(out, q, keys, values []float32) {
 //go:noinline
 func (c *attentionCall) keptPairsAVX2(out, q, keys, values []float32) {
 	width := c.Heads * c.HeadDim
-	scores := &c.scores[0]
-	for first := 0; first < width; first += c.HeadDim {
+	for h := range c.Heads {
+		first, scores := h*c.HeadDim, &c.scores[h*c.pitch]
 		if c.HeadDim == 32 {
 			keptPairDots32AVX2(scores, &q[first], &keys[first*c.nk/2], c.nk)
 		} else {
 			keptPairDots64AVX2(scores, &q[first], &keys[first*c.nk/2], c.nk)
 		}
-		inverse := attentionWeightsAVX2(scores, c.nk, c.Scale)
+	}
+	c.weightsAVX2(c.Heads)
+	for h, inverse := range c.inverses[:c.Heads] {
+		first, scores := h*c.HeadDim, &c.scores[h*c.pitch]
 		if c.HeadDim == 32 {
 			keptPairValues32AVX2(&out[first], scores, &values[first/2], 2*width, c.nk, inverse)
 		} else {
@@ -162,7 +165,7 @@ func (c *attentionCall) keptAVX2(out, q, keys, values []float32) {
 		} else {
 			keptDots64AVX2(scores, &q[first], &keys[first*c.nk], c.nk)
 		}
-		c.inverses[0] = attentionWeightsAVX2(scores, c.nk, c.Scale)
+		c.weightsAVX2(1)
 		c.valuesAVX2(out[first:], values[first:], 1)
 	}
 }

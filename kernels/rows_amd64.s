@@ -11461,6 +11461,411 @@ done561:
 	VZEROUPPER
 	RET
 
+// func attentionRowsAVX2(x *float32, inverses *float32, rows int, n int, pitch int, scale float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·attentionRowsAVX2(SB), NOSPLIT, $0-44
+	MOVQ x+0(FP), AX
+	MOVQ inverses+8(FP), CX
+	MOVQ rows+16(FP), DX
+	MOVQ pitch+32(FP), BX
+	SHLQ $0x02, BX
+
+group562:
+	CMPQ         DX, $0x00000002
+	JLT          next563
+	LEAQ         (AX)(BX*1), SI
+	VBROADCASTSS scale+40(FP), Y0
+	VMOVAPS      Y0, Y1
+	VBROADCASTSS const_ff800000<>+0(SB), Y2
+	VMOVAPS      Y2, Y3
+	VBROADCASTSS const_ff800000<>+0(SB), Y4
+	VMOVAPS      Y4, Y5
+	MOVQ         n+24(FP), DI
+	MOVQ         DI, R8
+	ANDQ         $0x0f, R8
+	LEAQ         tail<>+0(SB), R9
+	NEGQ         R8
+	VMOVUPS      64(R9)(R8*4), Y6
+	VMOVUPS      96(R9)(R8*4), Y7
+	MOVQ         DI, R8
+	ANDQ         $-16, R8
+	XORQ         R9, R9
+	CMPQ         R9, R8
+	JGE          tail565
+
+loop564:
+	VMOVUPS (AX)(R9*4), Y8
+	VMOVUPS 32(AX)(R9*4), Y9
+	VMULPS  Y0, Y8, Y8
+	VMULPS  Y1, Y9, Y9
+	VMOVUPS Y8, (AX)(R9*4)
+	VMOVUPS Y9, 32(AX)(R9*4)
+	VMAXPS  Y2, Y8, Y2
+	VMAXPS  Y3, Y9, Y3
+	VMOVUPS (SI)(R9*4), Y8
+	VMOVUPS 32(SI)(R9*4), Y9
+	VMULPS  Y0, Y8, Y8
+	VMULPS  Y1, Y9, Y9
+	VMOVUPS Y8, (SI)(R9*4)
+	VMOVUPS Y9, 32(SI)(R9*4)
+	VMAXPS  Y4, Y8, Y4
+	VMAXPS  Y5, Y9, Y5
+	ADDQ    $0x10, R9
+	CMPQ    R9, R8
+	JLT     loop564
+
+tail565:
+	CMPQ         R9, DI
+	JGE          done566
+	VMASKMOVPS   (AX)(R9*4), Y6, Y8
+	VMASKMOVPS   32(AX)(R9*4), Y7, Y9
+	VMULPS       Y0, Y8, Y8
+	VMULPS       Y1, Y9, Y9
+	VBROADCASTSS const_ff800000<>+0(SB), Y10
+	VMOVAPS      Y10, Y11
+	VBLENDVPS    Y6, Y8, Y10, Y10
+	VBLENDVPS    Y7, Y9, Y11, Y11
+	VMOVUPS      Y10, (AX)(R9*4)
+	VMOVUPS      Y11, 32(AX)(R9*4)
+	VMAXPS       Y2, Y10, Y2
+	VMAXPS       Y3, Y11, Y3
+	VMASKMOVPS   (SI)(R9*4), Y6, Y8
+	VMASKMOVPS   32(SI)(R9*4), Y7, Y9
+	VMULPS       Y0, Y8, Y0
+	VMULPS       Y1, Y9, Y1
+	VBROADCASTSS const_ff800000<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VBLENDVPS    Y6, Y0, Y8, Y8
+	VBLENDVPS    Y7, Y1, Y9, Y9
+	VMOVUPS      Y8, (SI)(R9*4)
+	VMOVUPS      Y9, 32(SI)(R9*4)
+	VMAXPS       Y4, Y8, Y4
+	VMAXPS       Y5, Y9, Y5
+
+done566:
+	VMAXPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X1
+	VPERMILPS    $0x4e, X1, X0
+	VMAXPS       X0, X1, X1
+	VPERMILPS    $0xb1, X1, X0
+	VMAXPS       X0, X1, X1
+	VBROADCASTSS X1, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VMAXPS       Y5, Y4, Y3
+	VEXTRACTF128 $0x01, Y3, X4
+	VMAXPS       X4, X3, X4
+	VPERMILPS    $0x4e, X4, X3
+	VMAXPS       X3, X4, X4
+	VPERMILPS    $0xb1, X4, X3
+	VMAXPS       X3, X4, X4
+	VBROADCASTSS X4, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	XORQ         DI, DI
+
+block567:
+	VMOVUPS      (AX)(DI*1), Y6
+	VMOVUPS      32(AX)(DI*1), Y7
+	VSUBPS       Y0, Y6, Y6
+	VSUBPS       Y0, Y7, Y7
+	VBROADCASTSS const_42b20000<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VMINPS       Y6, Y8, Y6
+	VMINPS       Y7, Y9, Y7
+	VMULPS       const_3fb8aa3b<>+0(SB), Y6, Y8
+	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
+	VROUNDPS     $0x08, Y8, Y8
+	VROUNDPS     $0x08, Y9, Y9
+	VMOVAPS      Y6, Y10
+	VMOVAPS      Y7, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
+	VMULPS       Y10, Y10, Y14
+	VMULPS       Y11, Y11, Y15
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
+	VCVTPS2DQ    Y8, Y12
+	VPSRAD       $0x01, Y12, Y8
+	VPSUBD       Y8, Y12, Y12
+	VPADDD       const_0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPADDD       const_0000007f<>+0(SB), Y12, Y12
+	VPSLLD       $0x17, Y12, Y12
+	VMULPS       Y8, Y10, Y8
+	VMULPS       Y12, Y8, Y8
+	VCVTPS2DQ    Y9, Y10
+	VPSRAD       $0x01, Y10, Y9
+	VPSUBD       Y9, Y10, Y10
+	VPADDD       const_0000007f<>+0(SB), Y9, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VPADDD       const_0000007f<>+0(SB), Y10, Y10
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y9, Y11, Y9
+	VMULPS       Y10, Y9, Y9
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y6, Y6
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y7, Y7
+	VANDPS       Y6, Y8, Y6
+	VANDPS       Y7, Y9, Y7
+	VMOVUPS      Y6, (AX)(DI*1)
+	VMOVUPS      Y7, 32(AX)(DI*1)
+	VADDPS       Y6, Y1, Y1
+	VADDPS       Y7, Y2, Y2
+	VMOVUPS      (SI)(DI*1), Y6
+	VMOVUPS      32(SI)(DI*1), Y7
+	VSUBPS       Y3, Y6, Y6
+	VSUBPS       Y3, Y7, Y7
+	VBROADCASTSS const_42b20000<>+0(SB), Y8
+	VMOVAPS      Y8, Y9
+	VMINPS       Y6, Y8, Y6
+	VMINPS       Y7, Y9, Y7
+	VMULPS       const_3fb8aa3b<>+0(SB), Y6, Y8
+	VMULPS       const_3fb8aa3b<>+0(SB), Y7, Y9
+	VROUNDPS     $0x08, Y8, Y8
+	VROUNDPS     $0x08, Y9, Y9
+	VMOVAPS      Y6, Y10
+	VMOVAPS      Y7, Y11
+	VFNMADD231PS const_3f318000<>+0(SB), Y8, Y10
+	VFNMADD231PS const_3f318000<>+0(SB), Y9, Y11
+	VFNMADD231PS const_b95e8083<>+0(SB), Y8, Y10
+	VFNMADD231PS const_b95e8083<>+0(SB), Y9, Y11
+	VBROADCASTSS const_39506967<>+0(SB), Y12
+	VMOVAPS      Y12, Y13
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3c088908<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3c088908<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y11, Y13
+	VFMADD213PS  const_3f000000<>+0(SB), Y10, Y12
+	VFMADD213PS  const_3f000000<>+0(SB), Y11, Y13
+	VMULPS       Y10, Y10, Y14
+	VMULPS       Y11, Y11, Y15
+	VFMADD213PS  Y10, Y14, Y12
+	VFMADD213PS  Y11, Y15, Y13
+	VADDPS       const_3f800000<>+0(SB), Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y13, Y11
+	VCVTPS2DQ    Y8, Y12
+	VPSRAD       $0x01, Y12, Y8
+	VPSUBD       Y8, Y12, Y12
+	VPADDD       const_0000007f<>+0(SB), Y8, Y8
+	VPSLLD       $0x17, Y8, Y8
+	VPADDD       const_0000007f<>+0(SB), Y12, Y12
+	VPSLLD       $0x17, Y12, Y12
+	VMULPS       Y8, Y10, Y8
+	VMULPS       Y12, Y8, Y8
+	VCVTPS2DQ    Y9, Y10
+	VPSRAD       $0x01, Y10, Y9
+	VPSUBD       Y9, Y10, Y10
+	VPADDD       const_0000007f<>+0(SB), Y9, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VPADDD       const_0000007f<>+0(SB), Y10, Y10
+	VPSLLD       $0x17, Y10, Y10
+	VMULPS       Y9, Y11, Y9
+	VMULPS       Y10, Y9, Y9
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y6, Y6
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y7, Y7
+	VANDPS       Y6, Y8, Y6
+	VANDPS       Y7, Y9, Y7
+	VMOVUPS      Y6, (SI)(DI*1)
+	VMOVUPS      Y7, 32(SI)(DI*1)
+	VADDPS       Y6, Y4, Y4
+	VADDPS       Y7, Y5, Y5
+	ADDQ         $0x00000040, DI
+	CMPQ         DI, BX
+	JLT          block567
+	VMOVSS       const_3f800000<>+0(SB), X0
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X2
+	VPERMILPS    $0x4e, X2, X1
+	VADDPS       X1, X2, X2
+	VPERMILPS    $0xb1, X2, X1
+	VADDPS       X1, X2, X2
+	VDIVSS       X2, X0, X0
+	VMOVSS       X0, (CX)
+	VMOVSS       const_3f800000<>+0(SB), X0
+	VADDPS       Y5, Y4, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X2
+	VPERMILPS    $0x4e, X2, X1
+	VADDPS       X1, X2, X2
+	VPERMILPS    $0xb1, X2, X1
+	VADDPS       X1, X2, X2
+	VDIVSS       X2, X0, X0
+	VMOVSS       X0, 4(CX)
+	LEAQ         (SI)(BX*1), AX
+	ADDQ         $0x00000008, CX
+	SUBQ         $0x00000002, DX
+	JMP          group562
+
+next563:
+group568:
+	CMPQ         DX, $0x00000001
+	JLT          next569
+	VBROADCASTSS scale+40(FP), Y0
+	VMOVAPS      Y0, Y1
+	VBROADCASTSS const_ff800000<>+0(SB), Y2
+	VMOVAPS      Y2, Y3
+	MOVQ         n+24(FP), SI
+	MOVQ         SI, DI
+	ANDQ         $0x0f, DI
+	LEAQ         tail<>+0(SB), R8
+	NEGQ         DI
+	VMOVUPS      64(R8)(DI*4), Y4
+	VMOVUPS      96(R8)(DI*4), Y5
+	MOVQ         SI, DI
+	ANDQ         $-16, DI
+	XORQ         R8, R8
+	CMPQ         R8, DI
+	JGE          tail571
+
+loop570:
+	VMOVUPS (AX)(R8*4), Y6
+	VMOVUPS 32(AX)(R8*4), Y7
+	VMULPS  Y0, Y6, Y6
+	VMULPS  Y1, Y7, Y7
+	VMOVUPS Y6, (AX)(R8*4)
+	VMOVUPS Y7, 32(AX)(R8*4)
+	VMAXPS  Y2, Y6, Y2
+	VMAXPS  Y3, Y7, Y3
+	ADDQ    $0x10, R8
+	CMPQ    R8, DI
+	JLT     loop570
+
+tail571:
+	CMPQ         R8, SI
+	JGE          done572
+	VMASKMOVPS   (AX)(R8*4), Y4, Y6
+	VMASKMOVPS   32(AX)(R8*4), Y5, Y7
+	VMULPS       Y0, Y6, Y0
+	VMULPS       Y1, Y7, Y1
+	VBROADCASTSS const_ff800000<>+0(SB), Y6
+	VMOVAPS      Y6, Y7
+	VBLENDVPS    Y4, Y0, Y6, Y6
+	VBLENDVPS    Y5, Y1, Y7, Y7
+	VMOVUPS      Y6, (AX)(R8*4)
+	VMOVUPS      Y7, 32(AX)(R8*4)
+	VMAXPS       Y2, Y6, Y2
+	VMAXPS       Y3, Y7, Y3
+
+done572:
+	VMAXPS       Y3, Y2, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X1
+	VPERMILPS    $0x4e, X1, X0
+	VMAXPS       X0, X1, X1
+	VPERMILPS    $0xb1, X1, X0
+	VMAXPS       X0, X1, X1
+	VBROADCASTSS X1, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	XORQ         SI, SI
+
+block573:
+	VMOVUPS      (AX)(SI*1), Y3
+	VMOVUPS      32(AX)(SI*1), Y4
+	VSUBPS       Y0, Y3, Y3
+	VSUBPS       Y0, Y4, Y4
+	VBROADCASTSS const_42b20000<>+0(SB), Y5
+	VMOVAPS      Y5, Y6
+	VMINPS       Y3, Y5, Y3
+	VMINPS       Y4, Y6, Y4
+	VMULPS       const_3fb8aa3b<>+0(SB), Y3, Y5
+	VMULPS       const_3fb8aa3b<>+0(SB), Y4, Y6
+	VROUNDPS     $0x08, Y5, Y5
+	VROUNDPS     $0x08, Y6, Y6
+	VMOVAPS      Y3, Y7
+	VMOVAPS      Y4, Y8
+	VFNMADD231PS const_3f318000<>+0(SB), Y5, Y7
+	VFNMADD231PS const_3f318000<>+0(SB), Y6, Y8
+	VFNMADD231PS const_b95e8083<>+0(SB), Y5, Y7
+	VFNMADD231PS const_b95e8083<>+0(SB), Y6, Y8
+	VBROADCASTSS const_39506967<>+0(SB), Y9
+	VMOVAPS      Y9, Y10
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3ab743ce<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3c088908<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3c088908<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3d2aa9c1<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3e2aaaaa<>+0(SB), Y8, Y10
+	VFMADD213PS  const_3f000000<>+0(SB), Y7, Y9
+	VFMADD213PS  const_3f000000<>+0(SB), Y8, Y10
+	VMULPS       Y7, Y7, Y11
+	VMULPS       Y8, Y8, Y12
+	VFMADD213PS  Y7, Y11, Y9
+	VFMADD213PS  Y8, Y12, Y10
+	VADDPS       const_3f800000<>+0(SB), Y9, Y7
+	VADDPS       const_3f800000<>+0(SB), Y10, Y8
+	VCVTPS2DQ    Y5, Y9
+	VPSRAD       $0x01, Y9, Y5
+	VPSUBD       Y5, Y9, Y9
+	VPADDD       const_0000007f<>+0(SB), Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       const_0000007f<>+0(SB), Y9, Y9
+	VPSLLD       $0x17, Y9, Y9
+	VMULPS       Y5, Y7, Y5
+	VMULPS       Y9, Y5, Y5
+	VCVTPS2DQ    Y6, Y7
+	VPSRAD       $0x01, Y7, Y6
+	VPSUBD       Y6, Y7, Y7
+	VPADDD       const_0000007f<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VPADDD       const_0000007f<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y6, Y8, Y6
+	VMULPS       Y7, Y6, Y6
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y3, Y3
+	VCMPPS       $0x05, const_c2aeac4f<>+0(SB), Y4, Y4
+	VANDPS       Y3, Y5, Y3
+	VANDPS       Y4, Y6, Y4
+	VMOVUPS      Y3, (AX)(SI*1)
+	VMOVUPS      Y4, 32(AX)(SI*1)
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	ADDQ         $0x00000040, SI
+	CMPQ         SI, BX
+	JLT          block573
+	VMOVSS       const_3f800000<>+0(SB), X0
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X2
+	VPERMILPS    $0x4e, X2, X1
+	VADDPS       X1, X2, X2
+	VPERMILPS    $0xb1, X2, X1
+	VADDPS       X1, X2, X2
+	VDIVSS       X2, X0, X0
+	VMOVSS       X0, (CX)
+	LEAQ         (AX)(BX*1), AX
+	ADDQ         $0x00000004, CX
+	SUBQ         $0x00000001, DX
+	JMP          group568
+
+next569:
+	VZEROUPPER
+	RET
+
 // func maxChosenAVX2(x *float32, chosen *uint64, words int) (float32, uint32)
 // Requires: AVX, AVX2, SSE
 TEXT ·maxChosenAVX2(SB), NOSPLIT, $0-32

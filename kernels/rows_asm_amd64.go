@@ -287,6 +287,12 @@ func firstNaNAVX2(x *float32, n int) int
 //go:noescape
 func attentionWeightsAVX2(x *float32, n int, scale float32) float32
 
+// attentionRowsAVX2 does what attentionWeightsAVX2 does to each of rows of n >= 1 dot products, pitch elements apart, a multiple of 16 that n fits
+// without another 16; what is behind the n-th becomes zero. inverses gets one over each sum.
+//
+//go:noescape
+func attentionRowsAVX2(x *float32, inverses *float32, rows int, n int, pitch int, scale float32)
+
 // maxChosenAVX2 computes maxChosenGeneric for 64 elements to each of so many words, at least one.
 //
 //go:noescape

@@ -70,6 +70,18 @@ func (b Block) Keep(v V) V {
 	return v
 }
 
+// Or returns v with c in the lanes that the row does not have. (AVX2 only.)
+func (b Block) Or(v V, c Const) V {
+	if !b.tail {
+		return v
+	}
+	filled := b.row.isa.Register(c)
+	for i := range v {
+		VBLENDVPS(b.row.tail.mask[i], v[i], filled[i], filled[i])
+	}
+	return filled
+}
+
 var labels int
 
 // Unique returns a label that no other has.

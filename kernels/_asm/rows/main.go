@@ -18,6 +18,7 @@ func main() {
 		argMax(isa)
 	}
 	attentionWeights(asm.AVX2)
+	attentionRows()
 	maxChosen()
 	Generate()
 }
