@@ -437,6 +437,21 @@ func TestElementwiseAgrees(t *testing.T) {
 	})
 }
 
+// inOneOrder returns what Keep stored, with pairs of values beside those of the other heads, which not all implementations keep so.
+func inOneOrder(s Attention, kept []float32, nk int) []float32 {
+	keys, values := s.kept(kept, nk)
+	if !s.pairs() {
+		return kept
+	}
+	words, ordered := s.HeadDim/2, slices.Clone(keys)
+	for j := range nk {
+		for h := range s.Heads {
+			ordered = append(ordered, values[s.pairedValue(h, j, nk):][:words]...)
+		}
+	}
+	return ordered
+}
+
 func TestAttentionAgrees(t *testing.T) {
 	cputest.EachFamily(t, func(t *testing.T) {
 		check := func(seed uint64, heads, headDim, nq, nk int) {
@@ -473,7 +488,7 @@ func TestAttentionAgrees(t *testing.T) {
 					s.RunKept(o, guard(g, q), kept, nk, guard(g, scratch))
 					w := make([]float32, nk)
 					s.KeptWeights(w, guard(g, q), kept, nk, heads-1)
-					return slices.Concat(o, kept, w)
+					return slices.Concat(o, inOneOrder(s, kept, nk), w)
 				})
 			}
 			agree(t, fmt.Sprintf("weights over %d, head of %d", nk, headDim), func(g *arena) []float32 {

@@ -53,6 +53,7 @@ func keptScores32AVX512(scores *float32, maxima *float32, pitch int, q *float32,
 func keptValues32AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
 
 // keptDots32AVX2 computes the dot products of a query with nk >= 1 keys of 32 elements, transposed as keptKey says, one by one.
+// dots has room for whole blocks of 16: what is behind the nk-th may be overwritten.
 //
 //go:noescape
 func keptDots32AVX2(dots *float32, q *float32, keys *float32, nk int)
@@ -69,6 +70,7 @@ func keptPairScores32AVX512(scores *float32, maxima *float32, pitch int, q *floa
 func keptPairValues32AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
 
 // keptPairDots32AVX2 computes the dot products of a query with nk >= 1 keys of 32 elements, transposed as keptKey says, in pairs as pairOf says.
+// dots has room for whole blocks of 16: what is behind the nk-th may be overwritten.
 //
 //go:noescape
 func keptPairDots32AVX2(dots *float32, q *float32, keys *float32, nk int)
@@ -102,6 +104,7 @@ func keptScores64AVX512(scores *float32, maxima *float32, pitch int, q *float32,
 func keptValues64AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
 
 // keptDots64AVX2 computes the dot products of a query with nk >= 1 keys of 64 elements, transposed as keptKey says, one by one.
+// dots has room for whole blocks of 16: what is behind the nk-th may be overwritten.
 //
 //go:noescape
 func keptDots64AVX2(dots *float32, q *float32, keys *float32, nk int)
@@ -118,6 +121,7 @@ func keptPairScores64AVX512(scores *float32, maxima *float32, pitch int, q *floa
 func keptPairValues64AVX512(out *float32, weights *float32, inverses *float32, pitch int, v *float32, vStride int, nk int, heads int)
 
 // keptPairDots64AVX2 computes the dot products of a query with nk >= 1 keys of 64 elements, transposed as keptKey says, in pairs as pairOf says.
+// dots has room for whole blocks of 16: what is behind the nk-th may be overwritten.
 //
 //go:noescape
 func keptPairDots64AVX2(dots *float32, q *float32, keys *float32, nk int)

@@ -97,6 +97,16 @@ func keepTransposedGeneric(s *Attention, keys, k []float32, nk int) {
 // Two instructions for a register of words make two registers of elements in their order.
 func (s *Attention) pairs() bool { return s.KeepBFloat16 && s.transposes() }
 
+// pairedValue returns where value j of a head is kept in pairs: beside those of the other heads, for kernels that sum all heads
+// together, or beside the other values of its head, for those that have registers for one head. Both read in the order of memory.
+func (s *Attention) pairedValue(head, j, nk int) int {
+	words := s.HeadDim / 2
+	if sumsHeadByHead() {
+		return (head*nk + j) * words
+	}
+	return (j*s.Heads + head) * words
+}
+
 // pairOf returns the word that element d of a head is in, and the bits to shift it to the upper half.
 func pairOf(d int) (word int, shift uint) {
 	return d/32*16 + d%16, uint(16 - d%32/16*16)
@@ -118,7 +128,7 @@ func keepPairsGeneric(s *Attention, keys, values, k, v []float32, nk int) {
 		first, step := keptKey(j, nk, words)
 		for h := range s.Heads {
 			key, value := k[j*s.KStride+h*s.HeadDim:][:s.HeadDim], v[j*s.VStride+h*s.HeadDim:][:s.HeadDim]
-			toKey, toValue := keys[h*words*nk+first:], values[(j*s.Heads+h)*words:][:words]
+			toKey, toValue := keys[h*words*nk+first:], values[s.pairedValue(h, j, nk):][:words]
 			for w := range words {
 				d := w/16*32 + w%16
 				toKey[w*step] = pair(key[d], key[d+16])
@@ -163,7 +173,7 @@ func attendKeptGeneric(s *Attention, out, q, keys, values []float32, nk int, scr
 		inverse := 1 / expGeneric(scores, scores, maxGeneric(scores))
 		for j, weight := range scores {
 			if s.pairs() {
-				addScaledPairs(result, weight, values[(j*width+first)/2:])
+				addScaledPairs(result, weight, values[s.pairedValue(first/s.HeadDim, j, nk):])
 			} else {
 				addScaled(result, weight, values[j*width+first:])
 			}

@@ -6,6 +6,9 @@ import "github.com/sluice-mt/sluice/internal/cpu"
 
 const transposesKeys = true
 
+// sumsHeadByHead reports whether the values of one head after the other are summed.
+func sumsHeadByHead() bool { return cpu.Active() == cpu.AVX2 }
+
 // keepTransposed transposes the keys head by head, 16 at a time; the last ones in the scratch, where there is room for 16.
 func (s *Attention) keepTransposed(keys, k []float32, nk int, scratch []float32) {
 	if cpu.Active() != cpu.AVX512 || !hasAttention(k, k) {
@@ -33,7 +36,7 @@ func (s *Attention) keepTransposed(keys, k []float32, nk int, scratch []float32)
 func (s *Attention) keepPairs(keys, values, k, v []float32, nk int, scratch []float32) {
 	switch {
 	case cpu.Active() == cpu.AVX2:
-		s.keepPairsAVX2(keys, values, k, v, nk)
+		s.keepPairsAVX2(keys, values, k, v, nk, scratch)
 		return
 	case cpu.Active() != cpu.AVX512 || !hasAttention(k, v):
 		keepPairsGeneric(s, keys, values, k, v, nk)
@@ -56,11 +59,11 @@ func (s *Attention) keepPairs(keys, values, k, v []float32, nk int, scratch []fl
 	}
 }
 
-// keepPairsAVX2 makes the pairs of a key where those of the value will be, and takes them from there.
-func (s *Attention) keepPairsAVX2(keys, values, k, v []float32, nk int) {
+// keepPairsAVX2 makes the pairs of a key, or of a value, in the scratch, and takes them from there.
+func (s *Attention) keepPairsAVX2(keys, values, k, v []float32, nk int, scratch []float32) {
 	width, words := s.Heads*s.HeadDim, s.HeadDim/2
+	row := scratch[:width/2]
 	for j := range nk {
-		row := values[j*width/2:][:width/2]
 		pairsAVX2(&row[0], &k[j*s.KStride], width/32)
 		first, step := keptKey(j, nk, words)
 		for h := range s.Heads {
@@ -70,6 +73,9 @@ func (s *Attention) keepPairsAVX2(keys, values, k, v []float32, nk int) {
 			}
 		}
 		pairsAVX2(&row[0], &v[j*s.VStride], width/32)
+		for h := range s.Heads {
+			copy(values[s.pairedValue(h, j, nk):][:words], row[h*words:])
+		}
 	}
 }
 
@@ -130,7 +136,6 @@ func (c *attentionCall) keptPairs(out, q, keys, values []float32) {
 //
 //go:noinline
 func (c *attentionCall) keptPairsAVX2(out, q, keys, values []float32) {
-	width := c.Heads * c.HeadDim
 	for h := range c.Heads {
 		first, scores := h*c.HeadDim, &c.scores[h*c.pitch]
 		if c.HeadDim == 32 {
@@ -141,11 +146,11 @@ func (c *attentionCall) keptPairsAVX2(out, q, keys, values []float32) {
 	}
 	c.weightsAVX2(c.Heads)
 	for h, inverse := range c.inverses[:c.Heads] {
-		first, scores := h*c.HeadDim, &c.scores[h*c.pitch]
+		first, scores, value := h*c.HeadDim, &c.scores[h*c.pitch], &values[c.pairedValue(h, 0, c.nk)]
 		if c.HeadDim == 32 {
-			keptPairValues32AVX2(&out[first], scores, &values[first/2], 2*width, c.nk, inverse)
+			keptPairValues32AVX2(&out[first], scores, value, 2*c.HeadDim, c.nk, inverse)
 		} else {
-			keptPairValues64AVX2(&out[first], scores, &values[first/2], 2*width, c.nk, inverse)
+			keptPairValues64AVX2(&out[first], scores, value, 2*c.HeadDim, c.nk, inverse)
 		}
 	}
 }

@@ -4,6 +4,8 @@ package kernels
 
 const transposesKeys = false
 
+func sumsHeadByHead() bool { return false }
+
 func (s *Attention) keepTransposed(keys, k []float32, nk int, _ []float32) {
 	keepTransposedGeneric(s, keys, k, nk)
 }

@@ -85,14 +85,15 @@ func keptDotsAVX2(dim int, l layout) {
 	isa := asm.AVX2
 	name := l.name("Dots", dim, isa)
 	asm.Kernel(name, "func(dots, q, keys *float32, nk int)",
-		fmt.Sprintf("%s computes the dot products of a query with nk >= 1 keys of %d elements, transposed as keptKey says, %v.", name, dim, l))
+		fmt.Sprintf("%s computes the dot products of a query with nk >= 1 keys of %d elements, transposed as keptKey says, %v.", name, dim, l),
+		"dots has room for whole blocks of 16: what is behind the nk-th may be overwritten.")
 	k := newKeptKeys(isa, dim, l)
 	dots := asm.Int("dots")
 	tail := isa.Tail(asm.Int("nk"))
 	k.groups(func(dot asm.V) {
 		isa.Store(dot, Mem{Base: dots})
 		ADDQ(U32(64), dots)
-	}, func(load func(func(Mem) asm.V) asm.V) { tail.Store(load(tail.Load), Mem{Base: dots}) })
+	}, func(load func(func(Mem) asm.V) asm.V) { isa.Store(load(tail.Load), Mem{Base: dots}) })
 	VZEROUPPER()
 	RET()
 }
