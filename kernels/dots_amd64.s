@@ -8225,7 +8225,7 @@ noBias73:
 	RET
 
 // func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
 	MOVQ     a+8(FP), AX
 	MOVQ     stride+32(FP), DX
@@ -8252,8 +8252,68 @@ negative74:
 	MOVQ     stride+32(FP), DI
 
 group75:
-	CMPQ    n+40(FP), $0x00000008
-	JLT     next76
+	CMPQ       n+40(FP), $0x00000008
+	JLT        next76
+	CMPQ       n+40(FP), $0x00000010
+	JLT        fetched77
+	MOVLQSX    32(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+	MOVLQSX    36(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+	MOVLQSX    40(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+	MOVLQSX    44(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+	MOVLQSX    48(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+	MOVLQSX    52(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+	MOVLQSX    56(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+	MOVLQSX    60(SI), CX
+	IMULQ      DI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	PREFETCHT0 64(CX)
+	PREFETCHT0 128(CX)
+	PREFETCHT0 192(CX)
+
+fetched77:
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
@@ -8288,7 +8348,7 @@ group75:
 	VMOVDQA Y1, Y11
 	XORQ    CX, CX
 
-bytes77:
+bytes78:
 	VPXOR        (AX)(CX*1), Y2, Y12
 	VPCMPGTB     Y12, Y3, Y13
 	VPABSB       Y12, Y12
@@ -8326,7 +8386,7 @@ bytes77:
 	VPADDD       Y13, Y11, Y11
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes77
+	JLT          bytes78
 	VPHADDD      Y5, Y4, Y4
 	VPHADDD      Y7, Y6, Y6
 	VPHADDD      Y6, Y4, Y4
@@ -8347,9 +8407,9 @@ bytes77:
 	JMP          group75
 
 next76:
-group78:
+group79:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next79
+	JLT     next80
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
@@ -8368,7 +8428,7 @@ group78:
 	VMOVDQA Y1, Y7
 	XORQ    CX, CX
 
-bytes80:
+bytes81:
 	VPXOR        (AX)(CX*1), Y2, Y8
 	VPCMPGTB     Y8, Y3, Y9
 	VPABSB       Y8, Y8
@@ -8390,7 +8450,7 @@ bytes80:
 	VPADDD       Y9, Y7, Y7
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes80
+	JLT          bytes81
 	VPHADDD      Y5, Y4, Y4
 	VPHADDD      Y7, Y6, Y6
 	VPHADDD      Y6, Y4, Y4
@@ -8401,19 +8461,19 @@ bytes80:
 	ADDQ         $0x00000010, SI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group78
+	JMP          group79
 
-next79:
-group81:
+next80:
+group82:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next82
+	JLT     next83
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
 	VMOVDQA Y1, Y4
 	XORQ    CX, CX
 
-bytes83:
+bytes84:
 	VPXOR        (AX)(CX*1), Y2, Y5
 	VPCMPGTB     Y5, Y3, Y6
 	VPABSB       Y5, Y5
@@ -8423,7 +8483,7 @@ bytes83:
 	VPADDD       Y6, Y4, Y4
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes83
+	JLT          bytes84
 	VPHADDD      Y4, Y4, Y4
 	VPHADDD      Y4, Y4, Y4
 	MOVQ         y+0(FP), CX
@@ -8433,9 +8493,9 @@ bytes83:
 	ADDQ         $0x00000004, SI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group81
+	JMP          group82
 
-next82:
+next83:
 	VZEROUPPER
 	RET
 
@@ -8461,9 +8521,9 @@ TEXT ·finishDotsAVX2(SB), NOSPLIT, $0-44
 	JZ           corrected
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail85
+	JGE          tail86
 
-loop84:
+loop85:
 	VMOVUPS   (AX)(R8*4), Y4
 	VMOVUPS   32(AX)(R8*4), Y5
 	VMOVUPS   (CX)(R8*4), Y6
@@ -8486,11 +8546,11 @@ loop84:
 	VMOVUPS   Y5, 32(AX)(R8*4)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop84
+	JLT       loop85
 
-tail85:
+tail86:
 	CMPQ       R8, SI
-	JGE        done86
+	JGE        done87
 	VMASKMOVPS (AX)(R8*4), Y0, Y4
 	VMASKMOVPS 32(AX)(R8*4), Y1, Y5
 	VMASKMOVPS (CX)(R8*4), Y0, Y6
@@ -8512,16 +8572,16 @@ tail85:
 	VMASKMOVPS Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(R8*4)
 
-done86:
+done87:
 	VZEROUPPER
 	RET
 
 corrected:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail88
+	JGE  tail89
 
-loop87:
+loop88:
 	VMOVUPS   (AX)(R8*4), Y4
 	VMOVUPS   32(AX)(R8*4), Y5
 	VCVTDQ2PS Y4, Y4
@@ -8540,11 +8600,11 @@ loop87:
 	VMOVUPS   Y5, 32(AX)(R8*4)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop87
+	JLT       loop88
 
-tail88:
+tail89:
 	CMPQ       R8, SI
-	JGE        done89
+	JGE        done90
 	VMASKMOVPS (AX)(R8*4), Y0, Y4
 	VMASKMOVPS 32(AX)(R8*4), Y1, Y5
 	VCVTDQ2PS  Y4, Y4
@@ -8562,7 +8622,7 @@ tail88:
 	VMASKMOVPS Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(R8*4)
 
-done89:
+done90:
 	VZEROUPPER
 	RET
 
@@ -8583,9 +8643,9 @@ TEXT ·dotsFloat32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    ids+24(FP), DI
 	MOVQ    stride+32(FP), R8
 
-group90:
+group91:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next91
+	JLT     next92
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8608,9 +8668,9 @@ group90:
 	VXORPS  Y9, Y9, Y9
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail93
+	JGE     tail94
 
-loop92:
+loop93:
 	VMOVUPS     (AX)(BX*4), Y10
 	VMOVUPS     32(AX)(BX*4), Y11
 	VFMADD231PS (R9)(BX*4), Y10, Y2
@@ -8623,11 +8683,11 @@ loop92:
 	VFMADD231PS 32(R12)(BX*4), Y11, Y9
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop92
+	JLT         loop93
 
-tail93:
+tail94:
 	CMPQ        BX, CX
-	JGE         done94
+	JGE         done95
 	VMASKMOVPS  (AX)(BX*4), Y0, Y10
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
 	VMASKMOVPS  (R9)(BX*4), Y0, Y12
@@ -8663,7 +8723,7 @@ tail93:
 	VFMADD231PS Y13, Y11, Y10
 	VBLENDVPS   Y1, Y10, Y9, Y9
 
-done94:
+done95:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8690,12 +8750,12 @@ done94:
 	ADDQ         $0x00000010, DI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group90
+	JMP          group91
 
-next91:
-group95:
+next92:
+group96:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next96
+	JLT     next97
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8703,20 +8763,20 @@ group95:
 	VXORPS  Y3, Y3, Y3
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail98
+	JGE     tail99
 
-loop97:
+loop98:
 	VMOVUPS     (AX)(BX*4), Y4
 	VMOVUPS     32(AX)(BX*4), Y5
 	VFMADD231PS (R9)(BX*4), Y4, Y2
 	VFMADD231PS 32(R9)(BX*4), Y5, Y3
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop97
+	JLT         loop98
 
-tail98:
+tail99:
 	CMPQ        BX, CX
-	JGE         done99
+	JGE         done100
 	VMASKMOVPS  (AX)(BX*4), Y0, Y4
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
 	VMASKMOVPS  (R9)(BX*4), Y0, Y6
@@ -8728,7 +8788,7 @@ tail98:
 	VFMADD231PS Y7, Y5, Y4
 	VBLENDVPS   Y1, Y4, Y3, Y3
 
-done99:
+done100:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8741,9 +8801,9 @@ done99:
 	ADDQ         $0x00000004, DI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group95
+	JMP          group96
 
-next96:
+next97:
 	VZEROUPPER
 	RET
 
@@ -8761,9 +8821,9 @@ TEXT ·valuesAVX2(SB), NOSPLIT, $0-80
 	ANDQ    $-16, CX
 	MOVQ    v+40(FP), BX
 
-group100:
+group101:
 	CMPQ queries+56(FP), $0x00000002
-	JLT  next101
+	JLT  next102
 	MOVQ out+0(FP), DX
 	MOVQ DX, SI
 	ADDQ outStride+8(FP), DX
@@ -8779,9 +8839,9 @@ group100:
 	XORQ DX, DX
 	LEAQ -31(CX), R10
 	CMPQ DX, R10
-	JGE  rest103
+	JGE  rest104
 
-turn102:
+turn103:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8793,7 +8853,7 @@ turn102:
 	MOVQ   offsets+48(FP), R12
 	XORQ   R11, R11
 
-keys104:
+keys105:
 	MOVLQSX      (R12)(R11*4), R13
 	LEAQ         (BX)(R13*4), R13
 	VBROADCASTSS (R8)(R11*4), Y10
@@ -8808,7 +8868,7 @@ keys104:
 	VFMADD231PS  96(R13)(DX*4), Y11, Y9
 	INCQ         R11
 	CMPQ         R11, nk+64(FP)
-	JLT          keys104
+	JLT          keys105
 	MOVQ         inverses+32(FP), R11
 	VBROADCASTSS (R11), Y10
 	VMOVAPS      Y10, Y11
@@ -8832,13 +8892,13 @@ keys104:
 	VMOVUPS      Y3, 96(DI)(DX*4)
 	ADDQ         $0x20, DX
 	CMPQ         DX, R10
-	JLT          turn102
+	JLT          turn103
 
-rest103:
+rest104:
 	CMPQ DX, CX
-	JGE  tail106
+	JGE  tail107
 
-loop105:
+loop106:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8846,7 +8906,7 @@ loop105:
 	MOVQ   offsets+48(FP), R11
 	XORQ   R10, R10
 
-keys107:
+keys108:
 	MOVLQSX      (R11)(R10*4), R12
 	LEAQ         (BX)(R12*4), R12
 	VBROADCASTSS (R8)(R10*4), Y6
@@ -8857,7 +8917,7 @@ keys107:
 	VFMADD231PS  32(R12)(DX*4), Y7, Y5
 	INCQ         R10
 	CMPQ         R10, nk+64(FP)
-	JLT          keys107
+	JLT          keys108
 	MOVQ         inverses+32(FP), R10
 	VBROADCASTSS (R10), Y6
 	VMOVAPS      Y6, Y7
@@ -8873,11 +8933,11 @@ keys107:
 	VMOVUPS      Y3, 32(DI)(DX*4)
 	ADDQ         $0x10, DX
 	CMPQ         DX, CX
-	JLT          loop105
+	JLT          loop106
 
-tail106:
+tail107:
 	CMPQ   DX, AX
-	JGE    done108
+	JGE    done109
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8885,7 +8945,7 @@ tail106:
 	MOVQ   offsets+48(FP), R11
 	XORQ   R10, R10
 
-keys109:
+keys110:
 	MOVLQSX      (R11)(R10*4), R12
 	LEAQ         (BX)(R12*4), R12
 	VBROADCASTSS (R8)(R10*4), Y6
@@ -8908,7 +8968,7 @@ keys109:
 	VBLENDVPS    Y1, Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, nk+64(FP)
-	JLT          keys109
+	JLT          keys110
 	MOVQ         inverses+32(FP), R8
 	VBROADCASTSS (R8), Y6
 	VMOVAPS      Y6, Y7
@@ -8923,15 +8983,15 @@ keys109:
 	VMASKMOVPS   Y2, Y0, (DI)(DX*4)
 	VMASKMOVPS   Y3, Y1, 32(DI)(DX*4)
 
-done108:
+done109:
 	ADDQ $0x00000008, inverses+32(FP)
 	SUBQ $0x00000002, queries+56(FP)
-	JMP  group100
+	JMP  group101
 
-next101:
-group110:
+next102:
+group111:
 	CMPQ queries+56(FP), $0x00000001
-	JLT  next111
+	JLT  next112
 	MOVQ out+0(FP), DX
 	MOVQ DX, SI
 	ADDQ outStride+8(FP), DX
@@ -8943,9 +9003,9 @@ group110:
 	XORQ DX, DX
 	LEAQ -31(CX), DI
 	CMPQ DX, DI
-	JGE  rest113
+	JGE  rest114
 
-turn112:
+turn113:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8953,7 +9013,7 @@ turn112:
 	MOVQ   offsets+48(FP), R10
 	XORQ   R9, R9
 
-keys114:
+keys115:
 	MOVLQSX      (R10)(R9*4), R11
 	LEAQ         (BX)(R11*4), R11
 	VBROADCASTSS (R8)(R9*4), Y6
@@ -8963,7 +9023,7 @@ keys114:
 	VFMADD231PS  96(R11)(DX*4), Y6, Y5
 	INCQ         R9
 	CMPQ         R9, nk+64(FP)
-	JLT          keys114
+	JLT          keys115
 	MOVQ         inverses+32(FP), R9
 	VBROADCASTSS (R9), Y6
 	VMOVAPS      Y6, Y7
@@ -8977,19 +9037,19 @@ keys114:
 	VMOVUPS      Y3, 96(SI)(DX*4)
 	ADDQ         $0x20, DX
 	CMPQ         DX, DI
-	JLT          turn112
+	JLT          turn113
 
-rest113:
+rest114:
 	CMPQ DX, CX
-	JGE  tail116
+	JGE  tail117
 
-loop115:
+loop116:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+48(FP), R9
 	XORQ   DI, DI
 
-keys117:
+keys118:
 	MOVLQSX      (R9)(DI*4), R10
 	LEAQ         (BX)(R10*4), R10
 	VBROADCASTSS (R8)(DI*4), Y4
@@ -8997,7 +9057,7 @@ keys117:
 	VFMADD231PS  32(R10)(DX*4), Y4, Y3
 	INCQ         DI
 	CMPQ         DI, nk+64(FP)
-	JLT          keys117
+	JLT          keys118
 	MOVQ         inverses+32(FP), DI
 	VBROADCASTSS (DI), Y4
 	VMOVAPS      Y4, Y5
@@ -9007,17 +9067,17 @@ keys117:
 	VMOVUPS      Y3, 32(SI)(DX*4)
 	ADDQ         $0x10, DX
 	CMPQ         DX, CX
-	JLT          loop115
+	JLT          loop116
 
-tail116:
+tail117:
 	CMPQ   DX, AX
-	JGE    done118
+	JGE    done119
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+48(FP), R9
 	XORQ   DI, DI
 
-keys119:
+keys120:
 	MOVLQSX      (R9)(DI*4), R10
 	LEAQ         (BX)(R10*4), R10
 	VBROADCASTSS (R8)(DI*4), Y4
@@ -9031,7 +9091,7 @@ keys119:
 	VBLENDVPS    Y1, Y5, Y3, Y3
 	INCQ         DI
 	CMPQ         DI, nk+64(FP)
-	JLT          keys119
+	JLT          keys120
 	MOVQ         inverses+32(FP), DI
 	VBROADCASTSS (DI), Y4
 	VMOVAPS      Y4, Y5
@@ -9040,11 +9100,11 @@ keys119:
 	VMASKMOVPS   Y2, Y0, (SI)(DX*4)
 	VMASKMOVPS   Y3, Y1, 32(SI)(DX*4)
 
-done118:
+done119:
 	ADDQ $0x00000004, inverses+32(FP)
 	SUBQ $0x00000001, queries+56(FP)
-	JMP  group110
+	JMP  group111
 
-next111:
+next112:
 	VZEROUPPER
 	RET

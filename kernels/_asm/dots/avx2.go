@@ -12,6 +12,9 @@ import (
 type rows256 struct {
 	base, ids, stride reg.GPVirtual
 	row               []reg.GPVirtual
+	// ahead is how many lines of each row are fetched while the group before it is computed: few rows at a time, which lie anywhere in a table
+	// that the second-level cache does not hold, would not keep the memory busy.
+	ahead int
 }
 
 // loop calls body with the addresses of as many rows as each of the sizes says, in row. body stores their results at the
@@ -23,13 +26,12 @@ func (c *rows256) loop(body func(), sizes ...int) {
 		Label(group)
 		CMPQ(asm.Addr("n"), U32(rows))
 		JLT(LabelRef(next))
+		if c.ahead > 0 && rows == sizes[0] {
+			c.fetch(rows)
+		}
 		c.row = nil
 		for j := range rows {
-			address := GP64()
-			MOVLQSX(Mem{Base: c.ids, Disp: 4 * j}, address)
-			IMULQ(c.stride, address)
-			ADDQ(c.base, address)
-			c.row = append(c.row, address)
+			c.row = append(c.row, c.address(j))
 		}
 		body()
 		ADDQ(U32(4*rows), c.ids)
@@ -40,6 +42,29 @@ func (c *rows256) loop(body func(), sizes ...int) {
 	}
 	VZEROUPPER()
 	RET()
+}
+
+// address computes the address of the row that the j-th of the ids that are left chooses.
+func (c *rows256) address(j int) reg.GPVirtual {
+	address := GP64()
+	MOVLQSX(Mem{Base: c.ids, Disp: 4 * j}, address)
+	IMULQ(c.stride, address)
+	ADDQ(c.base, address)
+	return address
+}
+
+// fetch asks for the rows after the next ones, if there are as many.
+func (c *rows256) fetch(rows int) {
+	done := asm.Unique("fetched")
+	CMPQ(asm.Addr("n"), U32(2*rows))
+	JLT(LabelRef(done))
+	for j := range rows {
+		address := c.address(rows + j)
+		for line := range c.ahead {
+			PREFETCHT0(Mem{Base: address, Disp: 64 * line})
+		}
+	}
+	Label(done)
 }
 
 // dotsInt8AVX2 sums the products of a row of activations with chosen rows, 32 bytes at a time.
@@ -85,7 +110,7 @@ func dotsInt8AVX2() {
 		VPSADBW(zero, magnitudes, magnitudes)
 		VPADDD(magnitudes, start, start)
 	})
-	c := &rows256{}
+	c := &rows256{ahead: 4}
 	c.loop(func() {
 		var sums []reg.VecVirtual
 		for range c.row {
