@@ -82,7 +82,7 @@ func TestMulInt8Agrees(t *testing.T) {
 			t.Helper()
 			r := source(seed)
 			w := PackInt8(k, n, int8s(r, k*n), awkward(r, n, seed%3 == 0))
-			w.unfetched = seed%2 == 1
+			w.unfetched, w.lowBlocks = seed%2 == 1, seed%4 > 1
 			a, aScales, bias := uint8s(r, rows*Int8Stride(k)), awkward(r, rows, seed%3 == 0), awkward(r, n, seed%3 == 0)
 			yStride := n + int(seed%2)*3
 			y := normals(r, span(rows, yStride, n))

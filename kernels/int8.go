@@ -39,6 +39,7 @@ type Int8Matrix struct {
 
 	doubleFrom int  // see doublePays
 	unfetched  bool // products of one or two rows leave it to the processor to fetch weights: see Tuning
+	lowBlocks  bool // blocks of two panels at a time are of lowRows rows: see Tuning
 }
 
 // Int8Stride returns the bytes from one quantised row of k activations to the next. What lies between k and the stride

@@ -56,7 +56,7 @@ func mulInt8Quantised(dst []uint8, multiplier float32, a []uint8, aScales []floa
 	}
 	c := mulInt8Call{a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level, bytes: dst, multiplier: multiplier}
 	column := wholePairs(w.N)
-	c.chunks(rows, func(first, rows int) { c.columns(first, rows, 0, column, 2*int8Panel, mulInt8RowsDouble) })
+	c.chunks(rows, func(first, rows int) { c.columns(first, rows, 0, column, 2*int8Panel, c.doubleLimit()) })
 	return column
 }
 
@@ -75,7 +75,7 @@ func (c *mulInt8Call) chunk(first, rows int) {
 	column := 0
 	if c.level == cpu.AVX512VNNI && doublePays(rows, len(c.w.panels), c.w.doubleFrom) {
 		column = wholePairs(c.w.N)
-		c.columns(first, rows, 0, column, 2*int8Panel, mulInt8RowsDouble)
+		c.columns(first, rows, 0, column, 2*int8Panel, c.doubleLimit())
 	}
 	c.columns(first, rows, column, c.w.N, int8Panel, c.blockLimit(rows))
 }
@@ -100,6 +100,14 @@ func hasDoubleFloats() bool   { return cpu.Active() == cpu.AVX512 }
 
 // wholePairs returns how many columns are in pairs of panels that are whole, from the first column on.
 func wholePairs(columns int) int { return columns / (2 * panelColumns) * (2 * panelColumns) }
+
+// doubleLimit returns the most rows of a block of two panels.
+func (c *mulInt8Call) doubleLimit() int {
+	if c.w.lowBlocks {
+		return lowRows
+	}
+	return mulInt8RowsDouble
+}
 
 // blockLimit returns the most rows of a block.
 func (c *mulInt8Call) blockLimit(rows int) int {

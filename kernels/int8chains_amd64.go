@@ -25,6 +25,7 @@ type chainCall struct {
 	*mulInt8Call
 	steps []uint8 // place for the activations of a block
 	unit  int     // rows that share a register: 1, or 2 of AVX-512
+	limit int     // the most units of a block
 }
 
 // chains multiplies all rows with a matrix that is packed as chains.
@@ -66,21 +67,21 @@ func (c *mulInt8Call) sharedChains(first, end, unit int) {
 //go:noinline
 func (c *mulInt8Call) fewChains(first, end, unit int) {
 	var steps [fewChainBytes]uint8
-	p := chainCall{c, steps[:], unit}
+	p := chainCall{c, steps[:], unit, mostChainUnits(unit)}
 	p.rows(first, end)
 }
 
 //go:noinline
 func (c *mulInt8Call) midChains(first, end, unit int) {
 	var steps [midChainBytes]uint8
-	p := chainCall{c, steps[:], unit}
+	p := chainCall{c, steps[:], unit, mostChainUnits(unit)}
 	p.rows(first, end)
 }
 
 //go:noinline
 func (c *mulInt8Call) manyChains(first, end, unit int) {
 	var steps [chainBytes]uint8
-	p := chainCall{c, steps[:], unit}
+	p := chainCall{c, steps[:], unit, mostChainUnits(unit)}
 	p.rows(first, end)
 }
 
@@ -96,7 +97,7 @@ func (c *chainCall) rows(first, end int) {
 // blocks multiplies rows from first to end with some strips, in blocks of nearly equal height. While the weights, which come in the order of
 // memory, pass from the second-level cache, the activations of a block, which do not, stay in the first.
 func (c *chainCall) blocks(first, end, strip, endStrip int) {
-	b := cutBlocks((end-first)/c.unit, mostChainUnits(c.unit))
+	b := cutBlocks((end-first)/c.unit, c.limit)
 	for i := range b.higher + b.lower {
 		height := b.height
 		if i < b.higher {

@@ -21,6 +21,8 @@ type Matrix interface {
 	leaves() *bool
 	// listed is for which share of activations products go by lists; nil if they never do.
 	listed() *nonzeroShare
+	// low is whether blocks of two panels are low; nil likewise.
+	low() *bool
 	multiply(in tuningInput, rows int)
 }
 

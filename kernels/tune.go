@@ -10,8 +10,10 @@ import (
 // A Tuning says, for the shapes of matrices that were measured on a processor, from how many rows of activations on products run in
 // their variant that does two panels at a time: 0 where a rule decides that was right wherever it was measured. For matrices of which one or two
 // rows can be multiplied in two ways it says that, too: 0 with weights that are fetched ahead, 1 with weights that the processor fetches by
-// itself, which is better at it or worse. And for those that are multiplied with what a ReLU lets pass, it says up to how many of a thousand
-// activations may be something for products to go by lists of them.
+// itself, which is better at it or worse. Where two panels at a time come in blocks of two heights it says which: 0 with as many rows as
+// registers have room for, 1 with lowRows, which load more for a multiply-accumulate, but of which the next begins before one has stored its results.
+// And for those that are multiplied with what a ReLU lets pass, it says up to how many of a thousand activations may be something for products to
+// go by lists of them.
 // It decides how long products take, never what they are. It can be kept as JSON; no number in it can do harm.
 type Tuning map[string]int
 
@@ -27,6 +29,12 @@ func fewOf(m Matrix) string { return m.shape() + ", few rows" }
 // nonzeroOf is the key of a Tuning for when products with matrices of a shape go by lists.
 func nonzeroOf(m Matrix) string { return m.shape() + ", nonzero" }
 
+// lowRows is the most rows of a low block.
+const lowRows = 4
+
+// lowOf is the key of a Tuning for how high blocks of two panels are with matrices of a shape.
+func lowOf(m Matrix) string { return m.shape() + ", low blocks" }
+
 // tunedRows are the numbers of rows at which variants are compared; each speaks for the rows from the number beside it on.
 var tunedRows = [...]struct{ rows, from int }{{13, 13}, {24, 19}, {48, 37}, {96, 73}}
 
@@ -38,8 +46,10 @@ const (
 	tunedRounds = 21
 	// tunedGain is how much faster than what the rule says a variant must be in the median of rounds, and tunedShare in how many of
 	// them it must be faster at all, of tunedFewest rounds in all: other programs and guests disturb a measurement for longer than a
-	// round, and their moment must not be what is remembered.
+	// round, and their moment must not be what is remembered. lowGain is that of low blocks, which differ by one or two percent at most:
+	// a wrong choice costs no more than that.
 	tunedGain   = 1.06
+	lowGain     = 1.003
 	tunedShare  = 0.8
 	tunedFewest = 5
 )
@@ -73,6 +83,10 @@ func (t Tuning) knows(m Matrix) bool {
 		_, few := t[fewOf(m)]
 		known = known && few
 	}
+	if m.low() != nil {
+		_, low := t[lowOf(m)]
+		known = known && low
+	}
 	return known
 }
 
@@ -93,6 +107,9 @@ func (t Tuning) Tune(d time.Duration, matrices ...Matrix) {
 		if leaves := m.leaves(); leaves != nil {
 			*leaves = t[fewOf(m)] == 1
 		}
+		if low := m.low(); low != nil {
+			*low = t[lowOf(m)] == 1
+		}
 		if share := m.listed(); share != nil {
 			*share = nonzeroShare(t[nonzeroOf(m)])
 		}
@@ -105,23 +122,42 @@ type tunedTrial struct {
 	set  func(m Matrix, variant int) bool // false if the matrix has no variants
 }
 
-// tunedTrials are those of tunedRows, and one of a single row.
-func tunedTrials() []tunedTrial {
-	var trials []tunedTrial
-	for _, at := range tunedRows {
-		trials = append(trials, tunedTrial{at.rows, func(m Matrix, variant int) bool {
+// The trials that follow those of tunedRows.
+const (
+	fewTrial = len(tunedRows) + iota
+	lowTrial
+	allTrials
+)
+
+// tunedTrials are those of tunedRows, one of a single row, and one of the heights of blocks. Only the last one leaves blocks low.
+func tunedTrials() [allTrials]tunedTrial {
+	var trials [allTrials]tunedTrial
+	for i, at := range tunedRows {
+		trials[i] = tunedTrial{at.rows, func(m Matrix, variant int) bool {
 			*m.from() = [2]int{never, 1}[variant]
+			if low := m.low(); low != nil {
+				*low = false
+			}
 			return true
-		}})
+		}}
 	}
-	return append(trials, tunedTrial{1, func(m Matrix, variant int) bool {
+	trials[fewTrial] = tunedTrial{1, func(m Matrix, variant int) bool {
 		*m.from() = 0 // as few rows are multiplied: one panel at a time
 		leaves := m.leaves()
 		if leaves != nil {
 			*leaves = variant == 1
 		}
 		return leaves != nil
-	}})
+	}}
+	trials[lowTrial] = tunedTrial{tunedRows[len(tunedRows)-1].rows, func(m Matrix, variant int) bool {
+		*m.from() = 1
+		low := m.low()
+		if low != nil {
+			*low = variant == 1
+		}
+		return low != nil
+	}}
+	return trials
 }
 
 // run multiplies with all matrices that have variants, and returns the seconds that those of each shape took together.
@@ -139,7 +175,7 @@ func (trial tunedTrial) run(matrices []Matrix, variant int, input tuningInput) m
 }
 
 // tunedTimes are the seconds that the measured matrices of a shape took together, in each trial, variant and round.
-type tunedTimes [len(tunedRows) + 1][2][]float64
+type tunedTimes [allTrials][2][]float64
 
 // measure compares the variants of some matrices. They run one after another, so that weights come from where they do in a model, and
 // the variants in turns, so that what disturbs one disturbs the other.
@@ -172,15 +208,18 @@ func (t Tuning) measure(d time.Duration, matrices []Matrix) {
 		t[m.shape()] = times.decide(m)
 		if leaves := m.leaves(); leaves != nil {
 			*leaves = false
-			t[fewOf(m)] = times.decideFew()
+			t[fewOf(m)] = decideBetween(times[fewTrial], tunedGain)
+		}
+		if low := m.low(); low != nil {
+			*low = false
+			t[lowOf(m)] = decideBetween(times[lowTrial], lowGain)
 		}
 	}
 }
 
-// decideFew returns 1 if a row is faster with weights that the processor fetches by itself.
-func (took *tunedTimes) decideFew() int {
-	times := took[len(tunedRows)]
-	if surelyFaster(times[1], times[0]) {
+// decideBetween returns 1 if the second variant is faster, by a gain.
+func decideBetween(times [2][]float64, gain float64) int {
+	if surelyFaster(times[1], times[0], gain) {
 		return 1
 	}
 	return 0
@@ -195,7 +234,7 @@ func (took *tunedTimes) decide(m Matrix) int {
 		if better {
 			rule, other = other, rule
 		}
-		if surelyFaster(other, rule) {
+		if surelyFaster(other, rule, tunedGain) {
 			better, asRule = !better, false
 		}
 		if !better {
@@ -210,8 +249,8 @@ func (took *tunedTimes) decide(m Matrix) int {
 }
 
 // surelyFaster reports whether one variant was faster than another by more than chance, given the times of both in the same rounds: in
-// nearly all of them, and at its best.
-func surelyFaster(one, other []float64) bool {
+// nearly all of them, by a gain in their median, and at its best.
+func surelyFaster(one, other []float64, gain float64) bool {
 	ratios, wins := make([]float64, len(one)), 0
 	for round := range ratios {
 		ratios[round] = other[round] / one[round]
@@ -220,7 +259,7 @@ func surelyFaster(one, other []float64) bool {
 		}
 	}
 	enough := max(tunedFewest, int(math.Ceil(tunedShare*float64(len(ratios)))))
-	return wins >= enough && median(ratios) > tunedGain && slices.Min(one) < slices.Min(other)
+	return wins >= enough && median(ratios) > gain && slices.Min(one) < slices.Min(other)
 }
 
 // median returns the median, 0 of nothing.
@@ -283,6 +322,16 @@ func (w *Float32Matrix) hasDouble() bool { return hasDoubleFloats() }
 
 func (w *Int16Matrix) leaves() *bool   { return nil }
 func (w *Float32Matrix) leaves() *bool { return nil }
+
+func (w *Int16Matrix) low() *bool   { return nil }
+func (w *Float32Matrix) low() *bool { return nil }
+
+func (w *Int8Matrix) low() *bool {
+	if !w.hasDouble() {
+		return nil
+	}
+	return &w.lowBlocks
+}
 
 func (w *Int8Matrix) leaves() *bool {
 	if !w.hasDouble() {

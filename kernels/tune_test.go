@@ -31,6 +31,9 @@ func TestTune(t *testing.T) {
 			if m.listed() != nil {
 				could = append(could, nonzeroOf(m))
 			}
+			if m.low() != nil {
+				could = append(could, lowOf(m))
+			}
 		}
 		tuning := Tuning{}
 		if tuning.Knows(matrices...) != (len(could) == 0) {
@@ -43,7 +46,7 @@ func TestTune(t *testing.T) {
 		}
 		for shape, from := range tuning {
 			possible := []int{0, 13, 19, 37, 73, never}
-			if strings.HasSuffix(shape, ", few rows") {
+			if strings.HasSuffix(shape, ", few rows") || strings.HasSuffix(shape, ", low blocks") {
 				possible = []int{0, 1}
 			}
 			if strings.HasSuffix(shape, ", nonzero") {
@@ -68,7 +71,7 @@ func TestTune(t *testing.T) {
 			t.Errorf("%s does not know what was measured", kept)
 		}
 		again.Tune(0, matrices...)
-		if *eight.from() != tuning[eight.shape()] || *float.from() != tuning[float.shape()] {
+		if *eight.from() != tuning[eight.shape()] || *float.from() != tuning[float.shape()] || eight.lowBlocks != (tuning[lowOf(eight)] == 1) {
 			t.Error("the matrices do not have what the tuning says")
 		}
 		if share := listed.listed(); share != nil && int(*share) != tuning[nonzeroOf(listed)] {
@@ -134,25 +137,25 @@ func TestTrialsOfFewRows(t *testing.T) {
 	}
 }
 
-// Weights are left to the processor if that is faster, and not only now and then.
-func TestTuningDecidesForFewRows(t *testing.T) {
+// A variant is chosen if it is faster by its gain, and not only now and then.
+func TestTuningDecidesBetween(t *testing.T) {
 	for _, c := range []struct {
-		times []float64 // of rounds, where weights that are fetched ahead take 1
+		times []float64 // of rounds, where the other variant takes 1
+		gain  float64
 		want  int
 	}{
-		{[]float64{.8, .9, .8, .9, .8, .9}, 1},
-		{[]float64{.8, .9, .8, 1.2, .8, .9}, 1},
-		{[]float64{.8, 1.1, .8, 1.2, .8, .9}, 0},
-		{[]float64{.97, .98, .97, .98, .97, .98}, 0},
-		{[]float64{1.2, 1.2, 1.2, 1.2, 1.2, 1.2}, 0},
-		{[]float64{.8, .8, .8, .8}, 0},
+		{[]float64{.8, .9, .8, .9, .8, .9}, tunedGain, 1},
+		{[]float64{.8, .9, .8, 1.2, .8, .9}, tunedGain, 1},
+		{[]float64{.8, 1.1, .8, 1.2, .8, .9}, tunedGain, 0},
+		{[]float64{.97, .98, .97, .98, .97, .98}, tunedGain, 0},
+		{[]float64{1.2, 1.2, 1.2, 1.2, 1.2, 1.2}, tunedGain, 0},
+		{[]float64{.8, .8, .8, .8}, tunedGain, 0},
+		{[]float64{.98, .99, .98, .99, .98, .99}, lowGain, 1},
+		{[]float64{.98, .99, 1.01, .99, 1.01, .99}, lowGain, 0},
+		{[]float64{.998, .999, .998, .999, .998, .999}, lowGain, 0},
 	} {
-		var took tunedTimes
-		for _, time := range c.times {
-			few := &took[len(tunedRows)]
-			few[0], few[1] = append(few[0], 1), append(few[1], time)
-		}
-		if got := took.decideFew(); got != c.want {
+		times := [2][]float64{slices.Repeat([]float64{1}, len(c.times)), c.times}
+		if got := decideBetween(times, c.gain); got != c.want {
 			t.Errorf("times %v: %d, want %d", c.times, got, c.want)
 		}
 	}
@@ -196,6 +199,26 @@ func TestListedInput(t *testing.T) {
 	}
 }
 
+// What a trial of one thing sets does not change what the next ones measure.
+func TestTrialsOfHighBlocks(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		m := PackInt8(64, 64, make([]int8, 64*64), make([]float32, 64))
+		if m.low() == nil {
+			return
+		}
+		trials := tunedTrials()
+		for _, trial := range trials[:lowTrial] {
+			if trial.rows <= fewRows {
+				continue
+			}
+			trials[lowTrial].set(m, 1)
+			if trial.set(m, 1); *m.low() {
+				t.Errorf("blocks of %d rows are low after a trial of low blocks", trial.rows)
+			}
+		}
+	})
+}
+
 // Whatever a tuning says, results have the same bits.
 func TestTuningChangesNoBits(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
@@ -209,7 +232,7 @@ func TestTuningChangesNoBits(t *testing.T) {
 			var want [3][]float32
 			for i, from := range []int{never, 1, 0, 7, -3} {
 				*eight.from(), *sixteen.from(), *float.from() = from, from, from
-				eight.unfetched = i%2 == 1
+				eight.unfetched, eight.lowBlocks = i%2 == 1, i%3 == 1
 				var got [3][]float32
 				for j := range got {
 					got[j] = make([]float32, rows*n)
@@ -222,7 +245,7 @@ func TestTuningChangesNoBits(t *testing.T) {
 				}
 				for j := range got {
 					if !slices.Equal(float32Bits(got[j]), float32Bits(want[j])) {
-						t.Errorf("product %d of %d rows differs with two panels at a time from %d rows on", j, rows, from)
+						t.Errorf("product %d of %d rows differs with two panels at a time from %d rows on, low blocks: %v", j, rows, from, eight.lowBlocks)
 					}
 				}
 			}
