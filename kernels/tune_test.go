@@ -80,6 +80,24 @@ func TestTune(t *testing.T) {
 	})
 }
 
+// What a tuning says about one or two rows and about blocks does not reach the other.
+func TestTuneSetsWhatTheTuningSays(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		m := PackInt8(64, 96, make([]int8, 64*96), make([]float32, 96))
+		if !m.hasDouble() {
+			return
+		}
+		for _, key := range []string{fewOf(m), lowOf(m)} {
+			tuning := Tuning{m.shape(): 19, fewOf(m): 0, lowOf(m): 0}
+			tuning[key] = 1
+			tuning.Tune(0, m)
+			if m.doubleFrom != 19 || m.unfetched != (key == fewOf(m)) || m.lowBlocks != (key == lowOf(m)) {
+				t.Errorf("%v: two panels from %d rows on, weights unfetched: %v, low blocks: %v", tuning, m.doubleFrom, m.unfetched, m.lowBlocks)
+			}
+		}
+	})
+}
+
 // The better variant counts only from the rows on where it stays the better one, and only if it is better in nearly every round.
 func TestTuningDecides(t *testing.T) {
 	small, large := PackInt8(64, 64, make([]int8, 64*64), make([]float32, 64)), PackInt8(1024, 2048, make([]int8, 2<<20), make([]float32, 2048))
