@@ -20,7 +20,7 @@ type Joined struct {
 	ForbiddenStarts, Forbidden cuda.Pointer
 
 	Normalisers cuda.Pointer // what is subtracted from the scores: for each row one of each model
-	Sums        cuda.Pointer // for each row N
+	Sums        cuda.Pointer // for each row N; what ChooseJoined leaves there is nobody's
 
 	Lots   cuda.Pointer // Lot, for each row
 	Count  int          // choices of a row
@@ -39,14 +39,19 @@ const (
 	LotFull              // among all tokens
 	LotNucleus           // among the fewest best ones whose probabilities reach Limit together
 	LotEpsilon           // among those whose probability is at least Limit
+	LotFew               // among the Kept best ones
+	LotNoisy             // the best tokens, by sums to which noise is added
+	LotGiven             // none: there are choices already, with log-probabilities by the first model
 )
 
-// A Lot says how a row chooses: Chance, between 0 and 1, is what a row draws with.
+// A Lot says how a row chooses: Chance, between 0 and 1, is what a row draws with; Key tells the noise of each token, as it does in
+// translator/search.
 type Lot struct {
 	Chance                    float64
+	Key                       uint64
 	InverseTemperature, Limit float32
 	Method                    LotMethod
-	_                         int32
+	Kept                      int32
 }
 
 const joinedThreads = 256
@@ -71,8 +76,10 @@ func (k *Kernels) JoinModels(s *cuda.Stream, j Joined) error {
 }
 
 // ChooseJoined writes, for all rows, the tokens with the largest of the sums that JoinModels gave, best first, equal ones by token; or the one
-// that is drawn, with the odds exp((sum − the largest) × InverseTemperature). Where there are no more, the choice is {-∞, -1}. A row in
-// which a model has a score of a candidate that is not finite, or the largest sum is not, has NaN scores.
+// that is drawn, with the odds exp((sum − the largest) × InverseTemperature). Of a noisy row, each sum is multiplied by InverseTemperature and gets a
+// variate of the standard Gumbel distribution; a choice's score is that, less the logarithm of the sum of the exponentials of all of them.
+// Where there are no more, the choice is {-∞, -1}. A row in which a model has a score of a candidate that is not finite, or the largest sum is
+// not, has NaN scores. What is given is multiplied by the first model's weight.
 func (k *Kernels) ChooseJoined(s *cuda.Stream, j Joined) error {
 	if j.Rows == 0 {
 		return nil
@@ -81,6 +88,6 @@ func (k *Kernels) ChooseJoined(s *cuda.Stream, j Joined) error {
 		return err
 	}
 	return k.byName["choose_joined"].Launch(s, cuda.Shape{X: j.Rows}, cuda.Shape{X: joinedThreads}, 0, cuda.Address(j.Scores),
-		cuda.Address(j.Normalisers), cuda.Address(j.Sums), cuda.Address(j.Lots), cuda.Address(j.Result), cuda.Address(j.Parts),
+		cuda.Address(j.Weights), cuda.Address(j.Normalisers), cuda.Address(j.Sums), cuda.Address(j.Lots), cuda.Address(j.Result), cuda.Address(j.Parts),
 		cuda.Int(j.Models), cuda.Int(j.Rows), cuda.Int(j.N), cuda.Int(j.Count))
 }

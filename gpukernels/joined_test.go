@@ -19,6 +19,7 @@ type joinedCase struct {
 	forbidden  [][]int32
 	lots       []Lot
 	count      int
+	given      []Choice // of all rows, where some are given
 }
 
 func (r *rig) joinedCase(rows, n, models, count int) *joinedCase {
@@ -45,16 +46,48 @@ func (c *joinedCase) run(r *rig) ([]Choice, []float32) {
 		Sums: alloc[float32](r, c.rows*c.n), Lots: in(r, c.lots), Count: c.count, Result: alloc[Choice](r, c.rows*c.count),
 		Parts: alloc[float32](r, c.rows*c.count*models)}
 	j.Candidates, j.SetOfRow, j.Words = of.sets(r)
+	if c.given != nil {
+		j.Result = in(r, c.given)
+	}
 	must(r.t, r.kernels.JoinModels(r.stream, j))
 	must(r.t, r.kernels.ChooseJoined(r.stream, j))
 	return out[Choice](r, j.Result, c.rows*c.count), out[float32](r, j.Parts, c.rows*c.count*models)
 }
 
-// A joinedToken is one that a row may have: its log-probability by each model, and the sum of them.
+// A joinedToken is one that a row may have: its log-probability by each model, the sum of them, and what it is chosen by.
 type joinedToken struct {
 	token int32
 	sum   float64
 	parts []float64
+	rank  float64 // the sum, of noisy rows with noise and normalised
+}
+
+// gumbel is the variate of a token that translator/search adds to its log-probability.
+func gumbel(key uint64, token int32) float64 {
+	mix := func(z uint64) uint64 {
+		z += 0x9e3779b97f4a7c15
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		return z ^ z>>31
+	}
+	return -math.Log(-math.Log((float64(mix(key^mix(uint64(token)))>>11) + 0.5) / (1 << 53)))
+}
+
+// rank sets what tokens are chosen by.
+func (l *Lot) rank(all []joinedToken) {
+	total := 0.0
+	for i := range all {
+		t := &all[i]
+		if t.rank = t.sum; l.Method == LotNoisy {
+			t.rank = t.sum*float64(l.InverseTemperature) + gumbel(l.Key, t.token)
+			total += math.Exp(t.rank)
+		}
+	}
+	for i := range all {
+		if l.Method == LotNoisy {
+			all[i].rank -= math.Log(total)
+		}
+	}
 }
 
 // want lists the tokens that a row may have, ascending, in float64.
@@ -80,7 +113,9 @@ func (c *joinedCase) want(row int) []joinedToken {
 			all[i].sum += float64(c.weights[m]) * part
 		}
 	}
-	return slices.DeleteFunc(all, func(t joinedToken) bool { return slices.Contains(c.forbidden[row], t.token) })
+	all = slices.DeleteFunc(all, func(t joinedToken) bool { return slices.Contains(c.forbidden[row], t.token) })
+	c.lots[row].rank(all)
+	return all
 }
 
 // support is what a row draws from, in the order in which chances count: that in which the processor goes through its tokens.
@@ -93,6 +128,9 @@ func (l *Lot) support(all []joinedToken) []joinedToken {
 	case LotEpsilon:
 		best := slices.MaxFunc(all, func(x, y joinedToken) int { return cmp.Compare(x.sum, y.sum) }).sum
 		return slices.DeleteFunc(all, func(t joinedToken) bool { return t.sum < min(best, math.Log(total*float64(l.Limit))) })
+	case LotFew:
+		slices.SortStableFunc(all, func(x, y joinedToken) int { return cmp.Compare(y.sum, x.sum) })
+		return all[:min(len(all), int(l.Kept))]
 	case LotNucleus:
 		slices.SortStableFunc(all, func(x, y joinedToken) int { return cmp.Compare(y.sum, x.sum) })
 		mass := 0.0
@@ -112,7 +150,7 @@ func (c *joinedCase) check(r *rig, what string) {
 	models := len(c.scores)
 	for row := range c.rows {
 		all, have, parts := c.want(row), choices[row*c.count:(row+1)*c.count], parts[row*c.count*models:(row+1)*c.count*models]
-		if c.lots[row].Method == LotBest {
+		if method := c.lots[row].Method; method == LotBest || method == LotNoisy {
 			c.checkBest(r, fmt.Sprintf("%s, row %d", what, row), all, have, parts)
 		} else {
 			c.checkDrawn(r, fmt.Sprintf("%s, row %d, %+v", what, row, c.lots[row]), &c.lots[row], all, have, parts)
@@ -124,14 +162,14 @@ const joinedTolerance = 2e-5
 
 func (c *joinedCase) checkBest(r *rig, what string, all []joinedToken, have []Choice, parts []float32) {
 	r.t.Helper()
-	slices.SortStableFunc(all, func(x, y joinedToken) int { return cmp.Compare(y.sum, x.sum) })
+	slices.SortStableFunc(all, func(x, y joinedToken) int { return cmp.Compare(y.rank, x.rank) })
 	for i, h := range have {
 		if i >= len(all) {
 			checkNone(r, what, h)
 			continue
 		}
 		place := slices.IndexFunc(all, func(t joinedToken) bool { return t.token == h.Token })
-		if place < 0 || math.Abs(all[place].sum-all[i].sum) > joinedTolerance {
+		if place < 0 || math.Abs(all[place].rank-all[i].rank) > joinedTolerance {
 			r.t.Fatalf("%s: choice %d is %v, want %v", what, i, h, all[i])
 		}
 		checkJoined(r, what, all[place], h, parts[i*len(c.scores):(i+1)*len(c.scores)])
@@ -147,8 +185,8 @@ func checkNone(r *rig, what string, have Choice) {
 
 func checkJoined(r *rig, what string, want joinedToken, have Choice, parts []float32) {
 	r.t.Helper()
-	if !(math.Abs(float64(have.Score)-want.sum) <= joinedTolerance) {
-		r.t.Fatalf("%s: token %d has %v, want %v", what, have.Token, have.Score, want.sum)
+	if !(math.Abs(float64(have.Score)-want.rank) <= joinedTolerance) {
+		r.t.Fatalf("%s: token %d has %v, want %v", what, have.Token, have.Score, want.rank)
 	}
 	for m, part := range parts {
 		if !(math.Abs(float64(part)-want.parts[m]) <= joinedTolerance) {
@@ -189,22 +227,28 @@ func (c *joinedCase) checkDrawn(r *rig, what string, lot *Lot, all []joinedToken
 
 // lot is one that rows draw with, of the method.
 func (r *rig) lot(method LotMethod) Lot {
-	limit := map[LotMethod][]float32{LotNucleus: {0.001, 0.3, 0.9, 1}, LotEpsilon: {0.001, 0.02, 0.9}, LotFull: {0}, LotBest: {0}}[method]
-	return Lot{Chance: []float64{r.random.Float64(), r.random.Float64(), 1 - 0x1p-54, 0x1p-54}[r.random.IntN(4)],
-		InverseTemperature: []float32{1, 1, 0.5, 3}[r.random.IntN(4)], Limit: limit[r.random.IntN(len(limit))], Method: method}
+	l := Lot{Chance: []float64{r.random.Float64(), r.random.Float64(), 1 - 0x1p-54, 0x1p-54}[r.random.IntN(4)], Key: r.random.Uint64(),
+		InverseTemperature: []float32{1, 1, 0.5, 3}[r.random.IntN(4)], Method: method, Kept: []int32{1, 3, 70, 5000}[r.random.IntN(4)]}
+	if limits := map[LotMethod][]float32{LotNucleus: {0.001, 0.3, 0.9, 1}, LotEpsilon: {0.001, 0.02, 0.9}}[method]; limits != nil {
+		l.Limit = limits[r.random.IntN(len(limits))]
+	}
+	return l
 }
+
+// choosingMethods is how many methods look at the sums.
+const choosingMethods = LotGiven
 
 // Rows of all methods beside each other, with candidates and forbidden tokens.
 func TestJoined(t *testing.T) {
 	r := newRig(t)
-	shapes := [][4]int{{1, 1, 1, 1}, {9, 70, 2, 3}, {12, 300, 1, 2}, {9, 1500, 3, 5}}
+	shapes := [][4]int{{1, 1, 1, 1}, {9, 70, 2, 3}, {7, 300, 2, 23}, {12, 300, 1, 2}, {9, 1500, 3, 5}, {6, 700, 1, 300}, {6, 60, 2, 100}}
 	if testing.Short() {
-		shapes = shapes[:2]
+		shapes = shapes[:3]
 	}
 	for _, shape := range shapes {
 		c := r.joinedCase(shape[0], shape[1], shape[2], shape[3])
 		for row := range c.rows {
-			c.lots[row] = r.lot(LotMethod(row % 4))
+			c.lots[row] = r.lot(LotMethod(row) % choosingMethods)
 			if row%3 == 1 {
 				for token := row % 7; token < c.n; token += 1 + row {
 					c.candidates[row] = append(c.candidates[row], int32(token))
@@ -223,17 +267,25 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// Chances fall on the right ones of equal tokens, which lie with several threads, and the best of them are the first.
+// Chances fall on the right ones of equal tokens, which lie with several threads, and the best of them are the first, be they few or many.
 func TestJoinedTies(t *testing.T) {
 	r := newRig(t)
+	for _, count := range []int{5, 13, 600, 700} {
+		r.checkTies(count)
+	}
+}
+
+func (r *rig) checkTies(count int) {
+	r.t.Helper()
 	const n = 600
 	lots := []Lot{{Method: LotBest}}
-	for _, method := range []LotMethod{LotFull, LotNucleus, LotEpsilon} {
+	for _, method := range []LotMethod{LotFull, LotNucleus, LotEpsilon, LotFew} {
 		for _, chance := range []float64{0.001, 0.3, 0.6, 0.999} {
-			lots = append(lots, Lot{Chance: chance, InverseTemperature: 1, Method: method, Limit: map[LotMethod]float32{LotNucleus: 0.745, LotEpsilon: 0.01}[method]})
+			lots = append(lots, Lot{Chance: chance, InverseTemperature: 1, Method: method, Kept: 5,
+				Limit: map[LotMethod]float32{LotNucleus: 0.745, LotEpsilon: 0.01}[method]})
 		}
 	}
-	c := r.joinedCase(len(lots), n, 1, 5)
+	c := r.joinedCase(len(lots), n, 1, count)
 	c.lots = lots
 	equal := []int32{0, 7, 8, 9, 300, 301, 450, 599} // of 8, a nucleus of 3/4 has 6
 	for i := range c.scores[0] {
@@ -246,16 +298,66 @@ func TestJoinedTies(t *testing.T) {
 	for row, lot := range lots {
 		have := choices[row*c.count : (row+1)*c.count]
 		if lot.Method == LotBest {
-			for i, h := range have {
-				if h.Token != equal[i] {
-					t.Errorf("choice %d is %d, want %d", i, h.Token, equal[i])
+			want := slices.Clone(equal)
+			for token := range int32(n) {
+				if !slices.Contains(equal, token) {
+					want = append(want, token)
+				}
+			}
+			for want = append(want, slices.Repeat([]int32{-1}, max(0, count-n))...); len(have) > 0; have, want = have[1:], want[1:] {
+				if have[0].Token != want[0] {
+					r.t.Fatalf("%d choices: %d behind the first ones is %d, want %d", count, count-len(have), have[0].Token, want[0])
 				}
 			}
 			continue
 		}
-		count := map[LotMethod]float64{LotFull: 8, LotNucleus: 6, LotEpsilon: 8}[lot.Method]
-		if want := equal[int(lot.Chance*count)]; have[0].Token != want {
-			t.Errorf("%+v draws %d, want %d", lot, have[0].Token, want)
+		among := map[LotMethod]float64{LotFull: 8, LotNucleus: 6, LotEpsilon: 8, LotFew: 5}[lot.Method]
+		if want := equal[int(lot.Chance*among)]; have[0].Token != want {
+			r.t.Errorf("%+v draws %d, want %d", lot, have[0].Token, want)
+		}
+	}
+}
+
+// What is given stays, multiplied by the model's weight, and is not looked for in rows that choose beside it.
+func TestJoinedOfGivenChoices(t *testing.T) {
+	r := newRig(t)
+	c := r.joinedCase(3, 300, 1, 20)
+	c.weights[0] = 0.7
+	c.lots[0], c.lots[1], c.lots[2] = r.lot(LotFull), r.lot(LotGiven), r.lot(LotNoisy)
+	for i := range 19 {
+		c.given = append(c.given, Choice{-r.random.Float32(), int32(3 * i)})
+	}
+	c.given = append(c.given, Choice{float32(math.Inf(-1)), -1})
+	c.given = slices.Concat(c.given, c.given, c.given) // of all rows; two have others
+	choices, parts := c.run(r)
+	for i, given := range c.given[:c.count] {
+		have, part := choices[c.count+i], parts[c.count+i]
+		if want := (Choice{0.7 * given.Score, given.Token}); have != want || given.Token >= 0 && part != given.Score || given.Token < 0 && part != 0 {
+			t.Errorf("choice %d is %v with the part %v, want %v of %v", i, have, part, want, given)
+		}
+	}
+	for _, row := range []int{0, 2} {
+		what, all, have, parts := fmt.Sprintf("row %d", row), c.want(row), choices[row*c.count:(row+1)*c.count], parts[row*c.count:(row+1)*c.count]
+		if row == 0 {
+			c.checkDrawn(r, what, &c.lots[row], all, have, parts)
+		} else {
+			c.checkBest(r, what, all, have, parts)
+		}
+	}
+}
+
+// Noise is that of translator/search, however small or large, of tokens that are all as good.
+func TestJoinedNoise(t *testing.T) {
+	r := newRig(t)
+	const n = 30000
+	c := r.joinedCase(1, n, 1, n)
+	c.lots[0] = Lot{Key: 0x123456789abcdef, InverseTemperature: 1, Method: LotNoisy}
+	clear(c.scores[0])
+	choices, _ := c.run(r)
+	want := c.want(0) // in the order of tokens
+	for i, have := range choices {
+		if rank := want[have.Token].rank; !(math.Abs(float64(have.Score)-rank) <= joinedTolerance) || i > 0 && have.Score > choices[i-1].Score {
+			t.Fatalf("choice %d is %v behind %v, want the score %v", i, have, choices[max(i, 1)-1], rank)
 		}
 	}
 }
@@ -266,7 +368,7 @@ func TestJoinedOfBrokenRows(t *testing.T) {
 	c := r.joinedCase(8, 300, 2, 2)
 	c.candidates[2], c.candidates[6] = []int32{1, 2, 3}, []int32{1, 2, 3}
 	for row := range c.rows {
-		c.lots[row] = r.lot(LotMethod(row % 4))
+		c.lots[row] = r.lot(LotMethod(row) % choosingMethods)
 		c.scores[row%2][row*c.n+200] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[row%3])
 	}
 	c.scores[0][7*c.n+200], c.scores[1][7*c.n+200] = 0, 0
@@ -286,7 +388,7 @@ func TestJoinedOverflow(t *testing.T) {
 	c := r.joinedCase(4, 300, 1, 2)
 	c.weights[0] = -math.MaxFloat32
 	for row := range c.rows {
-		c.lots[row] = r.lot(LotMethod(row % 4))
+		c.lots[row] = r.lot(LotMethod(row) % choosingMethods)
 	}
 	choices, parts := c.run(r)
 	for i, choice := range choices {
@@ -301,7 +403,7 @@ func TestJoinedOfARowIsItsOwn(t *testing.T) {
 	r := newRig(t)
 	c := r.joinedCase(9, 500, 2, 3)
 	for row := range c.rows {
-		c.lots[row] = r.lot(LotMethod(row % 4))
+		c.lots[row] = r.lot(LotMethod(row) % choosingMethods)
 	}
 	choices, parts := c.run(r)
 	for row := range c.rows {

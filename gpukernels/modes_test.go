@@ -19,7 +19,7 @@ import (
 const (
 	kernelTests = "Product|ProductEpilogues|LayerNorm|NormOfParts|CopyRows|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|" +
 		"AddStarts|AdditiveAttention|Infinities|Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|" +
-		"DrawTokens|BeginRows|ReadOn|Scores|PickLogProbabilities|Joined|JoinedTies|JoinedOfBrokenRows|" +
+		"DrawTokens|BeginRows|ReadOn|Scores|PickLogProbabilities|Joined|JoinedTies|JoinedOfGivenChoices|JoinedNoise|JoinedOfBrokenRows|" +
 		"Training(RoundRows|Gather|CopyColumns|SentenceMean|DropColumns|DropColumnsSpaced|Shift|Times|Cells|Look|NormOfColumns|Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|NormSpaced|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam)"
 	bytesTests = "Quantise|Int8Product|Int8Output|Int8Scores|QuantiseFloat8|Float8Product|Float8Output|Float8Scores"
 )

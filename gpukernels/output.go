@@ -161,16 +161,31 @@ type Draw struct {
 	Place, Kept, State, Guess  int32
 }
 
-// PickLogProbabilities sets result[i] to the log-probability of tokens[i] in the row r for which starts[r] <= i < starts[r+1], of rows of n scores,
-// which are those of all tokens. A row with a score that is not finite has NaN.
-//
-// scores, result: float32. starts: int32, rows+1 of them. tokens: int32.
-func (k *Kernels) PickLogProbabilities(s *cuda.Stream, scores, starts, tokens, result cuda.Pointer, rows, n int) error {
-	if rows == 0 {
+// A Picking asks for log-probabilities of tokens in rows of N scores, which are those of all tokens: see PickLogProbabilities.
+type Picking struct {
+	Scores  cuda.Pointer // float32
+	Rows, N int
+	Starts  cuda.Pointer // int32, Rows+1 of them
+	Tokens  cuda.Pointer // int32
+
+	// Which tokens have a part in the log-probabilities of a row: see Output.
+	Candidates, SetOfRow cuda.Pointer
+	Words                int
+
+	Result cuda.Pointer // float32, for each of Tokens
+}
+
+// PickLogProbabilities sets Result[i] to the log-probability of Tokens[i] in the row r for which Starts[r] <= i < Starts[r+1], among the
+// candidates of the row. A row in which the score of one is not finite has NaN.
+func (k *Kernels) PickLogProbabilities(s *cuda.Stream, p Picking) error {
+	if p.Rows == 0 {
 		return nil
 	}
-	return k.byName["pick_log_probabilities"].Launch(s, cuda.Shape{X: rows}, rowBlock, 0, cuda.Address(scores), cuda.Address(starts),
-		cuda.Address(tokens), cuda.Address(result), cuda.Int(n))
+	if err := need(p.Candidates == 0 || p.SetOfRow != 0, "pick_log_probabilities", "candidates without the set of each row"); err != nil {
+		return err
+	}
+	return k.byName["pick_log_probabilities"].Launch(s, cuda.Shape{X: p.Rows}, rowBlock, 0, cuda.Address(p.Scores), cuda.Address(p.Starts),
+		cuda.Address(p.Tokens), cuda.Address(p.Candidates), cuda.Address(p.SetOfRow), cuda.Address(p.Result), cuda.Int(p.N), cuda.Int(p.Words))
 }
 
 // DrawTokens guesses the samples that rows draw, of which draws has so many (Draw). The odds of one that is no token are 0; if there are

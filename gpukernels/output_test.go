@@ -345,29 +345,46 @@ func TestPickLogProbabilities(t *testing.T) {
 		for i := range scores {
 			scores[i] = 40 * (r.random.Float32() - 0.5)
 		}
+		c := outputCase{vocabulary: n, candidates: make([][]int32, rows)}
+		for token := int32(0); token < int32(n); token += 3 {
+			c.candidates[3] = append(c.candidates[3], token)
+		}
 		starts, tokens := []int32{0}, []int32(nil)
 		var want []float64
 		for row, count := range []int{3, 0, 1, 200, 2} {
 			of := scores[row*n : (row+1)*n]
 			largest, sum := float64(slices.Max(of)), 0.0
-			for _, s := range of {
-				sum += math.Exp(float64(s) - largest)
+			for token, s := range of {
+				if c.candidates[row] == nil || token%3 == 0 {
+					sum += math.Exp(float64(s) - largest)
+				}
 			}
 			for range count {
 				token := r.random.Int32N(int32(n))
+				if c.candidates[row] != nil {
+					token -= token % 3
+				}
 				tokens, want = append(tokens, token), append(want, float64(of[token])-largest-math.Log(sum))
 			}
 			starts = append(starts, int32(len(tokens)))
 		}
 		scores[2*n+n/2] = float32(math.Inf(1))
 		want[3] = math.NaN()
-		result := in(r, make([]float32, len(tokens)))
-		must(t, r.kernels.PickLogProbabilities(r.stream, in(r, scores), in(r, starts), in(r, tokens), result, rows, n))
-		for i, have := range out[float32](r, result, len(tokens)) {
+		if n > 1 { // no candidate
+			scores[3*n+1] = float32(math.NaN())
+		}
+		p := Picking{Scores: in(r, scores), Rows: rows, N: n, Starts: in(r, starts), Tokens: in(r, tokens), Result: alloc[float32](r, len(tokens))}
+		p.Candidates, p.SetOfRow, p.Words = c.sets(r)
+		must(t, r.kernels.PickLogProbabilities(r.stream, p))
+		for i, have := range out[float32](r, p.Result, len(tokens)) {
 			if want[i] != want[i] && have == have || want[i] == want[i] && !(math.Abs(float64(have)-want[i]) <= 1e-4) {
 				t.Fatalf("of %d scores, token %d has the log-probability %v, want %v", n, tokens[i], have, want[i])
 			}
 		}
+	}
+	must(t, r.kernels.PickLogProbabilities(r.stream, Picking{}))
+	if r.kernels.PickLogProbabilities(r.stream, Picking{Rows: 1, Candidates: 1}) == nil {
+		t.Error("candidates of nobody: no error")
 	}
 }
 

@@ -110,7 +110,7 @@ type gpu struct {
 	driver  *cuda.Driver
 	device  *gpumodel.Device
 	weights []*gpumodel.Weights
-	joint   bool // samples are drawn from all tokens
+	joint   bool // samples and noisy beams are searches among all tokens
 }
 
 // sharedBy says what shares the GPU's memory with so many workers.
@@ -203,7 +203,7 @@ func openGPU(e *ensemble, opened *openedGPUs, number int) (*gpu, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gpu{number: number, driver: opened.driver, device: device, joint: e.drawsFromAll}
+	g := &gpu{number: number, driver: opened.driver, device: device, joint: e.looksAtAll}
 	tuning, loaded, err := e.products.tune(opened.driver, device)
 	if err != nil {
 		g.close()

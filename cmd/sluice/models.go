@@ -44,8 +44,8 @@ type ensemble struct {
 	steppers  []*cpumodel.Stepper // all that were made, for their counts
 	gpus      []*gpu              // where the models run; none for the processor
 
-	drawsFromAll bool // samples are drawn from all tokens
-	inUse        bool // by a worker that was not waited for: what the models take is there as long as the process
+	looksAtAll bool // samples and noisy beams are searches among all tokens
+	inUse      bool // by a worker that was not waited for: what the models take is there as long as the process
 }
 
 // A quantisation says how 8-bit arithmetic quantises, where the model leaves a choice.
@@ -284,7 +284,7 @@ func buildEngine(ctx context.Context, m *modelFlags, s *searchFlags, b *batchFla
 	case s.allowSpecial:
 		models.suppress = []search.Token{unk}
 	}
-	models.int8, models.beam, models.drawsFromAll = m.quantisation(), s.beamSize, parts.config.Search.Sampling.FromAll()
+	models.int8, models.beam, models.looksAtAll = m.quantisation(), s.beamSize, parts.config.Search.Sampling.LooksAtAll()
 	if m.tuneKernels {
 		models.tuner = newTuner(logger)
 	}

@@ -11,10 +11,12 @@ namespace {
 constexpr int BLOCK = 256;  // threads
 constexpr int BITS = 3;     // of a digit: see descend
 constexpr int DIGITS = 1 << BITS;
+constexpr int MANY = 12;  // tokens that are found faster together, by their digits, than one after the other
 static_assert(BLOCK / 32 == DIGITS, "each warp adds up one digit's masses");
 
 typedef unsigned long long Mass;
-constexpr float UNITS = 17592186044416.f;  // 2^44 to one: the sum of 2^19 exponentials fits
+constexpr Mass ONE = Mass(1) << 44;
+constexpr float UNITS = ONE;  // the sum of 2^19 exponentials fits
 
 // exp(x) for x <= 0, -∞ included.
 __device__ __forceinline__ Mass mass(float x) { return static_cast<Mass>(__expf(x) * UNITS); }
@@ -43,25 +45,28 @@ __device__ float block_max(float x, float* parts) {
   return x;
 }
 
-// How a row draws its token: chance, between 0 and 1, says which; limit belongs to the method.
-enum Method { BEST, FULL, NUCLEUS, EPSILON };
+// How a row chooses. If it draws a token, chance, between 0 and 1, says which; limit and kept belong to the methods. Noise is told by the key.
+enum Method { BEST, FULL, NUCLEUS, EPSILON, FEW, NOISY, GIVEN };
 struct Lot {
   double chance;
+  unsigned long long key;
   float inverse_temperature, limit;
-  int method, unused;
+  int method, kept;
 };
 
 // The sums of a row, and what its threads tell each other.
 struct Row {
-  const float* sums;
+  float* sums;
   int n;
   float highest;
   Mass (*masses)[BLOCK];  // by digit and thread
   Mass* of_digit;
   int* token;
 
-  // The odds of token i, of which the exponents are multiplied with a factor.
-  __device__ __forceinline__ Mass odds(float sum, float factor) const { return mass(__fmul_rn(__fadd_rn(sum, -highest), factor)); }
+  // The odds of a token, of which the exponents are multiplied with a factor: with 0, all that a row may have count the same.
+  __device__ __forceinline__ Mass odds(float sum, float factor) const {
+    return sum > -INFINITY ? mass(__fmul_rn(__fadd_rn(sum, -highest), factor)) : 0;
+  }
 };
 
 // Numbers in the order of floats, of which 0 and -0 are one.
@@ -145,6 +150,18 @@ __device__ Mass sum_until(const Row& r, float factor, Choice last) {
   return block_sum(own, r.of_digit);
 }
 
+// The token that comes at place n of the best, or the last one if there are fewer.
+__device__ Choice nth_best(const Row& r, int n) {
+  Choice end = {-INFINITY, r.n};
+  return descend(r, 0, end, min(n * ONE, sum_until(r, 0, end)) - 1);
+}
+
+// Draws from the best tokens, of which so many are kept.
+__device__ Choice draw_few(const Row& r, const Lot& lot) {
+  Choice last = nth_best(r, lot.kept);
+  return descend(r, lot.inverse_temperature, last, share(lot.chance, sum_until(r, lot.inverse_temperature, last)));
+}
+
 // Draws from the fewest best tokens whose probabilities reach the limit together.
 __device__ Choice draw_nucleus(const Row& r, const Lot& lot) {
   Choice last = {-INFINITY, r.n};
@@ -191,6 +208,74 @@ __device__ Choice next_best(const Row& r, Choice last, Choice* parts) {
   return next;
 }
 
+// Brings choices into order, the best first: a bitonic sort whose comparisons all look the same way, so that it takes any number of them. Any
+// thread may have written them; before they are read, all must have come here.
+__device__ void sort_best(Choice* choices, int count) {
+  for (int size = 2; size / 2 < count; size *= 2)
+    for (int distance = size / 2; distance > 0; distance /= 2) {
+      __syncthreads();  // the choices are where the last comparisons have put them
+      for (int i = threadIdx.x; i < count; i += BLOCK) {
+        int other = distance == size / 2 ? i ^ (size - 1) : i ^ distance;
+        if (other <= i || other >= count || !comes_before(choices[other], choices[i])) continue;
+        Choice better = choices[other];
+        choices[other] = choices[i], choices[i] = better;
+      }
+    }
+}
+
+// Finds many of the best tokens: those up to the last of them are gathered, in any order, and then sorted. It returns how many there are.
+__device__ int take_many(const Row& r, int count, Choice* to) {
+  Choice last = nth_best(r, count);
+  int own = 0;
+  for (int i = threadIdx.x; i < r.n; i += BLOCK) own += until(last, r.sums[i], i);
+  r.masses[0][threadIdx.x] = own;
+  __syncthreads();  // the numbers of all threads are there
+  int at = 0, all = 0;
+  for (int i = 0; i < BLOCK; i++) {
+    if (i == int(threadIdx.x)) at = all;
+    all += int(r.masses[0][i]);
+  }
+  for (int i = threadIdx.x; i < r.n; i += BLOCK)
+    if (until(last, r.sums[i], i)) to[at++] = {r.sums[i], i};
+  sort_best(to, all);
+  return all;
+}
+
+// Finds the best tokens, best first, and returns how many there are: a few of them one after the other.
+__device__ int take_best(const Row& r, int count, Choice* to, Choice* parts) {
+  if (count > MANY) return take_many(r, count, to);
+  Choice last = {INFINITY, -1};
+  for (int c = 0; c < count; c++) {
+    last = next_best(r, last, parts);
+    if (last.token < 0) return c;
+    if (threadIdx.x == 0) to[c] = last;
+  }
+  return count;
+}
+
+// Random bits, as translator/search makes them: the finaliser of SplitMix64.
+__device__ __forceinline__ unsigned long long mix(unsigned long long z) {
+  z += 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return z ^ z >> 31;
+}
+
+// A variate of the standard Gumbel distribution for a token, as translator/search has it: -log(-log(u)), where u is a whole number of 53 bits
+// and a half. What makes a variate large is how little is missing to 1, which a float holds where it does not hold u.
+__device__ __forceinline__ float gumbel(unsigned long long key, int token) {
+  constexpr Mass WHOLE = Mass(1) << 53;
+  Mass bits = mix(key ^ mix(unsigned(token))) >> 11;
+  float less = bits < WHOLE / 2 ? logf((static_cast<float>(bits) + 0.5f) / WHOLE) : log1pf(-(static_cast<float>(WHOLE - bits) - 0.5f) / WHOLE);
+  return -logf(-less);
+}
+
+// Divides the sums by the temperature and adds noise. Each thread has those that it will read first.
+__device__ void add_noise(const Row& r, const Lot& lot) {
+  for (int i = threadIdx.x; i < r.n; i += BLOCK)
+    if (r.sums[i] > -INFINITY) r.sums[i] = __fadd_rn(__fmul_rn(r.sums[i], lot.inverse_temperature), gumbel(lot.key, i));
+}
+
 }  // namespace
 
 // scores: of each model rows of n. normalisers: for each row one of each model, the logarithm of the sum of the exponentials of its scores over
@@ -233,38 +318,53 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 4)
 KERNEL(join_models);
 
 // result: for each row `count` choices by sums that join_models gave, the best first, or one that lots[row] has drawn, and {-∞, -1} where
-// there are no more. A row of which a normaliser is NaN, or the largest sum infinite, has NaNs. parts: for each choice its log-probability by each
-// model; 0 for none.
+// there are no more. A row of which a normaliser is NaN, or the largest sum infinite, has NaNs. Of a noisy row the best are those of the sums
+// with noise; their scores have the noise, too, and are normalised. What is given is there already: log-probabilities by the first model, which
+// are multiplied by its weight. parts: for each choice its log-probability by each model; 0 for none.
 extern "C" __global__ void __launch_bounds__(BLOCK, 4)
-    KERNEL_NAME(choose_joined)(const float* scores, const float* normalisers, const float* sums, const Lot* lots, Choice* result, float* parts,
-                               int models, int rows, int n, int count) {
+    KERNEL_NAME(choose_joined)(const float* scores, const float* weights, const float* normalisers, float* sums, const Lot* lots, Choice* result,
+                               float* parts, int models, int rows, int n, int count) {
   SHARED(masses, Mass[DIGITS][BLOCK]);
   SHARED(of_digit, Mass[DIGITS]);
   SHARED(tops, float[BLOCK / 32]);
   SHARED(best, Choice[BLOCK / 32]);
   SHARED(token, int);
-  int row = blockIdx.x;
+  int row = blockIdx.x, found = 0;
   Lot lot = lots[row];
+  result += size_t(row) * count, parts += size_t(row) * count * models;
+  if (lot.method == GIVEN) {
+    for (int c = threadIdx.x; c < count; c += BLOCK) {
+      Choice choice = result[c];
+      result[c].score = __fmul_rn(weights[0], choice.score);
+      for (int m = 0; m < models; m++) parts[c * models + m] = choice.token < 0 ? 0.f : choice.score;
+    }
+    return;
+  }
   Row r = {sums + size_t(row) * n, n, -INFINITY, masses, of_digit, &token};
   bool broken = false;
   for (int m = 0; m < models; m++) broken = broken || normalisers[size_t(row) * models + m] != normalisers[size_t(row) * models + m];
+  if (lot.method == NOISY && !broken) add_noise(r, lot);
   for (int i = threadIdx.x; i < n && !broken; i += BLOCK) r.highest = fmaxf(r.highest, r.sums[i]);
   r.highest = block_max(r.highest, tops);
   broken = broken || r.highest == INFINITY;  // odds would be no numbers
-  Choice last = {INFINITY, -1};
-  for (int c = 0; c < count; c++) {
-    if (broken || r.highest == -INFINITY || (c > 0 && lot.method != BEST)) {
-      last = {-INFINITY, -1};
-    } else if (lot.method == BEST) {
-      last = next_best(r, last, best);
-    } else {
-      last = lot.method == NUCLEUS ? draw_nucleus(r, lot) : draw_all(r, lot);
-    }
-    size_t at = size_t(row) * count + c;
-    if (threadIdx.x == 0) result[at] = {broken ? NOT_A_NUMBER : last.score, last.token};
-    for (int m = threadIdx.x; m < models; m += BLOCK)
-      parts[at * models + m] = last.token < 0 ? 0.f
-          : __fadd_rn(scores[(size_t(m) * rows + row) * n + last.token], -normalisers[size_t(row) * models + m]);
+  bool none = broken || r.highest == -INFINITY;
+  float less = 0;
+  if (lot.method == NOISY && !none) less = __fadd_rn(r.highest, log_of(sum_until(r, 1, {-INFINITY, n})));
+  if ((lot.method == BEST || lot.method == NOISY) && !none) {
+    found = take_best(r, count, result, best);
+  } else if (!none) {
+    Choice drawn = lot.method == NUCLEUS ? draw_nucleus(r, lot) : lot.method == FEW ? draw_few(r, lot) : draw_all(r, lot);
+    if (threadIdx.x == 0) result[0] = drawn;
+    found = 1;
+  }
+  __syncthreads();  // what is chosen is there
+  for (int c = threadIdx.x; c < count; c += BLOCK) {
+    Choice choice = {-INFINITY, -1};
+    if (c < found) choice = result[c];
+    result[c] = {broken ? NOT_A_NUMBER : __fadd_rn(choice.score, -less), choice.token};
+    for (int m = 0; m < models; m++)
+      parts[c * models + m] = choice.token < 0 ? 0.f
+          : __fadd_rn(scores[(size_t(m) * rows + row) * n + choice.token], -normalisers[size_t(row) * models + m]);
   }
 }
 KERNEL(choose_joined);

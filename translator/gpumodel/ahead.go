@@ -187,12 +187,26 @@ func (s *Stepper) forgetAhead() {
 	s.ahead = nil
 }
 
-// Foresee says what the search is going to make of the next answers.
+// Foresee says what the search is going to make of the next answers. Where there are none to wait for, the next step begins at once.
 func (s *Stepper) Foresee(f search.Foresight) {
 	s.foresight.Weight = f.Weight
 	s.foresight.Prospects = append(s.foresight.Prospects[:0], f.Prospects...)
 	s.foresight.Ranks = append(s.foresight.Ranks[:0], f.Ranks...)
 	s.foresight.Chances = append(s.foresight.Chances[:0], f.Chances...)
+	asked := slices.ContainsFunc(f.Prospects, func(p search.Prospect) bool { return p.Given == search.NoToken })
+	if !asked && s.foresees() {
+		s.do(s.goOnAsGiven)
+	}
+}
+
+// goOnAsGiven runs the next step ahead, of which all tokens are given.
+func (s *Stepper) goOnAsGiven() error {
+	s.forgetAhead()
+	next, err := s.runAhead(answers{})
+	if err != nil || next == nil {
+		return err
+	}
+	return s.readAhead(next, 0)
 }
 
 // foresees says whether the search has told how all rows of the last Step go on.

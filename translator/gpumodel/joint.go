@@ -11,10 +11,13 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
-// Ensembles, and samples drawn from the whole vocabulary, look at the scores of all tokens. They stay on the device: each model's Stepper computes
-// its own in its own stream, some rows at a time; then the first one's stream adds up the log-probabilities, and takes the best tokens or draws
-// one (gpukernels.Joined). What it has taken or drawn is what the search goes on with: nobody computes it once more. All Steppers guess by
-// it how they go on, and run the next step ahead, as each does that is alone.
+// Ensembles, samples drawn from the whole vocabulary and beams with noise look at the scores of all tokens. They stay on the device: each model's
+// Stepper computes its own in its own stream, some rows at a time; then the first one's stream adds up the log-probabilities, and takes the best
+// tokens or draws one (gpukernels.Joined). What it has taken or drawn is what the search goes on with: nobody computes it once more. All Steppers
+// guess by it how they go on, and run the next step ahead, as each does that is alone.
+//
+// Searches of a single model that look at its best tokens alone may be beside such. The output layer chooses for them as it does elsewhere, in the
+// place where the others' choices are going to be.
 //
 // Streams wait for each other by events: the first one for all scores of some rows; the others, before they write the scores of more rows, for
 // the first to have read those; and before they guess, for what is chosen.
@@ -88,6 +91,9 @@ func (j *joint) Choose(rows []int32, k int, banned [][]search.Token, lots []sear
 	copy(parts, j.shares[:len(rows)*k*len(j.steppers)])
 	for i, c := range j.chosen[:len(rows)*k] {
 		out[i] = search.Scored{Token: c.Token, Score: c.Score}
+		if lots[i/k].Alone && c.Token >= 0 {
+			out[i].Score = parts[i]
+		}
 		if c.Score != c.Score {
 			out[i].Token = first.firstToken(rows[i/k])
 		}
@@ -140,23 +146,53 @@ func (j *joint) ask(rows []int32, k int, banned [][]search.Token, lots []search.
 		return err
 	}
 	s, models := j.steppers[0], len(j.steppers)
-	for first := 0; first < len(rows); first += j.together {
-		some := rows[first:min(first+j.together, len(rows))]
-		if err := j.score(some, first > 0); err != nil {
+	if slices.ContainsFunc(lots, isAlone) {
+		if err := j.chooseAlone(rows, k, banned); err != nil {
 			return err
 		}
-		of := gpukernels.Joined{Scores: j.scores.at, Weights: lists[1], Models: models, Rows: len(some), N: s.w.vocabulary,
+	}
+	scored := false
+	for first, count := 0, 0; first < len(rows); first += count {
+		count = j.alike(lots[first:])
+		of := gpukernels.Joined{Scores: j.scores.at, Weights: lists[1], Models: models, Rows: count, N: s.w.vocabulary,
 			Candidates: s.candidates.at, SetOfRow: cuda.Offset[int32](lists[2], first), Words: s.w.words(),
 			ForbiddenStarts: cuda.Offset[int32](lists[3], first), Forbidden: lists[4], Normalisers: j.normalisers.at, Sums: j.sums.at,
 			Lots: cuda.Offset[gpukernels.Lot](lists[0], first), Count: k, Result: cuda.Offset[gpukernels.Choice](j.choices.at, first*k),
 			Parts: cuda.Offset[float32](j.parts.at, first*k*models)}
 		kernels := s.w.device.kernels
-		if err := cmp.Or(kernels.JoinModels(s.stream, of), kernels.ChooseJoined(s.stream, of), s.stream.Record(j.taken)); err != nil {
+		if !lots[first].Alone {
+			if err := cmp.Or(j.score(rows[first:first+count], scored), kernels.JoinModels(s.stream, of)); err != nil {
+				return err
+			}
+			scored = true
+		}
+		if err := cmp.Or(kernels.ChooseJoined(s.stream, of), s.stream.Record(j.taken)); err != nil {
 			return err
 		}
 	}
 	return cmp.Or(cuda.CopyOut(s.stream, j.chosen[:len(rows)*k], j.choices.at),
 		cuda.CopyOut(s.stream, j.shares[:len(rows)*k*models], j.parts.at), s.stream.Record(j.done))
+}
+
+func isAlone(l search.Lot) bool { return l.Alone }
+
+// alike is how many rows from the first on are looked at together: all of them alone, or none.
+func (j *joint) alike(lots []search.Lot) int {
+	n := 1
+	for n < min(len(lots), j.together) && lots[n].Alone == lots[0].Alone {
+		n++
+	}
+	return n
+}
+
+// chooseAlone lets the output layer of the only model choose for all rows. Those that are not alone choose once more.
+func (j *joint) chooseAlone(rows []int32, k int, banned [][]search.Token) error {
+	s := j.steppers[0]
+	o, err := s.outputOf(rows, s.withEarly(rows, banned), k, true)
+	if err != nil {
+		return err
+	}
+	return s.outputTime.Around(s.stream, func() error { return s.multiplyOut(rows, o, j.choices.at) })
 }
 
 // score lets all Steppers compute the scores of rows; again says that the scores of others are still being read.
@@ -217,12 +253,7 @@ func (j *joint) feed(rows []int32, banned [][]search.Token, lots []search.Lot) (
 	}
 	for i, row := range rows {
 		j.lots = appendLot(j.lots, &lots[i])
-		handle := s.rows[row].context
-		set := int32(-1)
-		if len(s.contexts[handle].candidates) > 0 {
-			set = int32(handle)
-		}
-		j.setOfRow = append(j.setOfRow, set)
+		j.setOfRow = append(j.setOfRow, s.setOf(s.rows[row].context))
 		for _, model := range j.steppers {
 			j.forbidden = append(j.forbidden, model.w.suppressed...)
 			if token := model.early(&model.rows[row]); token != search.NoToken {
@@ -239,13 +270,16 @@ func (j *joint) feed(rows []int32, banned [][]search.Token, lots []search.Lot) (
 
 // lotMethods are what the device calls the methods.
 var lotMethods = map[search.Method]gpukernels.LotMethod{search.NoSampling: gpukernels.LotBest, search.Full: gpukernels.LotFull,
-	search.Nucleus: gpukernels.LotNucleus, search.Epsilon: gpukernels.LotEpsilon}
+	search.Nucleus: gpukernels.LotNucleus, search.Epsilon: gpukernels.LotEpsilon, search.TopK: gpukernels.LotFew, search.Gumbel: gpukernels.LotNoisy}
 
 // appendLot appends a gpukernels.Lot, in numbers of 32 bits.
 func appendLot(to []int32, lot *search.Lot) []int32 {
 	bits, bits32 := math.Float64bits(lot.Chance), func(x float32) int32 { return int32(math.Float32bits(x)) }
-	inverse := min(float32(lot.InverseTemperature), math.MaxFloat32)
-	return append(to, int32(bits), int32(bits>>32), bits32(inverse), bits32(lot.Limit), int32(lotMethods[lot.Method]), 0)
+	inverse, method := min(float32(lot.InverseTemperature), math.MaxFloat32), lotMethods[lot.Method]
+	if lot.Alone {
+		method = gpukernels.LotGiven
+	}
+	return append(to, int32(bits), int32(bits>>32), int32(lot.Key), int32(lot.Key>>32), bits32(inverse), bits32(lot.Limit), int32(method), int32(lot.K))
 }
 
 // jointBytes is what a row that is looked at together with others takes: the scores of each model, and their sums; nothing of one model that does

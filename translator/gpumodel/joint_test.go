@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/translator/cpumodel"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/search"
 )
@@ -33,8 +34,18 @@ func ensemble(t *testing.T, kinds ...string) []*model.Model {
 func jointSearches() []searchCase {
 	return slices.DeleteFunc(searches(), func(c searchCase) bool {
 		return !slices.Contains([]string{"greedy with candidates", "list", "list without repeating", "prefix of a beam", "samples", "samples of the best",
-			"samples of a nucleus", "likely samples"}, c.name)
+			"samples of a nucleus", "likely samples", "noisy beam"}, c.name)
 	})
+}
+
+// wideSearches look at so many of the best tokens that the device sorts them.
+func wideSearches() []searchCase {
+	return []searchCase{
+		{name: "wide beam", options: search.Options{Beam: 16, NBest: 4, Normalize: 1, MaxLengthFactor: 1.5, WordScores: true}},
+		{name: "wide noisy beam with candidates", candidates: true, options: search.Options{Beam: 14, NBest: 4, MaxLengthFactor: 1.5, WordScores: true,
+			Sampling: search.Sampling{Method: search.Gumbel, Temperature: 2}, Seed: 5}},
+		{name: "samples of many", options: search.Options{Beam: 1, NBest: 3, MaxLengthFactor: 1.5, Sampling: search.Sampling{Method: search.TopK, K: 66}}},
+	}
 }
 
 // A jointPair are Steppers of the same models twice: some are counted, and run ahead; the others never do.
@@ -88,11 +99,12 @@ func (p *jointPair) check(t *testing.T, what any, cases []searchCase, align bool
 // Two models together, and samples of one.
 func TestJointly(t *testing.T) {
 	d := openDevice(t)
-	p := newJointPair(t, d, ensemble(t, "pre-norm self-attention", "average attention"), 12)
+	p := newJointPair(t, d, ensemble(t, "pre-norm self-attention", "average attention"), 16)
 	p.check(t, "two models", jointSearches(), true)
-	samples := slices.DeleteFunc(jointSearches(), func(c searchCase) bool { return !c.joint() })
-	p = newJointPair(t, d, ensemble(t, "lstm"), 12)
-	p.check(t, "samples", samples, false)
+	prefixes := slices.DeleteFunc(searches(), func(c searchCase) bool { return len(c.prefix) < 2 })
+	p.check(t, "two models, of which all tokens are given at first", prefixes, false)
+	p = newJointPair(t, d, ensemble(t, "lstm"), 16)
+	p.check(t, "one model, of whose searches some look at all tokens", jointSearches(), false)
 }
 
 // Ensembles of all kinds, in all ways to search.
@@ -103,7 +115,7 @@ func TestEnsemblesAhead(t *testing.T) {
 	d := openDevice(t)
 	for i, kinds := range [][]string{{"post-norm", "s2s", "deep devlin"}, {"hard attention", "odd heads, pre-norm"}} {
 		p := newJointPair(t, d, ensemble(t, kinds...), 24)
-		p.check(t, kinds, slices.DeleteFunc(searches(), searchCase.waits), i == 1)
+		p.check(t, kinds, append(searches(), wideSearches()...), i == 1)
 	}
 }
 
@@ -128,8 +140,8 @@ func TestJointAlone(t *testing.T) {
 	d := openDevice(t)
 	for _, kinds := range [][]string{{"post-norm"}, {"post-norm", "self-attention"}} {
 		models := ensemble(t, kinds...)
-		steppers, fewer := on(t, d, models, 40), on(t, d, models, 4)
-		cases := slices.DeleteFunc(searches(), searchCase.waits)
+		steppers, fewer := on(t, d, models, 40), on(t, d, models, 16)
+		cases := append(searches(), wideSearches()...)
 		together := searchAll(t, steppers, sentencesOf(cases, false))
 		for i, sentence := range sentencesOf(cases, false) {
 			if i%3 != 1 { // one of each way
@@ -143,15 +155,33 @@ func TestJointAlone(t *testing.T) {
 	}
 }
 
-// Samples and ensembles never ask for all scores of a row.
+// Whatever weight a model has, searches give the same, to the last bit, beside others that look at all tokens and beside none, and all run ahead.
+func TestWeightsBesideOthers(t *testing.T) {
+	d := openDevice(t)
+	m := randomModel(t, small(""))
+	cases := jointSearches()
+	for _, weight := range []float32{0.3, -0.5} {
+		s := count(newStepper(t, d, m, 24))
+		together := searchWeighted(t, []search.Stepper{s}, []float32{weight}, sentencesOf(cases, false))
+		if s.missed > 0 || s.followed == 0 {
+			t.Errorf("weight %v: %d rows were run ahead, and %d that could have been were not, want some and none", weight, s.followed, s.missed)
+		}
+		alone := []search.Stepper{newStepper(t, d, m, 8)}
+		for i, sentence := range sentencesOf(cases, false) {
+			have := searchWeighted(t, alone, []float32{weight}, []*search.Sentence{sentence})[0]
+			if !reflect.DeepEqual(have.Hypotheses, together[i].Hypotheses) {
+				t.Errorf("weight %v, %v: alone it is\n%+v\nwant\n%+v", weight, sentence.Tag, have.Hypotheses, together[i].Hypotheses)
+			}
+		}
+	}
+}
+
+// Nobody ever asks for all scores of a row.
 func TestJointLooksAtNothing(t *testing.T) {
 	d := openDevice(t)
 	for _, kinds := range [][]string{{"post-norm"}, {"post-norm", "s2s"}} {
 		steppers := on(t, d, ensemble(t, kinds...), 40)
-		for _, c := range searches() {
-			if c.waits() || len(c.prefix) > 0 {
-				continue
-			}
+		for _, c := range append(searches(), wideSearches()...) {
 			searchAll(t, steppers, sentencesOf([]searchCase{c}, false))
 		}
 		for i, s := range steppers {
@@ -167,7 +197,7 @@ func TestJointOfBrokenRows(t *testing.T) {
 	d := openDevice(t)
 	models := ensemble(t, "post-norm", "average attention")
 	putFloat(models[1].Output.Bias, 40, float32(math.Inf(1)))
-	for _, method := range []search.Method{search.NoSampling, search.Full, search.Nucleus, search.TopK} {
+	for _, method := range []search.Method{search.NoSampling, search.Full, search.Nucleus, search.TopK, search.Gumbel} {
 		var sentences []*search.Sentence
 		for i, source := range randomSources(6, 5, 4) {
 			if i != 1 {
@@ -253,11 +283,11 @@ func TestJointSuppresses(t *testing.T) {
 		if suppress {
 			steppers[1] = newStepper(t, d, models[1], 12, favourites...)
 		}
-		for _, method := range []search.Method{search.NoSampling, search.Full, search.Nucleus} {
+		for _, method := range []search.Method{search.NoSampling, search.Full, search.Nucleus, search.TopK, search.Gumbel} {
 			var sentences []*search.Sentence
 			for _, source := range randomSources(6, 5, 4) {
 				sentences = append(sentences, &search.Sentence{Source: source, Options: search.Options{Beam: 2, NBest: 3, MaxLengthFactor: 2,
-					Sampling: search.Sampling{Method: method, P: 0.8}}})
+					Sampling: search.Sampling{Method: method, K: 30, P: 0.8}}})
 			}
 			for _, r := range searchAll(t, steppers, sentences) {
 				for _, token := range r.Hypotheses[0].Tokens {
@@ -273,6 +303,53 @@ func TestJointSuppresses(t *testing.T) {
 	}
 	if len(favourites) == 0 {
 		t.Error("there is nothing to suppress")
+	}
+}
+
+// A token that a prefix gives counts as certain where a model suppresses it, or it is no candidate, as it does on the processor.
+func TestPrefixOfSuppressedTokens(t *testing.T) {
+	d := openDevice(t)
+	models, suppressed := ensemble(t, "lstm", "post-norm"), []search.Token{7, 33}
+	for _, count := range []int{1, 2} {
+		var gpu, cpu []search.Stepper
+		for i, m := range models[:count] {
+			own := suppressed[i:]
+			gpu = append(gpu, newStepper(t, d, m, 4, own...))
+			packed, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: own})
+			must(t, err)
+			cpu = append(cpu, packed.NewStepper(4))
+		}
+		var wanted []search.Result
+		for _, steppers := range [][]search.Stepper{cpu, gpu} {
+			var sentences []*search.Sentence
+			for i, source := range randomSources(6, 4) {
+				if i == 1 {
+					source.Candidates = []search.Token{0, 7, 9, 20, 33, 40}
+				}
+				sentences = append(sentences, &search.Sentence{Source: source, Prefix: []search.Token{9, 7, 33, 50},
+					Options: search.Options{Beam: 2, NBest: 1, MaxLengthFactor: 1, WordScores: true}})
+			}
+			results := searchAll(t, steppers, sentences)
+			if wanted == nil {
+				wanted = results
+				continue
+			}
+			for i := range results {
+				have, want := results[i].Hypotheses[0].WordScores, wanted[i].Hypotheses[0].WordScores
+				certain := 0
+				for n := range 4 { // what comes after it is chosen
+					if !(math.Abs(float64(have[n]-want[n])) <= 0.05*float64(count)) {
+						t.Errorf("%d models, sentence %d: the prefix scores %v, want %v", count, i, have[:4], want[:4])
+					}
+					if have[n] == 0 {
+						certain++
+					}
+				}
+				if all := 3 - count + i; certain != all {
+					t.Errorf("%d models, sentence %d: %v has %d certain tokens, want %d", count, i, have[:4], certain, all)
+				}
+			}
+		}
 	}
 }
 

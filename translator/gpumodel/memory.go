@@ -213,7 +213,7 @@ const (
 type Sharing struct {
 	Workers int
 	Models  int  // that each worker runs together, all of them like one
-	Joint   bool // one model draws samples from all tokens, whose scores are kept then as those of several models always are
+	Joint   bool // one model samples, or has noisy beams, among all tokens, whose scores are kept then as those of several models always are
 }
 
 // Batch returns how many slots, and how many source tokens at a time, each worker should have: as many as keep a GPU busy, less if its free memory

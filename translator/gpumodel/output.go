@@ -54,6 +54,21 @@ func (s *Stepper) firstToken(number int32) search.Token {
 
 // choose runs the output layer for rows and waits for the choices.
 func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalised bool) error {
+	if err := s.room(&s.choices, 8*len(s.chosen)); err != nil {
+		return err
+	}
+	o, err := s.outputOf(rows, banned, k, normalised)
+	if err != nil {
+		return err
+	}
+	if err := s.outputTime.Around(s.stream, func() error { return s.multiplyOut(rows, o, s.choices.at) }); err != nil {
+		return err
+	}
+	return s.wait(func() error { return cuda.CopyOut(s.stream, s.chosen, s.choices.at) })
+}
+
+// outputOf is the output layer for rows of the last Step.
+func (s *Stepper) outputOf(rows []int32, banned [][]search.Token, k int, normalised bool) (gpukernels.Output, error) {
 	s.asked = s.asked[:0]
 	for _, number := range rows {
 		s.asked = append(s.asked, s.rows[number].context)
@@ -61,19 +76,9 @@ func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalise
 	columns := s.columns(s.asked, normalised)
 	places, err := s.feedTokens(&s.lists, s.asked, banned, columns)
 	if err != nil {
-		return err
+		return gpukernels.Output{}, err
 	}
-	if err := s.room(&s.choices, 8*len(s.chosen)); err != nil {
-		return err
-	}
-	o, err := s.output(len(rows), places, columns, k, normalised)
-	if err != nil {
-		return err
-	}
-	if err := s.outputTime.Around(s.stream, func() error { return s.multiplyOut(rows, o) }); err != nil {
-		return err
-	}
-	return s.wait(func() error { return cuda.CopyOut(s.stream, s.chosen, s.choices.at) })
+	return s.output(len(rows), places, columns, k, normalised)
 }
 
 // output is the output layer for so many rows, of which the places are those of feedTokens; only columns are multiplied, if there are any.
@@ -90,14 +95,14 @@ func (s *Stepper) output(rows int, places []cuda.Pointer, columns []int32, k int
 	return o, err
 }
 
-// multiplyOut runs the output layer over the rows, those that lie one behind the other at a time.
-func (s *Stepper) multiplyOut(rows []int32, o gpukernels.Output) error {
+// multiplyOut runs the output layer over the rows, those that lie one behind the other at a time. Their choices are stored one behind the other.
+func (s *Stepper) multiplyOut(rows []int32, o gpukernels.Output, to cuda.Pointer) error {
 	sets, starts := o.SetOfRow, o.ForbiddenStarts
 	for first := 0; first < len(rows); {
 		count, at := s.following(rows[first:]), &s.rows[rows[first]]
 		o.X = s.turnMatrix(at.turn, at.place, count)
 		o.SetOfRow, o.ForbiddenStarts = cuda.Offset[int32](sets, first), cuda.Offset[int32](starts, first)
-		o.Result = cuda.Offset[gpukernels.Choice](s.choices.at, first*o.Count)
+		o.Result = cuda.Offset[gpukernels.Choice](to, first*o.Count)
 		if err := s.chooseFrom(o); err != nil {
 			return err
 		}
@@ -111,11 +116,7 @@ func (s *Stepper) multiplyOut(rows []int32, o gpukernels.Output) error {
 func (s *Stepper) feedTokens(f *feed, contexts []search.Context, banned [][]search.Token, columns []int32) ([]cuda.Pointer, error) {
 	s.setOfRow, s.forbidden, s.starts = s.setOfRow[:0], s.forbidden[:0], append(s.starts[:0], 0)
 	for i, handle := range contexts {
-		set := int32(-1)
-		if len(s.contexts[handle].candidates) > 0 {
-			set = int32(handle)
-		}
-		s.setOfRow = append(s.setOfRow, set)
+		s.setOfRow = append(s.setOfRow, s.setOf(handle))
 		s.forbidden = append(s.forbidden, s.w.suppressed...)
 		if banned != nil {
 			s.forbidden = append(s.forbidden, banned[i]...)
@@ -123,6 +124,14 @@ func (s *Stepper) feedTokens(f *feed, contexts []search.Context, banned [][]sear
 		s.starts = append(s.starts, int32(len(s.forbidden)))
 	}
 	return f.put(s.w.device.context, s.stream, s.setOfRow, s.starts, s.forbidden, columns)
+}
+
+// setOf is the number of the set of a context's candidates on the device, -1 if it may have all tokens.
+func (s *Stepper) setOf(handle search.Context) int32 {
+	if len(s.contexts[handle].candidates) > 0 {
+		return int32(handle)
+	}
+	return -1
 }
 
 // following returns how many rows from the first on lie one behind the other on the device.

@@ -121,7 +121,13 @@ func (p *precise) score(s *search.Sentence, tokens []search.Token) search.Hypoth
 // searchAll finds sentences side by side, as many as fit, in their order.
 func searchAll(t testing.TB, steppers []search.Stepper, sentences []*search.Sentence) []search.Result {
 	t.Helper()
-	d, err := search.NewDecoder(steppers, nil, 0)
+	return searchWeighted(t, steppers, nil, sentences)
+}
+
+// searchWeighted is searchAll with models that have weights.
+func searchWeighted(t testing.TB, steppers []search.Stepper, weights []float32, sentences []*search.Sentence) []search.Result {
+	t.Helper()
+	d, err := search.NewDecoder(steppers, weights, 0)
 	must(t, err)
 	place := map[*search.Sentence]int{}
 	results := make([]search.Result, len(sentences))
@@ -266,9 +272,13 @@ func testSearches(t *testing.T, align bool, kinds ...string) {
 			continue
 		}
 		t.Run(fmt.Sprintf("%s on the %s, alignments %v", strings.Join(kinds, " and "), device.name, align), func(t *testing.T) {
+			cases := searches()
+			if len(models) > 1 {
+				cases = append(cases, wideSearches()...)
+			}
 			j := judge{precise: precise{t, models, device.precision}, tolerance: device.tolerance}
 			if wanted[device.precision] == nil {
-				for _, s := range sentencesOf(searches(), align) {
+				for _, s := range sentencesOf(cases, align) {
 					wanted[device.precision] = append(wanted[device.precision], j.search(s))
 				}
 			}
@@ -277,7 +287,7 @@ func testSearches(t *testing.T, align bool, kinds ...string) {
 				steppers = on(t, device.open(t), models, 64)
 			}
 			want := wanted[device.precision]
-			for i, have := range searchAll(t, steppers, sentencesOf(searches(), align)) {
+			for i, have := range searchAll(t, steppers, sentencesOf(cases, align)) {
 				j.compare(have, want[i])
 			}
 			t.Logf("%d of %d are other translations, and %d that are better are not found", j.ties, len(want), len(j.lost))

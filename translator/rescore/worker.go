@@ -32,14 +32,6 @@ type worker struct {
 	spare    [][]leaf       // for the next question
 }
 
-// A picker is a Stepper that brings the log-probabilities of single tokens from its device, instead of those of the whole vocabulary. AskLogProbs
-// asks for those of tokens[starts[row]:starts[row+1]] for all rows of the last Step. AnswerLogProbs stores the answer to the first question that
-// is open, of which there may be two: so the next step can be under way when the answers about the last one are read.
-type picker interface {
-	AskLogProbs(starts []int32, tokens []search.Token)
-	AnswerLogProbs(out []float32)
-}
-
 // prepare makes the queue, and all slots free.
 func (w *worker) prepare() (err error) {
 	for slot := w.stepper.Slots() - 1; slot >= 0; slot-- {
@@ -153,7 +145,7 @@ func (w *worker) score() {
 			w.starts = append(w.starts, int32(len(w.wanted)))
 		}
 	}
-	if p, ok := w.stepper.(picker); ok {
+	if p, ok := w.stepper.(search.Picker); ok {
 		p.AskLogProbs(w.starts, w.wanted)
 		w.answer()
 		w.open = w.leaves
@@ -176,7 +168,7 @@ func (w *worker) answer() {
 		return
 	}
 	w.logProbs = append(w.logProbs[:0], make([]float32, len(w.open))...)
-	w.stepper.(picker).AnswerLogProbs(w.logProbs)
+	w.stepper.(search.Picker).AnswerLogProbs(w.logProbs)
 	w.record(w.open)
 	w.spare, w.open = w.open, nil
 }

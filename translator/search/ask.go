@@ -9,8 +9,8 @@ const (
 	modeForced mode = iota // the prefix says
 	modeBest               // Stepper.Best: greedy without scores
 	modeTop                // Stepper.Top: beams and top-k sampling of one model
-	modeJoint              // Joint.Choose: ensembles, and sampling that looks at all candidates
-	modeFull               // Stepper.LogProbs: the same where there is no Joint, and what a Joint does not do
+	modeJoint              // Joint.Choose: ensembles, and sampling and noise that look at all candidates
+	modeFull               // Stepper.LogProbs: the same where there is no Joint
 )
 
 // A question is put to the Stepper for the rows of many sentences at once.
@@ -45,23 +45,26 @@ func (q *question) prepare(k int) [][]Token {
 	return nil
 }
 
-// ask puts one question for all rows in each of the modes that allow it.
+// ask puts one question for all rows in each of the modes that allow it. Where a Joint is asked, it is asked about all, so that it can be told
+// how all of them go on.
 func (d *Decoder) ask() {
 	d.best.reset()
 	d.top.reset()
 	d.joined.reset()
 	d.bans, d.lots = d.bans[:0], d.lots[:0]
-	single, joint := d.chooseModes()
+	together := d.chooseModes()
 	for _, b := range d.active {
 		if len(b.live) > 0 {
-			d.addRows(b, single && d.foreseer != nil && d.topK > 0)
+			d.addRows(b, together)
 		}
 	}
+	d.askForGiven()
 	switch {
-	case single && d.foreseer != nil && len(d.best.rows)+len(d.top.rows) > 0:
-		d.foresee(d.foreseer, d.weights[0])
-	case joint && len(d.joined.rows) > 0:
+	case len(d.rowSlots) == 0:
+	case together == &d.joined:
 		d.foresee(d.joint, 1) // sums have their weights already
+	case together == &d.top && d.foreseer != nil:
+		d.foresee(d.foreseer, d.weights[0])
 	}
 	if len(d.best.rows) > 0 {
 		banned := d.best.prepare(1)
@@ -77,29 +80,46 @@ func (d *Decoder) ask() {
 		d.parts = slices.Grow(d.parts[:0], parts)[:parts]
 		d.joint.Choose(d.joined.rows, d.joinedK, banned, d.lots, d.joined.answers, d.parts)
 	}
+	d.readGiven()
 }
 
-// chooseModes gives each sentence its mode. It says whether all are for a single Stepper that chooses, and whether all are for the Joint, so that it
-// can be told how they go on.
-func (d *Decoder) chooseModes() (single, joint bool) {
+// chooseModes gives each sentence its mode. It returns the question that is to be for all of them: that for the Joint, or that for a single
+// Stepper; nil if there is none, since somebody looks at all log-probabilities.
+func (d *Decoder) chooseModes() (together *question) {
 	d.topK, d.joinedK = 0, 0
-	single, joint = true, true
+	single, full := d.alone(), false
 	for _, b := range d.active {
 		if len(b.live) == 0 {
 			continue
 		}
 		b.mode = d.modeOf(b)
+		wanted := 0
 		switch b.mode {
+		case modeBest:
+			wanted = 1
 		case modeTop:
-			d.topK = max(d.topK, d.topWanted(b))
+			wanted = d.topWanted(b)
+			d.topK = max(d.topK, wanted)
 		case modeJoint:
-			d.joinedK = max(d.joinedK, d.jointlyWanted(b))
+			wanted, single = d.jointlyWanted(b), false
+		case modeFull:
+			full = true
 		}
-		single = single && b.mode != modeFull && b.mode != modeJoint
-		joint = joint && (b.mode == modeForced || b.mode == modeJoint)
+		d.joinedK = max(d.joinedK, wanted)
 	}
-	return single, joint
+	switch {
+	case full:
+		return nil
+	case single:
+		return &d.top
+	case d.joint != nil:
+		return &d.joined
+	}
+	return nil
 }
+
+// alone says whether there is one model, whose best tokens are those of the search.
+func (d *Decoder) alone() bool { return len(d.steppers) == 1 && d.weights[0] > 0 }
 
 // foresee tells a Stepper, or the Joint, what extend is going to do.
 func (d *Decoder) foresee(foreseer Foreseer, weight float32) {
@@ -110,13 +130,13 @@ func (d *Decoder) foresee(foreseer Foreseer, weight float32) {
 			continue
 		}
 		p := Prospect{Rows: len(b.live), Ends: b.length+1 >= b.limit, Width: b.width(), Given: NoToken}
-		draws, prospects := b.mode != modeForced && b.options.Sampling.independent() && !b.options.Sampling.FromAll(), 1
+		draws, prospects := b.mode == modeTop && b.options.Sampling.independent(), 1
 		switch {
 		case b.mode == modeForced:
 			p.Given = b.sentence.Prefix[b.length]
 		case draws:
 			p.Kept, p.InverseTemperature = d.topWanted(b), b.options.Sampling.inverseTemperature()
-		case b.options.Sampling.FromAll(): // the answer is what was drawn
+		case b.options.Sampling.independent(): // the answer is what was drawn
 			p.Rows, p.Width, prospects = 1, 1, len(b.live)
 		}
 		for range prospects {
@@ -134,26 +154,22 @@ func (d *Decoder) foresee(foreseer Foreseer, weight float32) {
 
 func (d *Decoder) modeOf(b *beam) mode {
 	method := b.options.Sampling.Method
-	single := len(d.steppers) == 1 && d.weights[0] > 0
 	switch {
 	case b.forced():
 		return modeForced
-	case single && !b.options.scored():
+	case d.alone() && !b.options.scored():
 		return modeBest
-	case single && (method == NoSampling || method == TopK):
+	case d.alone() && (method == NoSampling || method == TopK):
 		return modeTop
-	case d.joint != nil && method != Gumbel && d.jointlyWanted(b) <= mostJoint:
+	case d.joint != nil:
 		return modeJoint
 	}
 	return modeFull
 }
 
-// mostJoint is how many answers a row a Joint is asked for at most.
-const mostJoint = 64
-
-// jointlyWanted is the number of answers a row that the sentence needs of the Joint.
+// jointlyWanted is the number of answers a row that the sentence needs of the Joint, which draws samples by itself.
 func (d *Decoder) jointlyWanted(b *beam) int {
-	if b.options.Sampling.FromAll() {
+	if b.options.Sampling.independent() {
 		return 1
 	}
 	return d.topWanted(b)
@@ -175,19 +191,19 @@ func (d *Decoder) candidates(b *beam) int {
 	return d.steppers[0].Vocabulary()
 }
 
-// addRows adds those of a sentence to a question, if its mode has one. If there is to be one question, who wants the best token alone is
+// addRows adds those of a sentence to a question, if its mode has one. If there is to be one question for all, who wants the best token alone is
 // content with the first of several.
-func (d *Decoder) addRows(b *beam, one bool) {
+func (d *Decoder) addRows(b *beam, together *question) {
 	switch {
-	case b.mode == modeTop, b.mode == modeBest && one:
-		b.question, b.answers = &d.top, d.topK
-	case b.mode == modeBest:
-		b.question, b.answers = &d.best, 1
-	case b.mode == modeJoint:
+	case b.mode == modeForced, b.mode == modeFull:
+		return
+	case together == &d.joined:
 		b.question, b.answers = &d.joined, d.joinedK
 		d.addLots(b)
+	case b.mode == modeTop, d.topK > 0 && together == &d.top && d.foreseer != nil:
+		b.question, b.answers = &d.top, d.topK
 	default:
-		return
+		b.question, b.answers = &d.best, 1
 	}
 	b.answer = len(b.question.rows) * b.answers
 	for i := range b.live {
@@ -195,12 +211,18 @@ func (d *Decoder) addRows(b *beam, one bool) {
 	}
 }
 
-// addLots says how the rows of a sentence draw, if they draw from all candidates.
+// addLots says how the Joint is to choose for the rows of a sentence.
 func (d *Decoder) addLots(b *beam) {
-	for _, h := range b.live {
-		var lot Lot
-		if s := &b.options.Sampling; s.FromAll() {
-			lot = Lot{s.Method, s.limit(), s.inverseTemperature(), b.chance(h.number)}
+	for i, h := range b.live {
+		s := &b.options.Sampling
+		lot := Lot{Alone: b.mode != modeJoint}
+		switch {
+		case lot.Alone || s.Method == NoSampling:
+		case s.Method == Gumbel:
+			lot.Method, lot.InverseTemperature, lot.Key = s.Method, s.inverseTemperature(), stepKey(b.key, b.length, i)
+		default:
+			lot.Method, lot.Limit, lot.K = s.Method, s.limit(), d.topWanted(b)
+			lot.InverseTemperature, lot.Chance = s.inverseTemperature(), b.chance(h.number)
 		}
 		d.lots = append(d.lots, lot)
 	}

@@ -12,6 +12,7 @@ type beam struct {
 	question  *question // where the mode asks all rows at once,
 	answers   int       // how many there are for each row,
 	answer    int       // and the index of row live[0]'s first one
+	given     int       // index of the token that a prefix gives row live[0], among those that are asked about
 	key       uint64    // of the sentence's random numbers
 	limit     int       // largest length
 	length    int       // tokens of every live hypothesis

@@ -36,8 +36,13 @@ type Decoder struct {
 	lots      []Lot     // of the rows of joined
 	parts     []float32 // each model's, of the answers of joined
 
+	given         []Token   // of prefixes, whose scores are asked for,
+	givenStarts   []int32   // where those of each row begin and those of the last end,
+	givenLogProbs []float32 // and what each model says
+
 	joint     Joint    // of all steppers; nil if there is none
 	foreseer  Foreseer // steppers[0], if it is one
+	pickers   []Picker // the steppers, if all of them are
 	foresight Foresight
 
 	chosen    []expansion // of one sentence
@@ -80,6 +85,12 @@ func NewDecoder(steppers []Stepper, weights []float32, end Token) (*Decoder, err
 				ErrEnsemble, i, stepper.Vocabulary(), vocabulary)
 		}
 		d.slots = min(d.slots, stepper.Slots())
+		if picker, ok := stepper.(Picker); ok {
+			d.pickers = append(d.pickers, picker)
+		}
+	}
+	if len(d.pickers) < len(d.steppers) {
+		d.pickers = nil
 	}
 	d.foreseer, _ = steppers[0].(Foreseer)
 	if joiner, ok := steppers[0].(Joiner); ok {

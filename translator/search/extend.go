@@ -39,18 +39,11 @@ func (d *Decoder) extendForced(b *beam) bool {
 	for i := range b.live {
 		e := expansion{row: i, token: token}
 		if b.trellis.models > 0 {
-			index := candidateIndex(b.sentence.Source.Candidates, token)
 			e.logProbs = len(d.logProbs)
-			for m, stepper := range d.steppers {
-				logProb := float32(0)
-				if index >= 0 {
-					logProb = stepper.LogProbs(int32(b.firstRow + i))[index]
-				}
+			for m := range d.steppers {
+				logProb := d.givenLogProb(b, i, m)
 				if notFinite(logProb) {
 					return false
-				}
-				if logProb == negativeInfinity {
-					logProb = 0
 				}
 				d.logProbs = append(d.logProbs, logProb)
 				e.score += float32(d.weights[m] * logProb)
@@ -114,7 +107,7 @@ func (d *Decoder) jointAnswers(b *beam, i int) (answers []Scored, parts []float3
 	return b.question.answers[first : first+d.jointlyWanted(b)], d.parts[first*models : (first+d.jointlyWanted(b))*models]
 }
 
-// extendJoint is a step of the beam of an ensemble, whose best continuations of each row are known.
+// extendJoint is a step of the beam of an ensemble, or with noise, of which the best continuations of each row are known.
 func (d *Decoder) extendJoint(b *beam) bool {
 	width, models := b.width(), len(d.steppers)
 	for i := range b.live {
@@ -127,20 +120,27 @@ func (d *Decoder) extendJoint(b *beam) bool {
 			if answer.Token == NoToken || answer.Score == negativeInfinity {
 				break
 			}
+			own, score := parts[n*models:(n+1)*models], answer.Score
+			if b.options.Sampling.Method == Gumbel { // the answer's is with noise
+				score = 0
+				for m, logProb := range own {
+					score += float32(d.weights[m] * logProb)
+				}
+			}
 			e := expansion{
 				row: i, token: answer.Token, logProbs: len(d.logProbs),
-				score: b.trellis.score(node) + answer.Score, rank: b.trellis.rank(node) + answer.Score,
+				score: b.trellis.score(node) + score, rank: b.trellis.rank(node) + answer.Score,
 			}
 			if !d.choose(e, width) {
 				break
 			}
-			d.logProbs = append(d.logProbs, parts[n*models:(n+1)*models]...)
+			d.logProbs = append(d.logProbs, own...)
 		}
 	}
 	return true
 }
 
-// extendFull is a step of the beam of an ensemble without a Joint, or with noise.
+// extendFull is a step of the beam of an ensemble, or with noise, without a Joint.
 func (d *Decoder) extendFull(b *beam) bool {
 	width := b.width()
 	for i := range b.live {

@@ -8,10 +8,34 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A fakeJoiner is a fakeStepper with a Joint.
+// A fakeJoiner is a fakeStepper with a Joint, and a Picker.
 type fakeJoiner struct {
 	*fakeStepper
-	joint *fakeJoint
+	joint     *fakeJoint
+	questions [][]float32 // that are open, with their answers
+	picked    int         // log-probabilities
+}
+
+func (f *fakeJoiner) AskLogProbs(starts []int32, tokens []Token) {
+	if len(f.questions) == 2 || len(starts) != len(f.rows)+1 || int(starts[len(f.rows)]) != len(tokens) {
+		panic("too many questions are open, or one that does not fit the rows")
+	}
+	var answer []float32
+	for row := range f.rows {
+		source, _ := f.row(int32(row))
+		for _, token := range tokens[starts[row]:starts[row+1]] {
+			answer = append(answer, f.LogProbs(int32(row))[candidateIndex(source.Candidates, token)])
+		}
+	}
+	f.questions = append(f.questions, answer)
+	f.picked += len(answer)
+}
+
+func (f *fakeJoiner) AnswerLogProbs(out []float32) {
+	if copy(out, f.questions[0]) != len(f.questions[0]) {
+		panic("an answer does not fit the question")
+	}
+	f.questions = f.questions[1:]
 }
 
 func (f *fakeJoiner) Join(others []Stepper, weights []float32) Joint {
@@ -55,6 +79,10 @@ func (f *fakeJoint) Choose(rows []int32, k int, banned [][]Token, lots []Lot, ou
 }
 
 func (f *fakeJoint) choose(row int32, banned []Token, lot *Lot, out []Scored, parts []float32) {
+	if lot.Alone {
+		f.steppers[0].Top([]int32{row}, len(out), [][]Token{banned}, out)
+		return
+	}
 	source, _ := f.steppers[0].row(row)
 	s := scores{candidates: source.Candidates}
 	for m, stepper := range f.steppers {
@@ -78,17 +106,23 @@ func (f *fakeJoint) choose(row int32, banned []Token, lot *Lot, out []Scored, pa
 		out[i] = Scored{NoToken, negativeInfinity}
 	}
 	for i, index := range f.picked(&s, lot, len(out)) {
-		out[i] = Scored{s.token(index), s.sum[index]}
+		if out[i] = (Scored{s.token(index), s.sum[index]}); lot.Method == Gumbel {
+			out[i].Score = s.noisy[index] - float32(logSumExp(s.noisy))
+		}
 		copy(parts[i*len(f.steppers):], s.appendModels(nil, index))
 	}
 }
 
 // picked are the best candidates, or the one that a row draws.
 func (f *fakeJoint) picked(s *scores, lot *Lot, k int) []int32 {
-	if lot.Method == NoSampling {
+	switch lot.Method {
+	case NoSampling:
 		return largest(nil, s.sum, k)
+	case Gumbel:
+		s.addNoise(lot.Key, lot.InverseTemperature)
+		return largest(nil, s.noisy, k)
 	}
-	picked := s.support(nil, &Sampling{Method: lot.Method, P: lot.Limit, Epsilon: lot.Limit})
+	picked := s.support(nil, &Sampling{Method: lot.Method, K: lot.K, P: lot.Limit, Epsilon: lot.Limit})
 	if len(picked) == 0 {
 		return nil
 	}
@@ -115,7 +149,7 @@ func (f *fakeJoint) check(rows []int32, k int, lots []Lot) {
 			if int(rows[asked]) != told {
 				f.wrong = append(f.wrong, *f.foresight)
 			}
-			if lots[asked].Method != NoSampling && (p.Rows != 1 || p.Width != 1 || p.Kept != 0) || p.Kept > k {
+			if method := lots[asked].Method; method != NoSampling && method != Gumbel && (p.Rows != 1 || p.Width != 1 || p.Kept != 0) || p.Kept > k {
 				f.wrong = append(f.wrong, p)
 			}
 			asked, told = asked+1, told+1
@@ -137,13 +171,13 @@ func (f *fakeJoint) check(rows []int32, k int, lots []Lot) {
 func anySampling(t *rapid.T) Sampling {
 	return rapid.SampledFrom([]Sampling{{}, {}, {Method: Full}, {Method: Full, Temperature: 0.5}, {Method: TopK, K: 3, Temperature: 2},
 		{Method: TopK, K: 100}, {Method: Nucleus, P: 0.7}, {Method: Nucleus, P: 0.9, Temperature: 0.7}, {Method: Epsilon, Epsilon: 0.05},
-		{Method: Gumbel}}).Draw(t, "sampling")
+		{Method: Gumbel}, {Method: Gumbel, Temperature: 2}}).Draw(t, "sampling")
 }
 
-// A Joint gives what looking at all log-probabilities gives, for ensembles and single models, whatever is mixed in a step. It is asked for all that
-// it can do, and told how searches go on unless there are others beside them.
+// A Joint gives what looking at all log-probabilities gives, for ensembles and single models, whatever is mixed in a step, and so do Pickers for
+// prefixes. It is always told how searches go on.
 func TestJoint(t *testing.T) {
-	asked, foreseen := 0, 0
+	asked, foreseen, picked := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		tr := drawTrial(t)
 		for _, s := range tr.sentences {
@@ -167,47 +201,100 @@ func TestJoint(t *testing.T) {
 			t.Fatalf("wrong foresight: %+v", joint.wrong[0])
 		}
 		asked, foreseen = asked+joint.asked, foreseen+joint.foreseen
+		for _, j := range joiners {
+			picked += j.picked
+			if len(j.questions) > 0 {
+				t.Fatalf("%d questions are still open", len(j.questions))
+			}
+		}
 	})
-	if foreseen == 0 || foreseen >= asked {
-		t.Errorf("%d rows were asked for, of %d it was told how they go on: want some, and not all", asked, foreseen)
+	if asked == 0 || foreseen != asked {
+		t.Errorf("%d rows were asked for, of %d it was told how they go on: want some, and all", asked, foreseen)
+	}
+	if picked == 0 {
+		t.Error("no prefix was asked about")
 	}
 }
 
-// Who has a Joint never asks for all log-probabilities of a model, except for those of words that are given and of noisy beams.
+// Who has a Joint and Pickers never asks for all log-probabilities of a model.
 func TestJointLooksAtNothing(t *testing.T) {
 	for _, test := range []struct {
 		sampling Sampling
 		models   int
-		looks    bool
+		beam     int
 	}{
-		{Sampling{}, 2, false}, {Sampling{Method: Full}, 1, false}, {Sampling{Method: TopK, K: 3}, 2, false}, {Sampling{Method: TopK, K: mostJoint + 1}, 2, true},
-		{Sampling{Method: Nucleus, P: 0.5}, 2, false}, {Sampling{Method: Epsilon, Epsilon: 0.1}, 1, false}, {Sampling{Method: Gumbel}, 1, true},
+		{Sampling{}, 2, 2}, {Sampling{}, 2, 80}, {Sampling{Method: Full}, 1, 2}, {Sampling{Method: TopK, K: 3}, 2, 2}, {Sampling{Method: TopK, K: 80}, 2, 2},
+		{Sampling{Method: Nucleus, P: 0.5}, 2, 2}, {Sampling{Method: Epsilon, Epsilon: 0.1}, 1, 2}, {Sampling{Method: Gumbel}, 1, 2},
 	} {
 		var steppers []Stepper
 		var joiners []*fakeJoiner
 		looked := 0
 		for range test.models {
 			model := &fakeModel{seed: 3, vocabulary: 100}
-			joiners = append(joiners, &fakeJoiner{fakeStepper: newFakeStepper(model, 8)})
+			joiners = append(joiners, &fakeJoiner{fakeStepper: newFakeStepper(model, 200)})
 			steppers = append(steppers, &lookedAt{joiners[len(joiners)-1], &looked})
 		}
 		d, err := NewDecoder(steppers, nil, end)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &Sentence{Source: Source{Tokens: []Token{2, 3, end}}, Options: Options{Beam: 2, NBest: 2, MaxLengthFactor: 2, Sampling: test.sampling}}
-		d.Encode([]*Sentence{s})
+		source := Source{Tokens: []Token{2, 3, end}}
+		s := &Sentence{Source: source, Options: Options{Beam: test.beam, NBest: 2, MaxLengthFactor: 2, Sampling: test.sampling}}
+		forced := &Sentence{Source: source, Prefix: []Token{5, 7}, Options: s.Options}
+		d.Encode([]*Sentence{s, forced})
 		d.Start(s)
-		for len(d.Step()) == 0 {
+		d.Start(forced)
+		for done := 0; done < 2; done += len(d.Step()) {
 		}
-		if (looked > 0) != test.looks {
-			t.Errorf("%+v, %d models: %d rows of log-probabilities were asked for, want some: %v", test.sampling, test.models, looked, test.looks)
+		if looked > 0 {
+			t.Errorf("%+v, %d models: %d rows of log-probabilities were asked for, want none", test.sampling, test.models, looked)
 		}
-		if asked := joiners[0].joint.asked; (asked == 0) != test.looks {
-			t.Errorf("%+v, %d models: the Joint was asked for %d rows, want none: %v", test.sampling, test.models, asked, test.looks)
+		for i, j := range joiners {
+			if i == 0 && j.joint.asked == 0 || j.picked == 0 {
+				t.Errorf("%+v, model %d of %d: nothing was asked of the Joint, or of the Picker, want something", test.sampling, i, test.models)
+			}
 		}
 	}
 }
+
+// The next step may begin at once where the tokens of all rows are given: nothing else is waited for to tell it.
+func TestGivenTokensAreForeseen(t *testing.T) {
+	for _, models := range []int{1, 2} {
+		var steppers []Stepper
+		var joiners []*fakeJoiner
+		for range models {
+			joiners = append(joiners, &fakeJoiner{fakeStepper: newFakeStepper(&fakeModel{seed: 3, vocabulary: 100}, 8)})
+			steppers = append(steppers, joiners[len(joiners)-1])
+		}
+		told := &foreseeing{fakeJoiner: joiners[0]}
+		steppers[0] = told
+		d, err := NewDecoder(steppers, nil, end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Sentence{Source: Source{Tokens: []Token{2, 3, end}}, Prefix: []Token{5, 7}, Options: Options{Beam: 2, NBest: 2, MaxLengthFactor: 2}}
+		d.Encode([]*Sentence{s})
+		d.Start(s)
+		for step, want := range s.Prefix {
+			d.Step()
+			f := told.foresight
+			if models > 1 {
+				f = *joiners[0].joint.foresight
+			}
+			if len(f.Prospects) != 1 || f.Prospects[0].Given != want {
+				t.Errorf("%d models, step %d: it is told %+v, want the token %d", models, step, f, want)
+			}
+		}
+	}
+}
+
+// foreseeing keeps what is foreseen.
+type foreseeing struct {
+	*fakeJoiner
+	foresight Foresight
+}
+
+func (f *foreseeing) Foresee(foresight Foresight) { f.foresight = foresight }
 
 // lookedAt counts how often somebody wants all log-probabilities of a row.
 type lookedAt struct {

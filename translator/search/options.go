@@ -133,10 +133,8 @@ func (s *Sampling) validate() error {
 // independent says whether hypotheses are drawn on their own, without a beam.
 func (s *Sampling) independent() bool { return s.Method != NoSampling && s.Method != Gumbel }
 
-// FromAll says whether tokens are drawn from all candidates, of which each may be one.
-func (s *Sampling) FromAll() bool {
-	return s.Method == Full || s.Method == Nucleus || s.Method == Epsilon
-}
+// LooksAtAll says whether each candidate may be the next token, not only the best ones.
+func (s *Sampling) LooksAtAll() bool { return s.Method != NoSampling && s.Method != TopK }
 
 // limit is the number that bounds what is drawn, if the method has one.
 func (s *Sampling) limit() float32 {

@@ -109,8 +109,17 @@ type Prospect struct {
 // nothing: Reorder and Step say how the search went on.
 type Foreseer interface {
 	// Foresee says, before a Best, a Top or a Choose for all rows of the last Step but those whose token is given, what will be made of the answers.
-	// The slices are the caller's again when that has answered.
+	// The slices are the caller's again when that has answered. Where the tokens of all rows are given, nothing is asked behind it.
 	Foresee(Foresight)
+}
+
+// A Picker is a Stepper that brings the log-probabilities of single tokens from its device, instead of those of all candidates. AskLogProbs asks
+// for those of tokens[starts[row]:starts[row+1]], which are candidates, for all rows of the last Step: -Inf for what the model suppresses, NaN in a
+// row with a NaN or an infinity. AnswerLogProbs stores the answer to the first question that is open, of which there may be two: so the next step
+// can be under way when the answers about the last one are read.
+type Picker interface {
+	AskLogProbs(starts []int32, tokens []Token)
+	AnswerLogProbs(out []float32)
 }
 
 // A Spreader is a Stepper that can have several cores work on one pass. What the passes give does not depend on how many there are.
@@ -135,17 +144,21 @@ type Joint interface {
 	Foreseer // of what is made of the answers of Choose
 
 	// Choose stores, for each of the given rows of the last Step, k ways to go on in out[i*k:(i+1)*k]: the allowed tokens with the largest
-	// sums, best first, ties going to the smaller token; or, if lots[i] has a method, the one token that is drawn. Where there are no
-	// more, the rest is {NoToken, -Inf}. A row with a NaN or an infinity in any model gets NaN scores. parts has as many log-probabilities
-	// as there are models for each element of out. banned is that of Top.
+	// sums, best first, ties going to the smaller token; or, if lots[i] has a method, the one token that is drawn, or with Gumbel those with the
+	// largest sums with noise, whose scores are with noise, too. Where there are no more, the rest is {NoToken, -Inf}. A row with a NaN or an
+	// infinity in any model gets NaN scores. parts has as many log-probabilities as there are models for each element of out. banned is that of Top.
 	Choose(rows []int32, k int, banned [][]Token, lots []Lot, out []Scored, parts []float32)
 }
 
-// A Lot says how a row draws its token from all candidates. Its method is Full, Nucleus, Epsilon, or NoSampling for a row that draws none;
-// Chance is a number between 0 and 1. What falls on which chance is told by the candidates' order, in a nucleus by that of their sums.
+// A Lot says how a row draws its token, or that it draws none, with NoSampling. Chance is a number between 0 and 1. What falls on which chance is
+// told by the candidates' order, in a nucleus and among the K best by that of their sums. With Gumbel, sums are divided by the temperature, get
+// the noise of each token, and are normalised again.
 type Lot struct {
 	Method             Method
 	Limit              float32 // P of Nucleus, Epsilon of Epsilon
+	K                  int     // of TopK, no more than there are candidates
 	InverseTemperature float64
 	Chance             float64
+	Key                uint64 // of the noise
+	Alone              bool   // there is one model, whose answers are to be those of Top, to the last bit, without the weight; parts are nobody's
 }
