@@ -74,7 +74,7 @@ type precise struct {
 
 func (p *precise) search(s *search.Sentence) search.Result {
 	alone := *s
-	return searchAll(p.t, onProcessor(p.t, p.models, 8, p.precision), []*search.Sentence{&alone})[0]
+	return searchAll(p.t, onProcessor(p.t, p.models, 16, p.precision), []*search.Sentence{&alone})[0]
 }
 
 func onProcessor(t testing.TB, models []*model.Model, slots int, precision cpumodel.Precision) []search.Stepper {
@@ -291,7 +291,11 @@ func testSearches(t *testing.T, align bool, kinds ...string) {
 				j.compare(have, want[i])
 			}
 			t.Logf("%d of %d are other translations, and %d that are better are not found", j.ties, len(want), len(j.lost))
-			if j.ties > device.ties {
+			ties := device.ties
+			if len(models) > 1 { // wide beams have long lists, in which one place is enough
+				ties += 2
+			}
+			if j.ties > ties {
 				t.Errorf("%d ties", j.ties)
 			}
 			if len(j.lost) > device.lost {
