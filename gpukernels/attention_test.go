@@ -78,9 +78,12 @@ func (c *attentionCase) run(r *rig) []number {
 	return out[number](r, result, size)
 }
 
+// headDims are sizes of attention heads, wide ones among them.
+var headDims = append(slices.Clone(HeadDims), 2*wideHead, 3*wideHead)
+
 func TestAttention(t *testing.T) {
 	r := newRig(t)
-	for _, dim := range HeadDims {
+	for _, dim := range headDims {
 		cases := [][]int{{5, 1, 16}, {0, 130, 7, 0}, {1}, {64, 63, 65}}
 		if testing.Short() {
 			cases = cases[:2]
@@ -95,23 +98,39 @@ func TestAttention(t *testing.T) {
 // Scores of some hundreds, where exponentials need the largest score taken off.
 func TestAttentionOfLargeScores(t *testing.T) {
 	r := newRig(t)
-	c := r.attentionCase(1, 32, 70)
-	c.qkv = r.halves(len(c.qkv), 20)
-	near(t, "attention", c.run(r), c.want(), 2e-2)
+	for _, dim := range []int{32, 2 * wideHead} {
+		c := r.attentionCase(1, dim, 70)
+		c.qkv = r.halves(len(c.qkv), 20)
+		near(t, fmt.Sprintf("attention of %d", dim), c.run(r), c.want(), 2e-2)
+	}
 }
 
 // A sentence gives the same bits alone and among others.
 func TestAttentionOfASentenceIsItsOwn(t *testing.T) {
 	r := newRig(t)
-	c := r.attentionCase(2, 32, 9, 100, 30)
-	all, first := c.run(r), 0
-	for _, n := range c.lengths {
-		size := n * 2 * 32
-		alone := &attentionCase{[]int{n}, 2, 32, c.qkv[3*first : 3*(first+size)]}
-		if !slices.Equal(alone.run(r), all[first:first+size]) {
-			t.Errorf("the sentence of %d tokens alone differs", n)
+	for _, dim := range []int{32, 2 * wideHead} {
+		c := r.attentionCase(2, dim, 9, 100, 30)
+		all, first := c.run(r), 0
+		for _, n := range c.lengths {
+			size := n * 2 * dim
+			alone := &attentionCase{[]int{n}, 2, dim, c.qkv[3*first : 3*(first+size)]}
+			if !slices.Equal(alone.run(r), all[first:first+size]) {
+				t.Errorf("with heads of %d, the sentence of %d tokens alone differs", dim, n)
+			}
+			first += size
 		}
-		first += size
+	}
+}
+
+// Heads are filled up to a size that there is a kernel for.
+func TestFilledHead(t *testing.T) {
+	for own, want := range map[int]int{1: 16, 16: 16, 17: 32, 64: 64, 65: 128, 128: 128, 129: 256, 1000: 1024, MostHeadDim: MostHeadDim} {
+		if filled, ok := FilledHead(own); filled != want || !ok {
+			t.Errorf("%d elements are filled up to %d, %v, want %d", own, filled, ok, want)
+		}
+	}
+	if filled, ok := FilledHead(MostHeadDim + 1); ok {
+		t.Errorf("heads of %d elements are filled up to %d, want none", MostHeadDim+1, filled)
 	}
 }
 
@@ -152,7 +171,7 @@ func (c *lookupCase) want(layer int) []float64 {
 func TestLookup(t *testing.T) {
 	r := newRig(t)
 	const heads, positions = 3, 140
-	for _, dim := range HeadDims {
+	for _, dim := range headDims {
 		c := &lookupCase{heads: heads, dim: dim, stride: 4 * heads * dim, starts: []int32{0, 10, 10, 43, 75, 139, 20},
 			lengths: []int32{10, 33, 33, 32, 64, 1, 0}}
 		c.queries, c.memory = r.halves(len(c.starts)*heads*dim, 3), r.halves(positions*c.stride, 3)
@@ -173,7 +192,7 @@ func TestLookup(t *testing.T) {
 func TestLookupWeights(t *testing.T) {
 	r := newRig(t)
 	const heads, most = 2, 80
-	for _, dim := range HeadDims {
+	for _, dim := range headDims {
 		starts, lengths := []int32{0, 5, 3}, []int32{70, 1, 33}
 		queries, keys := r.halves(3*heads*dim, 3), r.halves(80*heads*dim, 3)
 		weights := in(r, make([]float32, 3*most))
@@ -202,8 +221,10 @@ func TestAttentionRefuses(t *testing.T) {
 	if err := r.kernels.Attention(r.stream, 0, 0, 0, 1, 1, 1, 48, 1); err == nil {
 		t.Error("attention with heads of 48 elements was launched")
 	}
-	if err := r.kernels.Lookup(r.stream, Lookup{Rows: 1, Heads: 1, HeadDim: 48, Stride: 96}); err == nil {
-		t.Error("lookup with heads of 48 elements was launched")
+	for _, dim := range []int{48, 192, MostHeadDim + wideHead} {
+		if err := r.kernels.Lookup(r.stream, Lookup{Rows: 1, Heads: 1, HeadDim: dim, Stride: 2 * dim}); err == nil {
+			t.Errorf("lookup with heads of %d elements was launched", dim)
+		}
 	}
 	if err := r.kernels.Lookup(r.stream, Lookup{Rows: 1, Heads: 1, HeadDim: 32, Stride: 68}); err == nil {
 		t.Error("lookup with a stride of 68 elements was launched")

@@ -2,7 +2,6 @@ package gpukernels
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
@@ -101,15 +100,12 @@ func (k *Kernels) Recall(s *cuda.Stream, w Words, result, queries cuda.Pointer, 
 	if rows == 0 {
 		return nil
 	}
-	kernel, ok := k.byName[fmt.Sprintf("recall_%d", headDim)]
-	if err := cmp.Or(
-		need(ok, "recall", "there is no kernel for heads of %d elements, only for %v", headDim, HeadDims),
-		need(w.Stride%8 == 0, "recall", "the stride %d must be a multiple of 8", w.Stride),
-	); err != nil {
+	kernel, parts, err := k.headKernel("recall", headDim)
+	if err := cmp.Or(err, need(w.Stride%8 == 0, "recall", "the stride %d must be a multiple of 8", w.Stride)); err != nil {
 		return err
 	}
-	return kernel.Launch(s, cuda.Shape{X: blocks(rows, warpRows), Y: heads}, rowBlock, 0, cuda.Address(queries), cuda.Address(w.Cache),
-		cuda.Address(cuda.Offset[Half](w.Cache, heads*headDim)), cuda.Address(w.Numbers), cuda.Address(w.Slots), cuda.Address(w.Positions),
-		cuda.Address(result), cuda.Int(rows), cuda.Int(heads), cuda.Int(queryStride), cuda.Int(w.Stride), cuda.Int(w.Capacity),
-		cuda.Float(scale))
+	return kernel.Launch(s, cuda.Shape{X: blocks(rows, warpRows), Y: heads * max(parts, 1)}, rowBlock, queriesShared(parts),
+		withParts(parts, cuda.Address(queries), cuda.Address(w.Cache), cuda.Address(cuda.Offset[Half](w.Cache, heads*headDim)),
+			cuda.Address(w.Numbers), cuda.Address(w.Slots), cuda.Address(w.Positions), cuda.Address(result), cuda.Int(rows), cuda.Int(heads),
+			cuda.Int(queryStride), cuda.Int(w.Stride), cuda.Int(w.Capacity), cuda.Float(scale))...)
 }

@@ -216,7 +216,7 @@ func TestWords(t *testing.T) {
 func TestRecall(t *testing.T) {
 	r := newRig(t)
 	const heads, slots, capacity, cacheRows = 2, 4, 70, 90
-	for _, dim := range HeadDims {
+	for _, dim := range headDims {
 		width, stride := heads*dim, 6*heads*dim
 		cache, queries := r.halves(cacheRows*stride, 3), r.halves(3*3*width, 3)
 		numbers := make([]int32, slots*capacity)

@@ -19,8 +19,8 @@ var sources = map[string]map[string]int{
 	"gates":     {"activate": 0, "add": 0, "highway": 0, "gated_sum": 0, "average": 0, "sru": 0},
 	"cells":     {"begin_cells": 0, "multiply_cells": 0, "advance_cells": 0, "mean_rows": 0, "add_starts": 0, "attend_additively": 0},
 	"words":     {"keep_words": 0, "first_words": 0},
-	"attention": ofHeads(attentionShared, "attention"),
-	"lookup":    ofHeads(func(int) int { return 0 }, "lookup", "lookup_weights", "recall"),
+	"attention": ofHeads(attentionShared, wideAttentionShared, "attention"),
+	"lookup":    ofHeads(func(int) int { return 0 }, queriesShared(MostHeadDim/wideHead), "lookup", "lookup_weights", "recall"),
 	"output": {"output_64": middle.shared(), "output_16": small.shared(), "output_merge": 0, "output_scores": small.shared(),
 		"guess_beams": 0, "begin_rows": 0, "read_on": 0},
 	"draw":   {"draw_tokens": 0},
@@ -28,9 +28,12 @@ var sources = map[string]map[string]int{
 	"pick":   {"pick_log_probabilities": 0},
 }
 
-// ofHeads names the kernels that there are for each size of attention heads.
-func ofHeads(shared func(headDim int) int, names ...string) map[string]int {
+// ofHeads names the kernels that there are for each size of attention heads, and for wide ones.
+func ofHeads(shared func(headDim int) int, wide int, names ...string) map[string]int {
 	kernels := map[string]int{}
+	for _, name := range names {
+		kernels[name+"_wide"] = wide
+	}
 	for _, dim := range HeadDims {
 		for _, name := range names {
 			kernels[fmt.Sprintf("%s_%d", name, dim)] = shared(dim)

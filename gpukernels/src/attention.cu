@@ -149,6 +149,38 @@ template <int DIM> __device__ void attention(const Element* qkv, const int* star
   write_result<DIM>(q, result + size_t(start + first) * width + blockIdx.y * DIM, width, length - first);
 }
 
+// The same for heads of several parts of DIM elements. A block has one part of the results of its queries: it scores by all parts, one after the
+// other, and weighs the values of its own.
+template <int DIM> __device__ void wide_attention(const Element* qkv, const int* starts, Element* result, int heads, float scale, int parts) {
+  using R = Rows<DIM>;
+  DYNAMIC_SHARED(Element, shared);
+  Element *queries = shared, *keys = shared + QUERIES * R::STRIDE, *values = keys + KEYS * R::STRIDE;
+  int start = starts[blockIdx.z], length = starts[blockIdx.z + 1] - start, first = blockIdx.x * QUERIES;
+  if (first >= length) return;
+  int width = heads * parts * DIM, stride = 3 * width, own = blockIdx.y * DIM;
+  const Element *sentence = qkv + size_t(start) * stride, *head = sentence + blockIdx.y / parts * parts * DIM;
+  Queries<DIM> q;
+  for (int tile = 0; tile < length; tile += KEYS) {
+    float scores[1][KEYS / 8][4] = {};
+    for (int part = 0; part < parts; part++) {
+      R::template load<QUERIES>(queries, head + size_t(first) * stride + part * DIM, stride, length - first);
+      R::template load<KEYS>(keys, head + size_t(tile) * stride + width + part * DIM, stride, length - tile);
+      if (part == 0) R::template load<KEYS>(values, sentence + size_t(tile) * stride + 2 * width + own, stride, length - tile);
+      copy_async_commit();
+      copy_async_wait<0>();
+      __syncthreads();  // the part is there for all
+      load_queries<DIM>(q, queries);
+      score<DIM>(scores, q, keys);
+      if (part == parts - 1) {
+        weigh<DIM>(scores, q, length - tile, scale);
+        accumulate<DIM>(q, scores, values);
+      }
+      __syncthreads();  // all have read the part, before it is overwritten
+    }
+  }
+  write_result<DIM>(q, result + size_t(start + first) * width + own, width, length - first);
+}
+
 }  // namespace
 
 // qkv: for each token a row of queries, keys and values, heads x DIM each. Sentence s has the tokens from starts[s] up to starts[s + 1].
@@ -164,3 +196,10 @@ ATTENTION(attention_16, 16);
 ATTENTION(attention_32, 32);
 ATTENTION(attention_64, 64);
 ATTENTION(attention_128, 128);
+
+// The same of heads of parts x 128 elements. The grid is (tiles of 64 queries of the longest sentence, heads x parts, sentences).
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    KERNEL_NAME(attention_wide)(const Element* qkv, const int* starts, Element* result, int heads, float scale, int parts) {
+  wide_attention<128>(qkv, starts, result, heads, scale, parts);
+}
+KERNEL(attention_wide);

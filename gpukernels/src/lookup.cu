@@ -1,28 +1,40 @@
 // Attention of the decoder with one query for each row: to encoded sentences, each row with one of its own, and to the target words
 // before.
+//
+// Wide heads have several parts of WIDE elements. Whoever sums up a part of the values scores all positions by all parts, in their order.
 #include "rows.cuh"
 
 namespace {
 
-// Puts a query, times a factor, where all lanes of the warp can read it.
-template <int DIM> __device__ const float* load_query(const Element* from, float factor) {
+constexpr int WIDE = 128;
+
+// Where a warp keeps its query.
+template <int DIM> __device__ __forceinline__ float* room() {
   SHARED(queries, float[WARPS][DIM]);
-  float* query = queries[threadIdx.x / 32];
-  for (int i = threadIdx.x % 32; i < DIM; i += 32) query[i] = to_float(from[i]) * factor;
+  return queries[threadIdx.x / 32];
+}
+__device__ __forceinline__ float* wide_room(int parts) {
+  DYNAMIC_SHARED(float, shared);
+  return shared + threadIdx.x / 32 * parts * WIDE;
+}
+
+// Puts a query, times a factor, where all lanes of the warp can read it.
+__device__ __forceinline__ void load_query(float* query, const Element* from, int dim, float factor) {
+  for (int i = threadIdx.x % 32; i < dim; i += 32) query[i] = to_float(from[i]) * factor;
   __syncwarp();
-  return query;
 }
 
 // Dot product of a query and a key, in ascending order.
-template <int DIM> __device__ float dot(const float* query, const Element* key) {
+template <int DIM> __device__ float dot(const float* query, const Element* key, int parts) {
   float sum = 0;
+  for (int part = 0; part < parts; part++, query += DIM, key += DIM)
 #pragma unroll
-  for (int i = 0; i < DIM; i += 8) {
-    float k[8];
-    read_eight(k, key + i);
+    for (int i = 0; i < DIM; i += 8) {
+      float k[8];
+      read_eight(k, key + i);
 #pragma unroll
-    for (int e = 0; e < 8; e++) sum += query[i + e] * k[e];
-  }
+      for (int e = 0; e < 8; e++) sum += query[i + e] * k[e];
+    }
   return sum;
 }
 
@@ -54,15 +66,15 @@ template <int DIM> __device__ void write_value(Element* to, const float (&x)[Sha
   }
 }
 
-// Attention to `length` positions, of which place(i) says where the keys and values of position i lie. A warp has one head of one row.
-// Each lane scores a position, 32 at a time, and then all lanes add their elements of the 32 values.
+// Attention to `length` positions, of which place(i) says where the keys and values of position i lie. A warp has one head of one row, and of it one
+// of some parts of the values. Each lane scores a position, 32 at a time, and then all lanes add their elements of the 32 values.
 template <int DIM, class Place>
-__device__ void attend(const float* query, const Element* keys, const Element* values, int length, Place place, Element* result) {
+__device__ void attend(const float* query, const Element* keys, const Element* values, int parts, int length, Place place, Element* result) {
   int lane = threadIdx.x % 32;
   float sums[Share<DIM>::COUNT] = {}, largest = -INFINITY, sum = 0;
   for (int base = 0; base < length; base += 32) {
     int position = base + lane;
-    float s = position < length ? dot<DIM>(query, keys + place(position)) : -INFINITY;
+    float s = position < length ? dot<DIM>(query, keys + place(position), parts) : -INFINITY;
     float top = fmaxf(largest, warp_max(s)), factor = __expf(largest - top), weight = __expf(s - top);
     largest = top;
     sum = sum * factor + warp_sum(weight);
@@ -74,38 +86,39 @@ __device__ void attend(const float* query, const Element* keys, const Element* v
 }
 
 template <int DIM>
-__device__ void lookup(const Element* queries, const Element* keys, const Element* values, const int* starts, const int* lengths,
-                       Element* result, int rows, int heads, int stride, float scale) {
-  int row = row_of_warp(), head = blockIdx.y;
+__device__ void lookup(float* query, const Element* queries, const Element* keys, const Element* values, const int* starts, const int* lengths,
+                       Element* result, int rows, int heads, int stride, float scale, int parts) {
+  int row = row_of_warp(), head = blockIdx.y / parts, own = blockIdx.y % parts * DIM, dim = parts * DIM;
   if (row >= rows) return;
-  size_t at = (size_t(row) * heads + head) * DIM, first = size_t(starts[row]) * stride + head * DIM;
-  const float* query = load_query<DIM>(queries + at, scale);
-  attend<DIM>(query, keys, values, lengths[row], [=](int i) { return first + size_t(i) * stride; }, result + at);
+  size_t at = (size_t(row) * heads + head) * dim, first = size_t(starts[row]) * stride + head * dim;
+  load_query(query, queries + at, dim, scale);
+  attend<DIM>(query, keys, values + own, parts, lengths[row], [=](int i) { return first + size_t(i) * stride; }, result + at + own);
 }
 
 template <int DIM>
-__device__ void recall(const Element* queries, const Element* keys, const Element* values, const int* words, const int* slots,
-                       const int* positions, Element* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {
-  int row = row_of_warp(), head = blockIdx.y;
+__device__ void recall(float* query, const Element* queries, const Element* keys, const Element* values, const int* words, const int* slots,
+                       const int* positions, Element* result, int rows, int heads, int query_stride, int stride, int capacity, float scale,
+                       int parts) {
+  int row = row_of_warp(), head = blockIdx.y / parts, own = blockIdx.y % parts * DIM, dim = parts * DIM;
   if (row >= rows) return;
-  const float* query = load_query<DIM>(queries + size_t(row) * query_stride + head * DIM, scale);
+  load_query(query, queries + size_t(row) * query_stride + head * dim, dim, scale);
   const int* of_row = words + size_t(slots[row]) * capacity;
-  attend<DIM>(query, keys, values, positions[row] + 1, [=](int i) { return size_t(of_row[i]) * stride + head * DIM; },
-              result + (size_t(row) * heads + head) * DIM);
+  attend<DIM>(query, keys, values + own, parts, positions[row] + 1, [=](int i) { return size_t(of_row[i]) * stride + head * dim; },
+              result + (size_t(row) * heads + head) * dim + own);
 }
 
 // Writes the weights of the first head, `most` places for each row. Here a warp has a row.
 template <int DIM>
-__device__ void weights(const Element* queries, const Element* keys, const int* starts, const int* lengths, float* result, int rows, int width,
-                        int stride, int most, float scale) {
+__device__ void weights(float* query, const Element* queries, const Element* keys, const int* starts, const int* lengths, float* result, int rows,
+                        int width, int stride, int most, float scale, int parts) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
-  const float* query = load_query<DIM>(queries + size_t(row) * width, scale);
+  load_query(query, queries + size_t(row) * width, parts * DIM, scale);
   int length = lengths[row];
   keys += size_t(starts[row]) * stride, result += size_t(row) * most;
   float largest = -INFINITY, sum = 0;
   for (int i = lane; i < length; i += 32) {
-    result[i] = dot<DIM>(query, keys + size_t(i) * stride);
+    result[i] = dot<DIM>(query, keys + size_t(i) * stride, parts);
     largest = fmaxf(largest, result[i]);
   }
   largest = warp_max(largest);
@@ -122,7 +135,7 @@ __device__ void weights(const Element* queries, const Element* keys, const int* 
   extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                 \
       KERNEL_NAME(name)(const Element* queries, const Element* keys, const Element* values, const int* starts, const int* lengths,         \
            Element* result, int rows, int heads, int stride, float scale) {                                                 \
-    lookup<DIM>(queries, keys, values, starts, lengths, result, rows, heads, stride, scale);                               \
+    lookup<DIM>(room<DIM>(), queries, keys, values, starts, lengths, result, rows, heads, stride, scale, 1);               \
   }                                                                                                                        \
   KERNEL(name)
 
@@ -131,13 +144,21 @@ LOOKUP(lookup_32, 32);
 LOOKUP(lookup_64, 64);
 LOOKUP(lookup_128, 128);
 
+// The same of heads of parts x WIDE elements. The grid is (rows by 4, heads x parts).
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
+    KERNEL_NAME(lookup_wide)(const Element* queries, const Element* keys, const Element* values, const int* starts, const int* lengths,
+                             Element* result, int rows, int heads, int stride, float scale, int parts) {
+  lookup<WIDE>(wide_room(parts), queries, keys, values, starts, lengths, result, rows, heads, stride, scale, parts);
+}
+KERNEL(lookup_wide);
+
 // The weights that the first head of each row gives to the positions of its sentence, `most` places for each row. width is that of a row
 // of queries.
 #define WEIGHTS(name, DIM)                                                                                                              \
   extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                              \
       KERNEL_NAME(name)(const Element* queries, const Element* keys, const int* starts, const int* lengths, float* result, int rows, int width,        \
            int stride, int most, float scale) {                                                                                         \
-    weights<DIM>(queries, keys, starts, lengths, result, rows, width, stride, most, scale);                                             \
+    weights<DIM>(room<DIM>(), queries, keys, starts, lengths, result, rows, width, stride, most, scale, 1);                             \
   }                                                                                                                                     \
   KERNEL(name)
 
@@ -146,6 +167,13 @@ WEIGHTS(lookup_weights_32, 32);
 WEIGHTS(lookup_weights_64, 64);
 WEIGHTS(lookup_weights_128, 128);
 
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
+    KERNEL_NAME(lookup_weights_wide)(const Element* queries, const Element* keys, const int* starts, const int* lengths, float* result, int rows,
+                                     int width, int stride, int most, float scale, int parts) {
+  weights<WIDE>(wide_room(parts), queries, keys, starts, lengths, result, rows, width, stride, most, scale, parts);
+}
+KERNEL(lookup_weights_wide);
+
 // Attention to the target words before and the one at positions[r]. Row r is in slot slots[r], and words, `capacity` numbers for each
 // slot, says which row of the cache has the keys and values of each position; rows of the cache are `stride` elements apart, those of
 // queries query_stride.
@@ -153,7 +181,8 @@ WEIGHTS(lookup_weights_128, 128);
   extern "C" __global__ void __launch_bounds__(32 * WARPS, DIM > 64 ? 4 : 8)                                                                     \
       KERNEL_NAME(name)(const Element* queries, const Element* keys, const Element* values, const int* words, const int* slots,                   \
            const int* positions, Element* result, int rows, int heads, int query_stride, int stride, int capacity, float scale) {  \
-    recall<DIM>(queries, keys, values, words, slots, positions, result, rows, heads, query_stride, stride, capacity, scale);      \
+    recall<DIM>(room<DIM>(), queries, keys, values, words, slots, positions, result, rows, heads, query_stride, stride, capacity, \
+                scale, 1);                                                                                                        \
   }                                                                                                                               \
   KERNEL(name)
 
@@ -161,3 +190,11 @@ RECALL(recall_16, 16);
 RECALL(recall_32, 32);
 RECALL(recall_64, 64);
 RECALL(recall_128, 128);
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 4)
+    KERNEL_NAME(recall_wide)(const Element* queries, const Element* keys, const Element* values, const int* words, const int* slots,
+                             const int* positions, Element* result, int rows, int heads, int query_stride, int stride, int capacity, float scale,
+                             int parts) {
+  recall<WIDE>(wide_room(parts), queries, keys, values, words, slots, positions, result, rows, heads, query_stride, stride, capacity, scale, parts);
+}
+KERNEL(recall_wide);

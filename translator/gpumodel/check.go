@@ -2,7 +2,6 @@ package gpumodel
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/translator/model"
@@ -15,7 +14,7 @@ func check(m *model.Model) error {
 	}
 	if _, ok := headOf(m); !ok {
 		return unsupported("attention heads of %d elements (dim-emb: %d, transformer-heads: %d), and there is no kernel for more than %d", m.Dim/m.Heads,
-			m.Dim, m.Heads, slices.Max(gpukernels.HeadDims))
+			m.Dim, m.Heads, gpukernels.MostHeadDim)
 	}
 	return nil
 }
@@ -23,12 +22,8 @@ func check(m *model.Model) error {
 // headOf is how the heads of a model are filled up; false if they are too large.
 func headOf(m *model.Model) (head unit, ok bool) {
 	own := m.Dim / m.Heads
-	for _, filled := range gpukernels.HeadDims {
-		if own <= filled {
-			return unit{own, filled}, true
-		}
-	}
-	return unit{}, false
+	filled, ok := gpukernels.FilledHead(own)
+	return unit{own, filled}, ok
 }
 
 func unsupported(format string, arguments ...any) error {

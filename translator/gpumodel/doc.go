@@ -2,7 +2,7 @@
 //
 // It runs transformers with any number of sources, none (language models) included, whose decoders have self-attention, average attention
 // or any recurrent cell, tied or not; and recurrent models (s2s, amun, nematus, lm, devlin, and those with hard attention), with as many sources.
-// Load refuses attention heads of more than 128 elements, and numbers that the device cannot store, with an error that wraps ErrUnsupported. Rows
+// Load refuses attention heads of more than 1,024 elements, and numbers that the device cannot store, with an error that wraps ErrUnsupported. Rows
 // and heads of sizes that the kernels do not take are filled up with zeros (layout.go).
 //
 // A recurrent encoder goes through the sentences of a call step by step, the longest first, so that those that go on are always the first rows

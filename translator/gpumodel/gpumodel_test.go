@@ -223,6 +223,7 @@ var descriptions = map[string]string{
 	"narrow heads":             "transformer-heads: 8",
 	"odd heads":                "dim-emb: 60\ntransformer-heads: 3\ntransformer-dim-ffn: 90\ntransformer-decoder-autoreg: self-attention\ntransformer-postprocess-emb: nd",
 	"odd heads, pre-norm":      "dim-emb: 36\ntransformer-heads: 2\ntransformer-decoder-autoreg: self-attention\ntransformer-preprocess: n\ntransformer-postprocess: da\ntransformer-no-projection: true",
+	"wide heads":               "dim-emb: 144\ntransformer-heads: 1\ntransformer-decoder-autoreg: self-attention",
 	"odd rows":                 "dim-emb: 46\ntransformer-heads: 2\ntransformer-dim-ffn: 51\ntransformer-preprocess: r\ntransformer-postprocess: har\ntied-embeddings-all: false",
 	"odd average attention":    "dim-emb: 52\ntransformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 77",
 	"odd sigmoids":             "dim-emb: 4\ntransformer-heads: 2\ntransformer-decoder-autoreg: average-attention\ntransformer-dim-aan: 4\ntransformer-aan-activation: sigmoid\ntransformer-aan-nogate: true",
@@ -543,7 +544,7 @@ func TestBeam(t *testing.T) {
 }
 
 // autoregressions names a description of each way to look at the words so far.
-var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention", "lstm", "s2s", "odd heads, pre-norm", "deep devlin"}
+var autoregressions = []string{"post-norm", "pre-norm self-attention", "average attention", "lstm", "s2s", "odd heads, pre-norm", "deep devlin", "wide heads"}
 
 // Translations get longer than there is room for at first, and hypotheses share and leave the rows of their words.
 func TestLongTranslations(t *testing.T) {
@@ -932,7 +933,7 @@ func TestFailures(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	d := openDevice(t)
 	for _, changes := range []string{
-		"dim-emb: 144\ntransformer-heads: 1",
+		"dim-emb: 1032\ntransformer-heads: 1",
 	} {
 		m, err := model.New(describe(changes))
 		must(t, err)
