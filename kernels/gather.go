@@ -25,7 +25,7 @@ func LeastSharing(rows int) int {
 func (t *Int8Rows) Matrix(w *Int8Matrix, ids []int32) {
 	checkIDs(ids, t.N)
 	columns := roundUp(len(ids), int8Panel)
-	w.K, w.N, w.steps, w.chains = t.K, len(ids), roundUp(t.K, 16)/4, nil
+	w.K, w.N, w.steps, w.chains, w.sparse = t.K, len(ids), roundUp(t.K, 16)/4, nil, nil
 	if size := columns * w.steps * 4; cap(w.panels) < size {
 		w.panels = hugepage.Make[int8](size + size/4)[:size]
 	} else {

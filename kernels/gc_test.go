@@ -18,7 +18,7 @@ func TestGarbageCollectorNeedNotWait(t *testing.T) {
 		r := source(1)
 		const rows, k, n = 64, 256, 1024
 		a, aScales, y := uint8s(r, rows*k), normals(r, rows), make([]float32, rows*n)
-		w := PackInt8(k, n, int8s(r, k*n), normals(r, n))
+		w, listed, zeros := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackInt8Rectified(k, n, int8s(r, k*n), normals(r, n)), thinned(r, rows*k, 100)
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(stopped)
@@ -30,6 +30,7 @@ func TestGarbageCollectorNeedNotWait(t *testing.T) {
 				}
 				for range 50 {
 					MulInt8(y, n, a, aScales, rows, w, nil, None)
+					MulInt8(y, n, zeros, aScales, rows, listed, nil, None)
 				}
 			}
 		}()

@@ -15,7 +15,7 @@ import (
 var beyondFamily = map[string][]string{
 	"AVX-VNNI": {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
 	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double",
-		"mulInt8AVX512DoubleBytes", "mulInt8AVX512Unfetched", "mulInt8SparseAVX512", "mulInt8SparseAVX512Double"},
+		"mulInt8AVX512DoubleBytes", "mulInt8AVX512Unfetched", "mulInt8SparseAVX512", "mulInt8SparseAVX512Wide"},
 	"AVX-512 VBMI2": {"listInt8AVX512"},
 	"AVX-512 BF16":  {"accumulateBFloat16BF16"},
 }

@@ -3,8 +3,9 @@ package kernels
 import "github.com/sluice-mt/sluice/internal/hugepage"
 
 const (
-	sparseStrip = 128 // columns that are multiplied together at least
-	sparseSteps = 64  // what k is a multiple of
+	sparseStrip     = 64 // columns that are multiplied together at least
+	sparseWide      = 4  // strips that are multiplied together where registers have room for them
+	sparseMultipleK = 64 // what k is a multiple of: activations are looked at so many at a time
 	// maxSparseK bounds the inner dimension: lists of that length are on the stack.
 	maxSparseK = 4 << 10
 )
@@ -22,7 +23,7 @@ type int8Sparse struct {
 
 // packInt8Sparse packs k×n row-major weights, nil if the kernels are not made for the shape.
 func packInt8Sparse(k, n int, weights []int8) *int8Sparse {
-	if k == 0 || n == 0 || k%sparseSteps != 0 || n%sparseStrip != 0 || k > maxSparseK {
+	if k == 0 || n == 0 || k%sparseMultipleK != 0 || n%sparseStrip != 0 || k > maxSparseK {
 		return nil
 	}
 	s := &int8Sparse{weights: hugepage.Make[int8](k * n), stride: n}
@@ -40,7 +41,7 @@ func (s *int8Sparse) columns(first, end int) *int8Sparse {
 		return nil
 	}
 	part := *s
-	part.weights = s.weights[first:]
+	part.weights = s.weights[first : len(s.weights)-s.stride+end]
 	return &part
 }
 

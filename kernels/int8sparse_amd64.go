@@ -11,8 +11,9 @@ import (
 // packsSparse reports whether there are kernels for lists of activations.
 func packsSparse() bool { return cpu.Integer() != cpu.Generic }
 
-// sparsePlace is where, in a row of int8Sparse, the weight of a column is. Bytes are brought together within 16 bytes, so that of each four
-// registers, columns of the same sixteen bytes are in the same sixteen bytes; they are in order if these were stored so.
+// sparsePlace is where, in a row of int8Sparse, the weight of a column is. Four rows of a register's bytes are interleaved into four registers
+// of columns, but only within each 16 bytes: the first has the first four columns of each sixteen, the second the next four. Columns come out in
+// their order if the weights were stored so that this undoes it.
 func sparsePlace(column int) int {
 	sixteens := 2 // of a register
 	if cpu.Integer() == cpu.AVX512VNNI {
@@ -42,7 +43,7 @@ type sparseLists struct {
 }
 
 // mulInt8Sparse multiplies with lists of activations if that pays, and returns how many multiply-accumulates that leaves out; false if it
-// does not pay.
+// does not pay, or if an activation is negative.
 func mulInt8Sparse(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) (leftOut int, done bool) {
 	c := mulInt8Call{y: y, yStride: yStride, a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: cpu.Integer()}
 	nonzero, ok := countNonzero(a[:rows*c.aStride])
@@ -61,20 +62,22 @@ func mulInt8Sparse(y []float32, yStride int, a []uint8, aScales []float32, rows 
 func countNonzero(a []uint8) (nonzero int, ok bool) {
 	for len(a) > 0 {
 		part := a[:min(len(a), countedBytes)]
-		n, every := countInt8(&part[0], len(part))
-		if every != math.MaxUint32 {
+		n, ok := countPart(part)
+		if !ok {
 			return 0, false
 		}
 		nonzero, a = nonzero+n, a[len(part):]
-		letIn()
 	}
 	return nonzero, true
 }
 
-// letIn lets the garbage collector in, between two calls of assembly.
+// countPart is countNonzero for what one call of assembly counts. It is not inlined, as mulInt8Call.call is not.
 //
 //go:noinline
-func letIn() {}
+func countPart(a []uint8) (nonzero int, ok bool) {
+	nonzero, every := countInt8(&a[0], len(a))
+	return nonzero, every == math.MaxUint32
+}
 
 //go:noinline
 func (c *mulInt8Call) fewSparse(rows int) {
@@ -109,12 +112,9 @@ func (c *mulInt8Call) sparseRows(rows int, l sparseLists) {
 // sparseRow multiplies a row whose lists have n entries.
 func (c *mulInt8Call) sparseRow(row, n int, l sparseLists) {
 	for column := 0; column < c.w.N; {
-		width := len(noBias)
-		if c.level == cpu.AVX512VNNI {
-			width = sparseStrip
-			if c.w.N-column >= 2*sparseStrip {
-				width = 2 * sparseStrip
-			}
+		width := sparseStrip
+		if c.level == cpu.AVX512VNNI && c.w.N-column >= sparseWide*sparseStrip {
+			width = sparseWide * sparseStrip
 		}
 		strips := min(max(1, callWork/2/(max(1, n)*width)), (c.w.N-column)/width)
 		c.sparseStrips(row, n, column, width, strips, l)
@@ -127,12 +127,12 @@ func (c *mulInt8Call) sparseRow(row, n int, l sparseLists) {
 //go:noinline
 func (c *mulInt8Call) sparseStrips(row, n, column, width, strips int, l sparseLists) {
 	w, stride, a, scales := &c.w.sparse.weights[column], c.w.sparse.stride, &c.aScales[row], &c.w.scales[column]
-	bias, biasStep := partBias(c.bias, column, len(noBias))
+	bias, biasStep := partBias(c.bias, column, sparseStrip)
 	y, quads := &c.y[row*c.yStride+column], (n+3)/4
-	switch width {
-	case 2 * sparseStrip:
-		mulInt8SparseAVX512Double(quads, &l.ks[0], &l.values[0], w, stride, a, scales, bias, biasStep, y, strips, c.floor)
-	case sparseStrip:
+	switch {
+	case width > sparseStrip:
+		mulInt8SparseAVX512Wide(quads, &l.ks[0], &l.values[0], w, stride, a, scales, bias, biasStep, y, strips, c.floor)
+	case c.level == cpu.AVX512VNNI:
 		mulInt8SparseAVX512(quads, &l.ks[0], &l.values[0], w, stride, a, scales, bias, biasStep, y, strips, c.floor)
 	default:
 		mulInt8SparseAVX2(quads, &l.ks[0], &l.values[0], w, stride, a, scales, bias, biasStep, y, strips, c.floor)

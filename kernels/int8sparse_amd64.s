@@ -677,10 +677,6 @@ strip:
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
 	XORQ   SI, SI
 	JMP    next
 
@@ -689,7 +685,6 @@ quad:
 	IMULQ        BX, DI
 	ADDQ         DX, DI
 	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
 	MOVWQZX      (AX)(SI*8), DI
 	IMULQ        BX, DI
 	ADDQ         DX, DI
@@ -697,7 +692,6 @@ quad:
 	IMULQ        BX, R8
 	ADDQ         DX, R8
 	PREFETCHT0   (R8)
-	PREFETCHT0   64(R8)
 	MOVWQZX      2(AX)(SI*8), R8
 	IMULQ        BX, R8
 	ADDQ         DX, R8
@@ -705,7 +699,6 @@ quad:
 	IMULQ        BX, R9
 	ADDQ         DX, R9
 	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
 	MOVWQZX      4(AX)(SI*8), R9
 	IMULQ        BX, R9
 	ADDQ         DX, R9
@@ -713,43 +706,26 @@ quad:
 	IMULQ        BX, R10
 	ADDQ         DX, R10
 	PREFETCHT0   (R10)
-	PREFETCHT0   64(R10)
 	MOVWQZX      6(AX)(SI*8), R10
 	IMULQ        BX, R10
 	ADDQ         DX, R10
-	VPBROADCASTD (CX)(SI*4), Z8
-	VMOVDQU64    (DI), Z9
-	VMOVDQU64    (R8), Z10
-	VMOVDQU64    (R9), Z11
-	VMOVDQU64    (R10), Z12
-	VPUNPCKLBW   Z10, Z9, Z13
-	VPUNPCKHBW   Z10, Z9, Z9
-	VPUNPCKLBW   Z12, Z11, Z10
-	VPUNPCKHBW   Z12, Z11, Z11
-	VPUNPCKLWD   Z10, Z13, Z12
-	VPUNPCKHWD   Z10, Z13, Z13
-	VPDPBUSD     Z12, Z8, Z0
-	VPDPBUSD     Z13, Z8, Z1
-	VPUNPCKLWD   Z11, Z9, Z10
-	VPUNPCKHWD   Z11, Z9, Z9
-	VPDPBUSD     Z10, Z8, Z2
-	VPDPBUSD     Z9, Z8, Z3
-	VMOVDQU64    64(DI), Z9
-	VMOVDQU64    64(R8), Z10
-	VMOVDQU64    64(R9), Z11
-	VMOVDQU64    64(R10), Z12
-	VPUNPCKLBW   Z10, Z9, Z13
-	VPUNPCKHBW   Z10, Z9, Z9
-	VPUNPCKLBW   Z12, Z11, Z10
-	VPUNPCKHBW   Z12, Z11, Z11
-	VPUNPCKLWD   Z10, Z13, Z12
-	VPUNPCKHWD   Z10, Z13, Z13
-	VPDPBUSD     Z12, Z8, Z4
-	VPDPBUSD     Z13, Z8, Z5
-	VPUNPCKLWD   Z11, Z9, Z10
-	VPUNPCKHWD   Z11, Z9, Z9
-	VPDPBUSD     Z10, Z8, Z6
-	VPDPBUSD     Z9, Z8, Z7
+	VPBROADCASTD (CX)(SI*4), Z4
+	VMOVDQU64    (DI), Z5
+	VMOVDQU64    (R8), Z6
+	VMOVDQU64    (R9), Z7
+	VMOVDQU64    (R10), Z8
+	VPUNPCKLBW   Z6, Z5, Z9
+	VPUNPCKHBW   Z6, Z5, Z5
+	VPUNPCKLBW   Z8, Z7, Z6
+	VPUNPCKHBW   Z8, Z7, Z7
+	VPUNPCKLWD   Z6, Z9, Z8
+	VPUNPCKHWD   Z6, Z9, Z9
+	VPDPBUSD     Z8, Z4, Z0
+	VPDPBUSD     Z9, Z4, Z1
+	VPUNPCKLWD   Z7, Z5, Z6
+	VPUNPCKHWD   Z7, Z5, Z5
+	VPDPBUSD     Z6, Z4, Z2
+	VPDPBUSD     Z5, Z4, Z3
 	INCQ         SI
 
 next:
@@ -759,70 +735,45 @@ next:
 	MOVQ         scales+48(FP), DI
 	MOVQ         y+72(FP), R8
 	MOVQ         aScale+40(FP), R9
-	VBROADCASTSS (R9), Z8
-	VBROADCASTSS floor+88(FP), Z9
+	VBROADCASTSS (R9), Z4
+	VBROADCASTSS floor+88(FP), Z5
 	VCVTDQ2PS    Z0, Z0
-	VMULPS       (DI), Z8, Z10
-	VMULPS       Z10, Z0, Z0
+	VMULPS       (DI), Z4, Z6
+	VMULPS       Z6, Z0, Z0
 	VADDPS       (SI), Z0, Z0
-	VMAXPS       Z0, Z9, Z0
+	VMAXPS       Z0, Z5, Z0
 	VMOVUPS      Z0, (R8)
 	VCVTDQ2PS    Z1, Z1
-	VMULPS       64(DI), Z8, Z11
-	VMULPS       Z11, Z1, Z1
+	VMULPS       64(DI), Z4, Z7
+	VMULPS       Z7, Z1, Z1
 	VADDPS       64(SI), Z1, Z1
-	VMAXPS       Z1, Z9, Z1
+	VMAXPS       Z1, Z5, Z1
 	VMOVUPS      Z1, 64(R8)
 	VCVTDQ2PS    Z2, Z2
-	VMULPS       128(DI), Z8, Z10
-	VMULPS       Z10, Z2, Z2
+	VMULPS       128(DI), Z4, Z6
+	VMULPS       Z6, Z2, Z2
 	VADDPS       128(SI), Z2, Z2
-	VMAXPS       Z2, Z9, Z2
+	VMAXPS       Z2, Z5, Z2
 	VMOVUPS      Z2, 128(R8)
 	VCVTDQ2PS    Z3, Z3
-	VMULPS       192(DI), Z8, Z11
-	VMULPS       Z11, Z3, Z3
+	VMULPS       192(DI), Z4, Z7
+	VMULPS       Z7, Z3, Z3
 	VADDPS       192(SI), Z3, Z3
-	VMAXPS       Z3, Z9, Z3
+	VMAXPS       Z3, Z5, Z3
 	VMOVUPS      Z3, 192(R8)
 	ADDQ         biasStep+64(FP), SI
-	VCVTDQ2PS    Z4, Z4
-	VMULPS       256(DI), Z8, Z10
-	VMULPS       Z10, Z4, Z4
-	VADDPS       (SI), Z4, Z4
-	VMAXPS       Z4, Z9, Z4
-	VMOVUPS      Z4, 256(R8)
-	VCVTDQ2PS    Z5, Z5
-	VMULPS       320(DI), Z8, Z11
-	VMULPS       Z11, Z5, Z5
-	VADDPS       64(SI), Z5, Z5
-	VMAXPS       Z5, Z9, Z5
-	VMOVUPS      Z5, 320(R8)
-	VCVTDQ2PS    Z6, Z6
-	VMULPS       384(DI), Z8, Z10
-	VMULPS       Z10, Z6, Z6
-	VADDPS       128(SI), Z6, Z6
-	VMAXPS       Z6, Z9, Z6
-	VMOVUPS      Z6, 384(R8)
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       448(DI), Z8, Z11
-	VMULPS       Z11, Z7, Z7
-	VADDPS       192(SI), Z7, Z7
-	VMAXPS       Z7, Z9, Z7
-	VMOVUPS      Z7, 448(R8)
-	ADDQ         biasStep+64(FP), SI
 	MOVQ         SI, bias+56(FP)
-	ADDQ         $0x00000080, DX
-	ADDQ         $0x00000200, scales+48(FP)
-	ADDQ         $0x00000200, y+72(FP)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000100, scales+48(FP)
+	ADDQ         $0x00000100, y+72(FP)
 	DECQ         strips+80(FP)
 	JNZ          strip
 	VZEROUPPER
 	RET
 
-// func mulInt8SparseAVX512Double(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)
+// func mulInt8SparseAVX512Wide(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI, MMX+
-TEXT ·mulInt8SparseAVX512Double(SB), NOSPLIT, $0-92
+TEXT ·mulInt8SparseAVX512Wide(SB), NOSPLIT, $0-92
 	MOVQ ks+8(FP), AX
 	MOVQ values+16(FP), CX
 	MOVQ w+24(FP), DX

@@ -32,14 +32,14 @@ func fetchInt8(w *int8, n int)
 //go:noescape
 func mulInt8SparseAVX2(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)
 
-// mulInt8SparseAVX512 multiplies a listed row of activations with strips of 128 columns of the rows at w, which are stride bytes apart,
+// mulInt8SparseAVX512 multiplies a listed row of activations with strips of 64 columns of the rows at w, which are stride bytes apart,
 // columns in the order of sparsePlace. biasStep, for 64 columns, is in bytes. floor is what results are at least.
 //
 //go:noescape
 func mulInt8SparseAVX512(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)
 
-// mulInt8SparseAVX512Double multiplies a listed row of activations with strips of 256 columns of the rows at w, which are stride bytes apart,
+// mulInt8SparseAVX512Wide multiplies a listed row of activations with strips of 256 columns of the rows at w, which are stride bytes apart,
 // columns in the order of sparsePlace. biasStep, for 64 columns, is in bytes. floor is what results are at least.
 //
 //go:noescape
-func mulInt8SparseAVX512Double(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)
+func mulInt8SparseAVX512Wide(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)

@@ -8,8 +8,10 @@ import (
 
 // A Matrix is a packed matrix of weights: *Int8Matrix, *Int16Matrix or *Float32Matrix.
 type Matrix interface {
-	// bytes is what the weights take, move puts them into memory of that length.
+	// bytes is what the weights take that a product without lists reads. total is what all of them take, and move puts them into memory of
+	// that length.
 	bytes() int
+	total() int
 	move(memory []uint8)
 
 	// For a Tuning: what the matrix is, whether two panels at a time are possible, and from how many rows on that is done.
@@ -31,11 +33,11 @@ type Matrix interface {
 func Together(matrices ...Matrix) {
 	total := 0
 	for _, m := range matrices {
-		total += roundUp(m.bytes(), cacheLine)
+		total += roundUp(m.total(), cacheLine)
 	}
 	block := hugepage.Make[uint8](total)
 	for _, m := range matrices {
-		n := m.bytes()
+		n := m.total()
 		m.move(block[:n:n])
 		block = block[roundUp(n, cacheLine):]
 	}
@@ -47,7 +49,24 @@ func (w *Int8Matrix) bytes() int    { return len(*w.weights()) }
 func (w *Int16Matrix) bytes() int   { return 2 * len(w.panels) }
 func (w *Float32Matrix) bytes() int { return 4 * len(w.panels) }
 
-func (w *Int8Matrix) move(memory []uint8)    { at := w.weights(); *at = moved(*at, memory) }
+func (w *Int16Matrix) total() int   { return w.bytes() }
+func (w *Float32Matrix) total() int { return w.bytes() }
+
+func (w *Int8Matrix) total() int {
+	if w.sparse == nil {
+		return w.bytes()
+	}
+	return roundUp(w.bytes(), cacheLine) + len(w.sparse.weights)
+}
+
+func (w *Int8Matrix) move(memory []uint8) {
+	at := w.weights()
+	*at = moved(*at, memory)
+	if w.sparse != nil {
+		w.sparse.weights = moved(w.sparse.weights, memory[roundUp(len(*at), cacheLine):])
+	}
+}
+
 func (w *Int16Matrix) move(memory []uint8)   { w.panels = moved(w.panels, memory) }
 func (w *Float32Matrix) move(memory []uint8) { w.panels = moved(w.panels, memory) }
 

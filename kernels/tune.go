@@ -62,11 +62,14 @@ func (t Tuning) unknown(matrices []Matrix) []Matrix {
 	var unknown []Matrix
 	count := make(map[string]int)
 	for _, m := range matrices {
-		shape := m.shape()
-		if t.knows(m) || !m.hasDouble() && m.listed() == nil || count[shape] == tunedMatrices {
+		kind := m.shape()
+		if m.listed() != nil {
+			kind = nonzeroOf(m)
+		}
+		if t.knows(m) || !m.hasDouble() && m.listed() == nil || count[kind] == tunedMatrices {
 			continue
 		}
-		count[shape]++
+		count[kind]++
 		unknown = append(unknown, m)
 	}
 	return unknown
@@ -96,11 +99,15 @@ func (t Tuning) Tune(d time.Duration, matrices ...Matrix) {
 	unknown := t.unknown(matrices)
 	double := slices.DeleteFunc(slices.Clone(unknown), func(m Matrix) bool { return !m.hasDouble() })
 	listed := slices.DeleteFunc(unknown, func(m Matrix) bool { return m.listed() == nil })
+	forVariants := d
+	if len(listed) > 0 {
+		forVariants -= d / 5 // two lists are measured, and nine variants
+	}
 	if len(double) > 0 {
-		t.measure(d, double)
+		t.measure(forVariants, double)
 	}
 	if len(listed) > 0 {
-		t.measureListed(d/4, listed)
+		t.measureListed(d-forVariants, listed)
 	}
 	for _, m := range matrices {
 		*m.from() = t[m.shape()]
@@ -295,13 +302,13 @@ func newTuningInput(matrices []Matrix) tuningInput {
 // want four of the lower blocks, which fetch the next pair.
 func doublePays(rows, bytes, from int) bool {
 	const (
-		highRows, lowRows = 12, 6
-		nearBytes         = 1 << 20
+		highRows, halfRows = 12, 6
+		nearBytes          = 1 << 20
 	)
 	if from != 0 {
 		return rows >= from
 	}
-	return rows > 3*lowRows || rows > highRows && bytes <= nearBytes
+	return rows > 3*halfRows || rows > highRows && bytes <= nearBytes
 }
 
 func (w *Int8Matrix) size() (k, n int)    { return w.K, w.N }

@@ -193,10 +193,34 @@ func TestListedShare(t *testing.T) {
 		{1, 0.5, 0.4, 0}, // a disturbed moment
 		{0, 0, 0, 0},
 	} {
-		if got := listedShare(c.without, c.low, c.high); got != c.want {
+		times := listedTimes{slices.Repeat([]float64{c.without}, tunedFewest), slices.Repeat([]float64{c.low}, tunedFewest), slices.Repeat([]float64{c.high}, tunedFewest)}
+		times[0][1], times[2][3] = 99, 99 // each once interrupted
+		if got := times.decide(); got != c.want {
 			t.Errorf("%v without lists, %v and %v with them: up to %d in a thousand, want %d", c.without, c.low, c.high, got, c.want)
 		}
+		for i := range times {
+			times[i] = times[i][:tunedFewest-1]
+		}
+		if got := times.decide(); got != 0 {
+			t.Errorf("%v, %v and %v in few rounds: up to %d in a thousand, want what the rule says", c.without, c.low, c.high, got)
+		}
 	}
+}
+
+// Matrices of one shape are measured, those of which activations may be listed and the others.
+func TestTuningMeasuresBothKindsOfAShape(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		var matrices []Matrix
+		for range 2 * tunedMatrices {
+			matrices = append(matrices, PackInt8(64, 64, make([]int8, 64*64), make([]float32, 64)))
+		}
+		matrices = append(matrices, PackInt8Rectified(64, 64, make([]int8, 64*64), make([]float32, 64)))
+		tuning := Tuning{}
+		tuning.Tune(time.Millisecond, matrices...)
+		if !tuning.Knows(matrices...) {
+			t.Errorf("%v does not know what was measured", tuning)
+		}
+	})
 }
 
 // What is measured has as many activations as it says.
@@ -246,15 +270,21 @@ func TestTuningChangesNoBits(t *testing.T) {
 		words := int16s(r, most*Int16Stride(k), 100)
 		eight, sixteen := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackInt16(k, n, int16s(r, k*n, 1000), normals(r, n))
 		float := PackFloat32(k, n, normals(r, k*n))
+		const listedK, listedN = 128, 192
+		zeros, listed := thinned(r, most*listedK, 300), PackInt8Rectified(listedK, listedN, trained(r, listedK*listedN, 20), normals(r, listedN))
 		for _, rows := range []int{1, 2, 5, 6, 7, 13, most} {
-			var want [3][]float32
+			var want [4][]float32
 			for i, from := range []int{never, 1, 0, 7, -3} {
 				*eight.from(), *sixteen.from(), *float.from() = from, from, from
 				eight.unfetched, eight.lowBlocks = i%2 == 1, i%3 == 1
-				var got [3][]float32
-				for j := range got {
-					got[j] = make([]float32, rows*n)
+				if share := listed.listed(); share != nil {
+					*share = []nonzeroShare{neverListed, alwaysListed, 0, math.MaxInt32, -3}[i]
 				}
+				var got [4][]float32
+				for j := range got {
+					got[j] = make([]float32, rows*max(n, listedN))
+				}
+				MulInt8(got[3], listedN, zeros, aScales, rows, listed, nil, None)
 				MulInt8(got[0], n, a, aScales, rows, eight, nil, None)
 				MulInt16(got[1], n, words, aScales, rows, sixteen, nil, Rectified)
 				MulFloat32(got[2], n, x, k, rows, float, nil, None)
@@ -263,7 +293,7 @@ func TestTuningChangesNoBits(t *testing.T) {
 				}
 				for j := range got {
 					if !slices.Equal(float32Bits(got[j]), float32Bits(want[j])) {
-						t.Errorf("product %d of %d rows differs with two panels at a time from %d rows on, low blocks: %v", j, rows, from, eight.lowBlocks)
+						t.Errorf("product %d of %d rows differs with variant %d, two panels at a time from %d rows on, low blocks: %v", j, rows, i, from, eight.lowBlocks)
 					}
 				}
 			}

@@ -8,36 +8,51 @@ import (
 const (
 	// listedRows is how many rows products are measured with, listedLow and listedHigh are which shares of activations are something:
 	// between them, and a little beyond, time is proportional.
-	listedRows                      = 48
-	listedLow, listedHigh           = 100, 400
-	listedRounds                    = 21
-	listedLeast, listedMost         = 1, 600
-	listedMargin            float64 = 0.95 // of the time of other products that lists may take
+	listedRows            = 48
+	listedLow, listedHigh = 100, 400
+	// listedLeast and listedMost bound what can be found. 0 would leave it to the rule.
+	listedLeast, listedMost = 1, 600
+	// listedMargin is which part of the time of a product without lists they may take.
+	listedMargin = 0.95
+
+	alwaysListed, neverListed nonzeroShare = 1000, -1
 )
+
+// A listedTrial is a product with lists or without.
+type listedTrial struct {
+	input tuningInput
+	share nonzeroShare
+}
+
+// listedTimes are the seconds that the measured matrices of a shape took together, in each round: without lists, with lists for listedLow, and
+// for listedHigh.
+type listedTimes [3][]float64
+
+// run multiplies with all matrices, and returns the seconds that those of each shape took together.
+func (trial listedTrial) run(matrices []Matrix) map[string]float64 {
+	seconds := make(map[string]float64)
+	for _, m := range matrices {
+		*m.listed() = trial.share
+		key, begin := nonzeroOf(m), time.Now()
+		m.multiply(trial.input, listedRows)
+		seconds[key] += time.Since(begin).Seconds()
+	}
+	return seconds
+}
 
 // measureListed finds for which share of activations lists pay, from the time that the matrices of a shape take with lists of two lengths
 // and without, one after another and in turns, as measure does.
 func (t Tuning) measureListed(d time.Duration, matrices []Matrix) {
 	low, high := newListedInput(matrices, listedLow), newListedInput(matrices, listedHigh)
-	const always, byLists = nonzeroShare(1000), 3
-	trials := [byLists]struct {
-		input tuningInput
-		share nonzeroShare
-	}{{low, -1}, {low, always}, {high, always}}
-	took, start := make(map[string]*[byLists][]float64), time.Now()
+	trials := [len(listedTimes{})]listedTrial{{low, neverListed}, {low, alwaysListed}, {high, alwaysListed}}
+	took, start := make(map[string]*listedTimes), time.Now()
 	for _, m := range matrices {
-		took[nonzeroOf(m)] = new([byLists][]float64)
+		took[nonzeroOf(m)] = new(listedTimes)
 	}
-	for round := 0; round <= listedRounds && (round < 2 || time.Since(start) < d); round++ {
+	for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
 		for turn := range trials {
 			i := (turn + round) % len(trials)
-			seconds := make(map[string]float64)
-			for _, m := range matrices {
-				*m.listed() = trials[i].share
-				key, begin := nonzeroOf(m), time.Now()
-				m.multiply(trials[i].input, listedRows)
-				seconds[key] += time.Since(begin).Seconds()
-			}
+			seconds := trials[i].run(matrices)
 			if round == 0 {
 				continue
 			}
@@ -48,19 +63,25 @@ func (t Tuning) measureListed(d time.Duration, matrices []Matrix) {
 	}
 	for _, m := range matrices {
 		*m.listed() = 0
-		times := took[nonzeroOf(m)]
-		t[nonzeroOf(m)] = listedShare(median(times[0]), median(times[1]), median(times[2]))
+		t[nonzeroOf(m)] = took[nonzeroOf(m)].decide()
 	}
 }
 
-// listedShare returns up to which share lists pay, given the times of a product without lists, and of those with lists for listedLow and
-// listedHigh.
-func listedShare(without, low, high float64) int {
-	without *= listedMargin
-	if high <= low { // a disturbed moment
+// decide returns up to which share lists pay, or 0, which leaves it to the rule, if too little was measured.
+func (took *listedTimes) decide() int {
+	if len(took[0]) < tunedFewest {
 		return 0
 	}
-	share := listedLow + (without-low)/(high-low)*(listedHigh-listedLow)
+	return listedShare(median(took[0]), median(took[1]), median(took[2]))
+}
+
+// listedShare returns up to which share lists pay, given the times of a product without lists, and of those with lists for listedLow and
+// listedHigh; 0 if these cannot be: their moments were disturbed.
+func listedShare(without, low, high float64) int {
+	if high <= low {
+		return 0
+	}
+	share := listedLow + (listedMargin*without-low)/(high-low)*(listedHigh-listedLow)
 	return int(math.Round(min(max(share, listedLeast), listedMost)))
 }
 

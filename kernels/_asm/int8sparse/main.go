@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	strip = 128 // columns of the least that is multiplied
-	group = 64  // columns that share an address of the bias
-	ahead = 2   // quads, of which weights are fetched
+	strip = 64 // columns of the least that is multiplied, which share an address of the bias
+	ahead = 2  // quads, of which weights are fetched
 )
 
 func main() {
@@ -32,9 +31,9 @@ func main() {
 	listAVX512()
 	fetch()
 	for _, a := range []isa{
-		{"mulInt8SparseAVX2", asm.Y, 32, group},
+		{"mulInt8SparseAVX2", asm.Y, 32, strip},
 		{"mulInt8SparseAVX512", asm.Z, 64, strip},
-		{"mulInt8SparseAVX512Double", asm.Z, 64, 2 * strip},
+		{"mulInt8SparseAVX512Wide", asm.Z, 64, 4 * strip},
 	} {
 		a.quads()
 	}
@@ -346,16 +345,16 @@ func (p *product) finish() {
 	factor, floor := p.free[0], p.free[1]
 	VBROADCASTSS(Mem{Base: aScale}, factor)
 	VBROADCASTSS(asm.Addr("floor"), floor)
-	perGroup := 4 * group / p.bytes
+	perStrip := 4 * strip / p.bytes
 	for j, v := range p.sums {
 		scale := p.free[2+j%2]
 		VCVTDQ2PS(v, v)
 		VMULPS(Mem{Base: scales, Disp: p.bytes * j}, factor, scale)
 		VMULPS(scale, v, v)
-		VADDPS(Mem{Base: bias, Disp: p.bytes * (j % perGroup)}, v, v)
+		VADDPS(Mem{Base: bias, Disp: p.bytes * (j % perStrip)}, v, v)
 		VMAXPS(v, floor, v)
 		VMOVUPS(v, Mem{Base: y, Disp: p.bytes * j})
-		if j%perGroup == perGroup-1 {
+		if j%perStrip == perStrip-1 {
 			ADDQ(asm.Addr("biasStep"), bias)
 		}
 	}
