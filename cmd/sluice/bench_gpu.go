@@ -70,10 +70,11 @@ type gpuRow struct {
 const piecesOfWord = 1.5
 
 type gpuReport struct {
-	Device   string        `json:"device"`
-	Kernels  []kernelRow   `json:"kernels"`
-	Rows     []gpuRow      `json:"rows"`
-	Training []trainingRow `json:"training"`
+	Device     string        `json:"device"`
+	PeaksKnown bool          `json:"peaks_known"` // of the card; without them there is no roofline
+	Kernels    []kernelRow   `json:"kernels"`
+	Rows       []gpuRow      `json:"rows"`
+	Training   []trainingRow `json:"training"`
 
 	TrainingKernels []kernelRow `json:"training_kernels"`
 }
@@ -162,7 +163,7 @@ func (b *gpuBench) run(ctx context.Context, out, stderr io.Writer) error {
 		return err
 	}
 	defer device.Close()
-	report := gpuReport{Device: device.Properties().String()}
+	report := gpuReport{Device: device.Properties().String(), PeaksKnown: cardOf(device.Properties()).tensor > 0}
 	// What was measured before something failed is printed, too.
 	failed := b.report(ctx, &report, driver, device, chosen, stderr)
 	if b.asJSON {
@@ -362,6 +363,9 @@ func (r *gpuRow) sum(workers []*gpuWorker, steppers []*gpumodel.Stepper, elapsed
 func (r *gpuReport) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.Device)
+	if !r.PeaksKnown {
+		b.WriteString("The peaks of this card are not known: there is no roofline, and the bounds of kernels are those of its memory alone.\n\n")
+	}
 	printKernels(&b, "model", r.Kernels)
 	fmt.Fprintln(&b)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -13,7 +13,8 @@ import (
 
 // A card is what a GPU can do at most, by its maker's data sheet: without sparsity, float16 with sums in float32.
 type card struct {
-	name      string // part of what the driver calls it
+	name      string
+	devices   []string // what the driver calls it, behind the maker's name
 	tensor    float64
 	bandwidth float64 // of memory, bytes a second
 	fp8       float64 // peak of products in fp8, as a multiple of tensor; 0: it has none
@@ -35,26 +36,29 @@ func (c card) in(as gpukernels.Arithmetic) card {
 // runs says whether the card has the products of an arithmetic.
 func (c card) runs(as gpukernels.Arithmetic) bool { return as.Products != gpukernels.FP8 || c.fp8 > 0 }
 
-// cards are peaks from NVIDIA's data sheets: "A100 Tensor Core GPU" (2021), "L4" and "L40S" (2023), "H100 Tensor Core GPU" (2023, SXM and
-// PCIe), "H200" (2023), "DGX B200" (2024, an eighth of it), "V100" (2020). The PCIe card comes before the SXM one, whose name it contains.
+// cards are peaks from NVIDIA's data sheets: "A100 Tensor Core GPU" (2021 for 80 GB, 2020 for 40), "L4", "L40" and "L40S" (2023), "H100 Tensor Core
+// GPU" (2023, SXM and PCIe), "H200" (2023), "DGX B200" (2024, an eighth of it).
 func cards() []card {
 	return []card{
-		{name: "A100-SXM4-80GB", tensor: 312e12, bandwidth: 2039e9},
-		{name: "A100", tensor: 312e12, bandwidth: 1555e9},
-		{name: "L40S", tensor: 362e12, bandwidth: 864e9, fp8: 2},
-		{name: "L4", tensor: 121e12, bandwidth: 300e9, fp8: 2},
-		{name: "H100 PCIe", tensor: 756e12, bandwidth: 2000e9, fp8: 1},
-		{name: "H100", tensor: 989e12, bandwidth: 3350e9, fp8: 1},
-		{name: "H200", tensor: 989e12, bandwidth: 4800e9, fp8: 1},
-		{name: "B200", tensor: 2250e12, bandwidth: 8000e9, fp8: 1},
+		{name: "A100 SXM 80GB", devices: []string{"A100-SXM4-80GB"}, tensor: 312e12, bandwidth: 2039e9},
+		{name: "A100 PCIe 80GB", devices: []string{"A100 80GB PCIe"}, tensor: 312e12, bandwidth: 1935e9},
+		{name: "A100 40GB", devices: []string{"A100-SXM4-40GB", "A100-PCIE-40GB"}, tensor: 312e12, bandwidth: 1555e9},
+		{name: "L40S", devices: []string{"L40S"}, tensor: 362e12, bandwidth: 864e9, fp8: 2},
+		{name: "L40", devices: []string{"L40"}, tensor: 181e12, bandwidth: 864e9, fp8: 2},
+		{name: "L4", devices: []string{"L4"}, tensor: 121e12, bandwidth: 300e9, fp8: 2},
+		{name: "H100 PCIe", devices: []string{"H100 PCIe"}, tensor: 756e12, bandwidth: 2000e9, fp8: 1},
+		{name: "H100 SXM", devices: []string{"H100 80GB HBM3"}, tensor: 989e12, bandwidth: 3350e9, fp8: 1},
+		{name: "H200", devices: []string{"H200"}, tensor: 989e12, bandwidth: 4800e9, fp8: 1},
+		{name: "B200", devices: []string{"B200"}, tensor: 2250e12, bandwidth: 8000e9, fp8: 1},
 	}
 }
 
-// cardOf finds the peaks of a device. Of one that is not in the list, the bandwidth comes from what it says of itself, and of its tensor
-// cores nothing is known.
+// cardOf finds the peaks of a device by its whole name: one whose name only begins likewise may be another card, or a part of a card (MIG). Of one that
+// is not in the list, the bandwidth comes from what it says of itself, and of its tensor cores nothing is known.
 func cardOf(p cuda.Properties) card {
+	name := strings.TrimPrefix(p.Name, "NVIDIA ")
 	for _, c := range cards() {
-		if strings.Contains(p.Name, c.name) {
+		if slices.Contains(c.devices, name) {
 			return c
 		}
 	}

@@ -10,13 +10,53 @@ import (
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels"
+	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/internal/sharedtest"
 	"github.com/sluice-mt/sluice/translator/model"
 )
 
+// cardNamed is a card of the list.
+func cardNamed(t *testing.T, name string) card {
+	t.Helper()
+	for _, c := range cards() {
+		if c.name == name {
+			return c
+		}
+	}
+	t.Fatalf("there is no card %q", name)
+	return card{}
+}
+
+// A device has the peaks of the card that its whole name says, and those of no other.
+func TestCardOf(t *testing.T) {
+	for device, want := range map[string]string{
+		"NVIDIA A100-SXM4-80GB": "A100 SXM 80GB", "NVIDIA A100 80GB PCIe": "A100 PCIe 80GB", "NVIDIA A100-SXM4-40GB": "A100 40GB",
+		"NVIDIA A100-PCIE-40GB": "A100 40GB", "A100-PCIE-40GB": "A100 40GB", "NVIDIA L4": "L4", "NVIDIA L40": "L40", "NVIDIA L40S": "L40S",
+		"NVIDIA H100 PCIe": "H100 PCIe", "NVIDIA H100 80GB HBM3": "H100 SXM", "NVIDIA H200": "H200", "NVIDIA B200": "B200",
+		"NVIDIA L40G": "", "NVIDIA H100 NVL": "", "NVIDIA H200 NVL": "", "NVIDIA GH200 480GB": "", "NVIDIA GB200": "", "NVIDIA A100X": "",
+		"NVIDIA A10": "", "NVIDIA A10G": "", "NVIDIA A800-SXM4-80GB": "", "NVIDIA H800": "", "NVIDIA GeForce RTX 4090": "",
+		"NVIDIA A100-SXM4-40GB MIG 1g.5gb": "", "NVIDIA H100 80GB HBM3 MIG 1g.10gb": "", "GRID A100-40C": "", "": "",
+	} {
+		have := cardOf(cuda.Properties{Name: device, MemoryClock: 1000e3, MemoryBus: 256})
+		if want == "" {
+			if have.tensor != 0 || have.bandwidth != 64e9 {
+				t.Errorf("%s is not in the list and has the peaks of %+v", device, have)
+			}
+		} else if have.name != want {
+			t.Errorf("%s has the peaks of %s, want %s", device, have.name, want)
+		}
+	}
+	// Memory is what tells these apart.
+	for name, want := range map[string]float64{"A100 SXM 80GB": 2039e9, "A100 PCIe 80GB": 1935e9, "A100 40GB": 1555e9, "L40": 864e9, "L4": 300e9} {
+		if have := cardNamed(t, name).bandwidth; have != want {
+			t.Errorf("%s: %v bytes a second, want %v", name, have, want)
+		}
+	}
+}
+
 // More of anything is never slower on a better card, and the table says that it is no measurement.
 func TestRoofline(t *testing.T) {
-	slow, fast := cards()[3], cards()[7]                                    // L4, B200
+	slow, fast := cardNamed(t, "L4"), cardNamed(t, "B200")
 	firstOfKind := []string{"tiny", "tiny-self", "base-average", "nematus"} // behind the largest of another kind
 	for i, a := range architectures() {
 		if slow.roofline(a, 512, 1) >= fast.roofline(a, 512, 1) || fast.roofline(a, 1, 1) >= fast.roofline(a, 512, 1) ||
@@ -43,7 +83,7 @@ func TestRoofline(t *testing.T) {
 		fast.in(inFP8).roofline(large, 512, 1) >= fast.in(inBytes).roofline(large, 512, 1) {
 		t.Error("products in fp8 are not those of integers on a card that has them, or as fast on one that has not")
 	}
-	if table := rooflineTable(t, inFP8); strings.Count(table, "A100") != 2 { // those of training
+	if table := rooflineTable(t, inFP8); strings.Count(table, "A100") != 3 { // those of training
 		t.Errorf("cards without fp8 are in its table: %s", table)
 	}
 	t.Setenv(driverVariable, t.TempDir()+"/libcuda.so")
@@ -61,7 +101,7 @@ func TestRoofline(t *testing.T) {
 
 // A decoder with self-attention reads more with every word, and so is never faster than one of SSRUs.
 func TestGrowingCache(t *testing.T) {
-	slow := cards()[3] // L4, which is short of bandwidth
+	slow := cardNamed(t, "L4") // which is short of bandwidth
 	for i, s := range students() {
 		self := attentiveStudents()[i]
 		if self.Dim != s.Dim || slow.roofline(self, 512, 1) >= slow.roofline(s, 512, 1) {
@@ -77,7 +117,7 @@ func TestGrowingCache(t *testing.T) {
 		if have := self.stepBound(slow, 512); math.Abs(have-want) > 1e-6*want {
 			t.Errorf("%s: a step moves %v bytes, want %v", self.Name, have, want)
 		}
-		slow = cards()[3]
+		slow = cardNamed(t, "L4")
 	}
 }
 
