@@ -1,7 +1,7 @@
 // Package gpunetwork trains networks on GPUs: what package network does on the processor, on top of gpukernels.
 //
-// It trains all types of models, of all widths, with guided alignment and fixed embeddings. Heads have 128 elements at most: Open refuses others
-// with an error that wraps network.ErrUnsupported. Widths that are no multiples of 8 have gaps on the device: see layout.
+// It trains all types of models with guided alignment and fixed embeddings. Heads of more than 128 elements, and hidden layers with sigmoid whose
+// width is no multiple of 8, are refused by Open with an error that wraps network.ErrUnsupported. All other widths are trained. Widths that are no multiples of 8 have gaps on the device: see layout.
 //
 // # Numbers
 //
@@ -27,5 +27,6 @@
 //
 // # Memory
 //
-// Activations come from one block, which grows to what the largest batch takes. The logits never exist all at the same time.
+// Activations come from one block, which grows to what the largest batch takes. The logits are made in pieces of
+// the vocabulary and do not exist all at the same time, but for small batches, whose piece is the whole vocabulary (gpukernels.LossChunk).
 package gpunetwork

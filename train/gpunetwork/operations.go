@@ -251,7 +251,7 @@ func (t *tape) loss(h *matrix, o *model.Output, words []int32, weights []float32
 	return l.Statistics
 }
 
-// lossBackward adds the gradients of the output layer at once: its logits never exist all at the same time.
+// lossBackward adds the gradients of the output layer at once, while its logits are made piece by piece.
 func (t *tape) lossBackward(h *matrix, o *model.Output, l gpukernels.TrainingLoss) {
 	dh := t.floats(h.numbers())
 	t.do(func() error { return t.stream.Zero(dh, 4*h.numbers()) })
