@@ -60,6 +60,7 @@ report() { # [-write]
 	mkdir -p "$work/logs" "$work/parts"
 	for architecture in 80 86 89 90; do
 		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture" gpukernels/ptx/*.ptx
+		assemble "$packages/cuda_nvcc/bin/ptxas" "$architecture" gpukernels/ptx/bfloat16/*.ptx
 	done
 	for architecture in 80 86 89 90 100 120; do
 		assemble "$packages/cu13/bin/ptxas" "$architecture" gpukernels/ptx/*.ptx
