@@ -79,8 +79,11 @@ type Stopwatch struct {
 type pairOfEvents struct{ begin, end *cuda.Event }
 
 // Start lets the stopwatch measure by a clock. With most stretches under way, another one waits until the device has done the first of them; most
-// is 0 for one that never waits, whose stretches have to be read now and then.
-func (w *Stopwatch) Start(clock *Clock, most int) { w.clock, w.most = clock, most }
+// is 0 for one that never waits, whose stretches have to be read now and then. Those that were read before are forgotten.
+func (w *Stopwatch) Start(clock *Clock, most int) {
+	w.clock, w.most = clock, most
+	w.stretches, w.total = nil, 0
+}
 
 // Around does work, which asks something of a stream, between two events.
 func (w *Stopwatch) Around(s *cuda.Stream, work func() error) error {

@@ -50,6 +50,9 @@ func TestStopwatch(t *testing.T) {
 		if len(w.Stretches()) != 5 || w.Total() <= 0 {
 			t.Errorf("with %d stretches at most, %d were read, of %v", most, len(w.Stretches()), w.Total())
 		}
+		if w.Start(clock, most); len(w.Stretches()) != 0 || w.Total() != 0 {
+			t.Errorf("once more started, the stopwatch has %d stretches of %v", len(w.Stretches()), w.Total())
+		}
 		must(t, w.Close())
 	}
 }

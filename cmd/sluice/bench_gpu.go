@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,19 @@ type gpuWork struct {
 	pieces       int // of a mini-batch
 	updates      int
 	loads        time.Duration // of finding a load
+	passes       passes        // of translating
+}
+
+// passes are how often the same is measured. The zero value is once.
+type passes struct {
+	count int           // at least
+	time  time.Duration // of all together, at least
+	limit time.Duration // after which no other begins
+}
+
+// enough says whether so many passes, which took so long together, are enough.
+func (p passes) enough(count int, elapsed time.Duration) bool {
+	return elapsed >= p.limit || count >= p.count && elapsed >= p.time
 }
 
 // A gpuRow is what a GPU gave with one architecture and one way to run it.
@@ -54,6 +68,7 @@ type gpuRow struct {
 	Slots     int     `json:"slots"`                        // of a stream
 	Measured  bool    `json:"load_by_throughput,omitempty"` // streams, and slots perhaps, were found by it, as the engine does
 	Beam      int     `json:"beam"`
+	Passes    int     `json:"passes"`                  // over the same sentences, the median of which is told
 	Words     float64 `json:"source_words_per_second"` // of piecesOfWord each
 	PerSecond float64 `json:"source_pieces_per_second"`
 	Encode    float64 `json:"encoder_share"` // of the elapsed time, in the mean of the streams
@@ -80,7 +95,8 @@ type gpuReport struct {
 }
 
 func newBenchGPUCommand() *cobra.Command {
-	b := &gpuBench{known: architectures(), work: gpuWork{modelTokens, 512, 20, 256, trainingPieces, timedUpdates, loadTime}}
+	b := &gpuBench{known: architectures(), work: gpuWork{modelTokens, 512, 20, 256, trainingPieces, timedUpdates, loadTime,
+		passes{3, time.Second / 2, 15 * time.Second}}}
 	command := &cobra.Command{
 		Use:   "gpu [flags]",
 		Short: "Measure what a GPU gives with students of several sizes, and with recurrent models",
@@ -279,7 +295,7 @@ func (b *gpuBench) measure(ctx context.Context, device *gpumodel.Device, a archi
 				if err := row.choose(ctx, device, weights, a.size().Vocabulary, b.work.loads); err != nil {
 					return rows, err
 				}
-				if err := row.run(weights, clock, a.size().Vocabulary, b.sentences, random); err != nil {
+				if err := row.run(weights, clock, a.size().Vocabulary, b.sentences, b.work.passes, random); err != nil {
 					return rows, err
 				}
 				if of.tensor > 0 {
@@ -313,8 +329,8 @@ func (r *gpuRow) options() search.Options {
 	return search.Options{Beam: r.Beam, Normalize: 1, MaxLengthFactor: 1}
 }
 
-// run translates with all streams at once.
-func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabulary, sentences int, random *rand.Rand) error {
+// run translates with all streams at once, in passes over the same sentences.
+func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabulary, sentences int, until passes, random *rand.Rand) error {
 	if sentences == 0 {
 		sentences = max(20, 4*r.Slots/r.Beam)
 	}
@@ -330,34 +346,62 @@ func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabular
 		}
 		defer workers[i].close()
 		workers[i].translate(randomSources(random, min(sentences, 2*r.Slots), vocabulary)) // captures graphs, lets buffers grow
-		steppers[i].Measure(clock)
 		texts[i] = randomSources(random, sentences, vocabulary)
 	}
-	elapsed := translateTogether(workers, texts)
-	r.PerSecond = float64(sentences*modelLength*r.Streams) / elapsed.Seconds()
+	var all []gpuPass
+	for began := time.Now(); len(all) == 0 || !until.enough(len(all), time.Since(began)); {
+		pass, err := measurePass(workers, steppers, clock, texts)
+		if err != nil {
+			return err
+		}
+		all = append(all, pass)
+	}
+	r.Passes = len(all)
+	median := medianPass(all)
+	r.PerSecond = float64(sentences*modelLength*r.Streams) / median.elapsed.Seconds()
 	r.Words = r.PerSecond / piecesOfWord
-	return r.sum(workers, steppers, elapsed)
+	r.divide(median)
+	return nil
 }
 
-// sum puts together what the workers measured.
-func (r *gpuRow) sum(workers []*gpuWorker, steppers []*gpumodel.Stepper, elapsed time.Duration) error {
-	var total gpumodel.Times
-	var host time.Duration
-	steps := 0
+// A gpuPass is what all workers measured together while they translated.
+type gpuPass struct {
+	elapsed time.Duration
+	total   gpumodel.Times
+	host    time.Duration // of the processor, without waiting
+	steps   int
+}
+
+// measurePass lets each worker translate its text.
+func measurePass(workers []*gpuWorker, steppers []*gpumodel.Stepper, clock *gpumodel.Clock, texts [][]search.Source) (gpuPass, error) {
+	for _, s := range steppers {
+		s.Measure(clock)
+	}
+	p := gpuPass{elapsed: translateTogether(workers, texts)}
 	for i, w := range workers {
 		times := steppers[i].Times()
 		if err := w.failure(); err != nil {
-			return err
+			return p, err
 		}
-		total.Encode, total.Step, total.Output = total.Encode+times.Encode, total.Step+times.Step, total.Output+times.Output
-		total.Stretches = append(total.Stretches, times.Stretches...)
-		host, steps = host+w.took-times.Waited, steps+w.steps
+		p.total.Encode, p.total.Step, p.total.Output = p.total.Encode+times.Encode, p.total.Step+times.Step, p.total.Output+times.Output
+		p.total.Stretches = append(p.total.Stretches, times.Stretches...)
+		p.host, p.steps = p.host+w.took-times.Waited, p.steps+w.steps
 	}
-	share := func(d time.Duration) float64 { return d.Seconds() / elapsed.Seconds() / float64(len(workers)) }
-	r.Encode, r.Step, r.Output = share(total.Encode), share(total.Step), share(total.Output)
-	r.Busy = min(gpukernels.Busy(total.Stretches).Seconds()/elapsed.Seconds(), 1) // of two clocks
-	r.OfStep, r.Host = microsecondsEach(total.Step+total.Output, steps), microsecondsEach(host, steps)
-	return nil
+	return p, nil
+}
+
+// medianPass is the one in the middle by the time that it took, of an even number the slower of two.
+func medianPass(all []gpuPass) gpuPass {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b gpuPass) int { return cmp.Compare(a.elapsed, b.elapsed) })
+	return sorted[len(sorted)/2]
+}
+
+// divide fills in the parts of a pass.
+func (r *gpuRow) divide(p gpuPass) {
+	share := func(d time.Duration) float64 { return d.Seconds() / p.elapsed.Seconds() / float64(r.Streams) }
+	r.Encode, r.Step, r.Output = share(p.total.Encode), share(p.total.Step), share(p.total.Output)
+	r.Busy = min(gpukernels.Busy(p.total.Stretches).Seconds()/p.elapsed.Seconds(), 1) // of two clocks
+	r.OfStep, r.Host = microsecondsEach(p.total.Step+p.total.Output, p.steps), microsecondsEach(p.host, p.steps)
 }
 
 func (r *gpuReport) print(w io.Writer) error {

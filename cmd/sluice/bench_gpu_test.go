@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-mt/sluice/translator"
 )
@@ -30,5 +31,30 @@ func TestBenchOfGPU(t *testing.T) {
 		if have := prepareArguments(root, strings.Fields(line)); !slices.Equal(have, strings.Fields(want)) {
 			t.Errorf("%s: %v, want %s", line, have, want)
 		}
+	}
+}
+
+// Passes go on until there are enough of them and enough time has passed, but not for too long. The one in the middle counts.
+func TestPasses(t *testing.T) {
+	usual := passes{3, time.Second / 2, 15 * time.Second}
+	for _, c := range []struct {
+		of      passes
+		count   int
+		elapsed time.Duration
+		enough  bool
+	}{
+		{passes{}, 1, time.Nanosecond, true}, {usual, 1, time.Second, false}, {usual, 2, 10 * time.Second, false}, {usual, 3, time.Second / 2, true},
+		{usual, 3, time.Second / 10, false}, {usual, 100, time.Second / 10, false}, {usual, 1, 15 * time.Second, true},
+	} {
+		if have := c.of.enough(c.count, c.elapsed); have != c.enough {
+			t.Errorf("%d passes in %v: enough is %v", c.count, c.elapsed, have)
+		}
+	}
+	all := []gpuPass{{elapsed: 30}, {elapsed: 10}, {elapsed: 20}}
+	if have := medianPass(all).elapsed; have != 20 {
+		t.Errorf("the median of three passes took %d, want 20", have)
+	}
+	if have := medianPass(append(all, gpuPass{elapsed: 40})).elapsed; have != 30 {
+		t.Errorf("the median of four passes took %d, want the slower of two, 30", have)
 	}
 }

@@ -236,9 +236,14 @@ func TestBenchBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	rows, err := (&gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1}, sentences: 2}).measure(t.Context(), device, toy, cards()[0])
+	work := gpuWork{passes: passes{count: 3, limit: time.Hour}}
+	rows, err := (&gpuBench{streams: []int{1}, slots: []int{2}, beams: []int{1}, sentences: 2, work: work}).measure(t.Context(), device, toy, cards()[0])
 	if err != nil || len(rows) != 1 || rows[0].Bound != cards()[0].roofline(toy, 2, 1) || rows[0].Reached != rows[0].PerSecond/rows[0].Bound {
 		t.Fatalf("%+v, %v", rows, err)
+	}
+	// What is told is one pass of the three: neither stream of a worker has more work than there is time.
+	if row := rows[0]; row.Passes != 3 || row.Encode > 1.001 || row.Step+row.Output > 1.001 {
+		t.Errorf("%+v", row)
 	}
 }
 

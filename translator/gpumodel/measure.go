@@ -40,9 +40,10 @@ func (c *Clock) Close() error { return c.device.bound(c.clock.Close) }
 // stretchesAtATime is how many may be under way: those of a step, of one that is run ahead, and of the two before, which need no waiting for.
 const stretchesAtATime = 4
 
-// Measure lets the Stepper measure times from now on, by a clock of its device, which costs some events for each step.
+// Measure lets the Stepper measure times from now on, by a clock of its device, which costs some events for each step. What Times returned before is
+// forgotten.
 func (s *Stepper) Measure(clock *Clock) {
-	s.measures = true
+	s.measures, s.waited = true, 0
 	for _, w := range s.watches() {
 		w.Start(clock.clock, stretchesAtATime)
 	}
@@ -63,7 +64,7 @@ func (s *Stepper) watches() []*gpukernels.Stopwatch {
 	return []*gpukernels.Stopwatch{&s.encodeTime, &s.stepTime, &s.outputTime}
 }
 
-// Times returns what was measured so far, after waiting for the device.
+// Times returns what was measured since Measure was called, after waiting for the device.
 func (s *Stepper) Times() Times {
 	s.do(func() error {
 		var failed []error
