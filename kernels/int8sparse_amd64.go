@@ -98,9 +98,10 @@ func (c *mulInt8Call) sparseRows(rows int, l sparseLists) {
 	if size := len(c.w.sparse.weights); rows >= fetchedRows && size <= fetchedBytes {
 		fetchInt8(&c.w.sparse.weights[0], size)
 	}
+	compress := c.level == cpu.AVX512VNNI && cpu.HasByteCompress()
 	for row := range rows {
 		a, n := &c.a[row*c.aStride], 0
-		if c.level == cpu.AVX512VNNI && cpu.HasByteCompress() {
+		if compress {
 			n = listInt8AVX512(&l.ks[0], &l.values[0], a, c.w.K)
 		} else {
 			n = listInt8AVX2(&l.ks[0], &l.values[0], a, c.w.K)

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -184,15 +185,28 @@ func (trial tunedTrial) run(matrices []Matrix, variant int, input tuningInput) m
 // tunedTimes are the seconds that the measured matrices of a shape took together, in each trial, variant and round.
 type tunedTimes [allTrials][2][]float64
 
+// tunedRoundsWithin yields the rounds of a measurement that is to take about d: one that does not count, 0, one that does, and more while there is
+// time.
+func tunedRoundsWithin(d time.Duration) iter.Seq[int] {
+	start := time.Now()
+	return func(yield func(int) bool) {
+		for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
+			if !yield(round) {
+				return
+			}
+		}
+	}
+}
+
 // measure compares the variants of some matrices. They run one after another, so that weights come from where they do in a model, and
 // the variants in turns, so that what disturbs one disturbs the other.
 func (t Tuning) measure(d time.Duration, matrices []Matrix) {
-	input, trials, start := newTuningInput(matrices), tunedTrials(), time.Now()
+	input, trials := newTuningInput(matrices), tunedTrials()
 	took := make(map[string]*tunedTimes)
 	for _, m := range matrices {
 		took[m.shape()] = new(tunedTimes)
 	}
-	for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
+	for round := range tunedRoundsWithin(d) {
 		for i, trial := range trials {
 			if trial.rows <= fewRows { // many rows have pushed out the weights that few find in the caches
 				trial.run(matrices, 0, input)

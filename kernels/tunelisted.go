@@ -18,52 +18,38 @@ const (
 	alwaysListed, neverListed nonzeroShare = 1000, -1
 )
 
-// A listedTrial is a product with lists or without.
-type listedTrial struct {
-	input tuningInput
-	share nonzeroShare
-}
-
 // listedTimes are the seconds that the measured matrices of a shape took together, in each round: without lists, with lists for listedLow, and
 // for listedHigh.
 type listedTimes [3][]float64
-
-// run multiplies with all matrices, and returns the seconds that those of each shape took together.
-func (trial listedTrial) run(matrices []Matrix) map[string]float64 {
-	seconds := make(map[string]float64)
-	for _, m := range matrices {
-		*m.listed() = trial.share
-		key, begin := nonzeroOf(m), time.Now()
-		m.multiply(trial.input, listedRows)
-		seconds[key] += time.Since(begin).Seconds()
-	}
-	return seconds
-}
 
 // measureListed finds for which share of activations lists pay, from the time that the matrices of a shape take with lists of two lengths
 // and without, one after another and in turns, as measure does.
 func (t Tuning) measureListed(d time.Duration, matrices []Matrix) {
 	low, high := newListedInput(matrices, listedLow), newListedInput(matrices, listedHigh)
-	trials := [len(listedTimes{})]listedTrial{{low, neverListed}, {low, alwaysListed}, {high, alwaysListed}}
-	took, start := make(map[string]*listedTimes), time.Now()
+	inputs, shares := [...]tuningInput{low, low, high}, [...]nonzeroShare{neverListed, alwaysListed, alwaysListed}
+	trial := tunedTrial{listedRows, func(m Matrix, variant int) bool {
+		*m.listed() = shares[variant]
+		return true
+	}}
+	took := make(map[string]*listedTimes)
 	for _, m := range matrices {
-		took[nonzeroOf(m)] = new(listedTimes)
+		took[m.shape()] = new(listedTimes)
 	}
-	for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
-		for turn := range trials {
-			i := (turn + round) % len(trials)
-			seconds := trials[i].run(matrices)
+	for round := range tunedRoundsWithin(d) {
+		for turn := range inputs {
+			variant := (turn + round) % len(inputs)
+			seconds := trial.run(matrices, variant, inputs[variant])
 			if round == 0 {
 				continue
 			}
-			for key, s := range seconds {
-				took[key][i] = append(took[key][i], s)
+			for shape, s := range seconds {
+				took[shape][variant] = append(took[shape][variant], s)
 			}
 		}
 	}
 	for _, m := range matrices {
 		*m.listed() = 0
-		t[nonzeroOf(m)] = took[nonzeroOf(m)].decide()
+		t[nonzeroOf(m)] = took[m.shape()].decide()
 	}
 }
 

@@ -63,10 +63,6 @@ func slotsOf(source search.Source, options search.Options) int {
 	return max((&search.Sentence{Source: source, Options: options}).Slots(), 1)
 }
 
-// gpuTopUp is the share of free slots at which the slots of a GPU are filled again. It is less than the processor's: the step of a GPU
-// costs nearly as much with fewer hypotheses.
-const gpuTopUp = 0.25
-
 // refill begins with as many of the sources, which are of one length, as there are slots for, if the share of them is free at which
 // the engine does so, and returns how many these are.
 func (w *gpuWorker) refill(sources []search.Source) int {
@@ -75,7 +71,7 @@ func (w *gpuWorker) refill(sources []search.Source) int {
 	}
 	d := w.decoder
 	count := min(d.Free()/slotsOf(sources[0], w.options), len(sources))
-	if count == 0 || d.Active() > 0 && float64(d.Free()) < gpuTopUp*float64(d.Slots()) {
+	if count == 0 || d.Active() > 0 && float64(d.Free()) < gpumodel.TopUp*float64(d.Slots()) {
 		return 0
 	}
 	sentences := make([]*search.Sentence, count)

@@ -101,9 +101,10 @@ func (t *training) run(command *cobra.Command) error {
 	if gpus.products, err = newTrainingProducts(t.gpuProducts, logger); err != nil {
 		return err
 	}
-	if gpus.grace = t.grace; t.grace < 0 {
-		return usageErrorf("--grace-period %v: at least 0, which waits as long as it takes", t.grace)
+	if err := checkTrainingGrace(t.grace); err != nil {
+		return err
 	}
+	gpus.grace = t.grace
 	gpus.products.wish, gpus.said = !gpus.demanded, command.Flags().Changed("gpu-products")
 	if gpus.products.way == gpukernels.LibraryProducts && len(gpus.numbers) == 0 {
 		logger.Warn("the CPU trains: --gpu-products "+t.gpuProducts+" is for GPUs", "devices", t.devices)

@@ -31,6 +31,13 @@ const trainingGrace = 2 * time.Minute
 
 const trainingGraceUsage = "how long what is in flight may take on GPUs after a signal, before the process ends at once (0: as long as it takes)"
 
+func checkTrainingGrace(grace time.Duration) error {
+	if grace < 0 {
+		return usageErrorf("--grace-period %v: at least 0, which waits as long as it takes", grace)
+	}
+	return nil
+}
+
 // boundGPUs is endAfter for work on GPUs, which may hang. The processor does not, and a training on it is waited for. A grace period of 0 waits, too.
 func boundGPUs(ctx context.Context, wanted bool, grace time.Duration) (callOff func()) {
 	if !wanted || grace == 0 {

@@ -75,8 +75,8 @@ func (r *recipeRun) run(command *cobra.Command, path string) error {
 			return err
 		}
 	}
-	if r.grace < 0 {
-		return usageErrorf("--grace-period %v: at least 0, which waits as long as it takes", r.grace)
+	if err := checkTrainingGrace(r.grace); err != nil {
+		return err
 	}
 	if _, err := newTrainingProducts(r.gpuProducts, logger); err != nil {
 		return err

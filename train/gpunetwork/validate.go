@@ -86,9 +86,6 @@ func (w *worker) evaluate(b *network.Batch) (loss network.Loss, err error) {
 	return loss, err
 }
 
-// topUp is the share of free slots at which they are filled again: as sluice translate has it on GPUs.
-const topUp = 0.25
-
 // Translate readies the first device for translating with a model, in 8 bits if they are asked for, until release is called. The error wraps
 // network.ErrCannotValidate if it has no memory for the model or cannot run it.
 func (t *Trainer) Translate(m *model.Model, inBytes bool, suppress []search.Token) (d translator.Device, release func() error, err error) {
@@ -104,7 +101,7 @@ func (t *Trainer) Translate(m *model.Model, inBytes bool, suppress []search.Toke
 	}
 	slots, tokens := weights.Batch(gpumodel.Sharing{Workers: 1, Models: 1})
 	return translator.Device{
-		Name: fmt.Sprintf("GPU %d", t.workers[0].number), Workers: 1, Slots: slots, TopUp: topUp, MiniBatchTokens: tokens,
+		Name: fmt.Sprintf("GPU %d", t.workers[0].number), Workers: 1, Slots: slots, TopUp: gpumodel.TopUp, MiniBatchTokens: tokens,
 		Open: func(slots int) ([]search.Stepper, error) {
 			stepper, err := weights.NewStepper(slots)
 			if err != nil {

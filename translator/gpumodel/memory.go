@@ -209,6 +209,10 @@ const (
 	tokensWaiting          = 64 // source tokens whose keys and values are kept for each slot
 )
 
+// TopUp is the share of free slots at which the slots of a GPU are best filled again. It is less than the processor's: the step of a GPU
+// costs nearly as much with fewer hypotheses.
+const TopUp = 0.25
+
 // A Sharing says what shares the memory of a device.
 type Sharing struct {
 	Workers int
