@@ -36,7 +36,7 @@ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 sentences=8192 # of each measurement
 
 sluice() { # SIZE ROUND
-	"$work/sluice" bench gpu --sizes "$1-self" --streams 1,2,4 --beams 1,4 --slots 0 --json | "$python" -c '
+	"$work/sluice" bench gpu --sizes "$1-self" --streams 1,2,4 --beams 1,4 --slots 0 --spread 0 --json | "$python" -c '
 import json, sys
 size, number = sys.argv[1:]
 for row in json.load(sys.stdin)["rows"]:

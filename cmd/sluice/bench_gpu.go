@@ -29,6 +29,7 @@ type gpuBench struct {
 	beams     []int
 	slots     []int
 	sentences int
+	spread    float64
 	precision string
 	onGPU     gpukernels.Arithmetic
 	model     bool
@@ -76,7 +77,7 @@ type gpuRow struct {
 	Output    float64 `json:"output_layer_share"`
 	Busy      float64 `json:"device_busy_share"` // of the elapsed time, in which the device worked on at least one thing
 	OfStep    float64 `json:"device_microseconds_per_step"`
-	Host      float64 `json:"host_microseconds_per_step"` // without waiting for the device
+	Host      float64 `json:"host_microseconds_per_step"` // with a step's part of encoding, without waiting for the device
 	Bound     float64 `json:"roofline_pieces"`            // source pieces a second at most; 0 where the card's peaks are not known
 	Reached   float64 `json:"share_of_the_roofline"`
 }
@@ -104,7 +105,8 @@ func newBenchGPUCommand() *cobra.Command {
 numbers of streams, slots and beams, and print source words a second, where the device's time goes and for which part of it the
 device was busy, what a step takes the processor, and the time of each kernel that takes long beside what the card's memory
 bandwidth and tensor cores allow, and beside that of cuBLASLt if the library is there.
-Every translation has the length of its source; text and vocabularies are left out, and a word is taken for 1.5 pieces.
+Sentences have 25 pieces in the mean and the lengths of real ones, so that slots are freed one by one and topped up; every translation
+has the length of its source. Text and vocabularies are left out, and a word is taken for 1.5 pieces.
 Then each student is trained for some updates, in bfloat16, for target pieces a second, the part of the time for which the device was busy, and what
 an update takes the processor; the kernels that take most of the time of training are timed likewise.
 
@@ -126,6 +128,7 @@ Without a GPU the command says so and prints a roofline model of the same table 
 	s.IntSliceVar(&b.beams, "beams", []int{1, 4}, "hypotheses of each sentence")
 	s.IntSliceVar(&b.slots, "slots", []int{1, 0}, "hypotheses that a worker decodes at a time, those of a sentence at least; 0: chosen by the free memory")
 	s.IntVar(&b.sentences, "sentences", 0, "sentences of each worker (0: four for each slot, 20 at least)")
+	s.Float64Var(&b.spread, "spread", usualSpread, "standard deviation of the logarithm of the sentences' lengths; 0: all of the same length")
 	s.StringVar(&b.precision, "precision", "float16", "arithmetic: float16, bfloat16, int8 or fp8")
 	s.BoolVar(&b.model, "roofline", false, "print the model for all cards, with or without a GPU")
 	s.BoolVar(&b.asJSON, "json", false, "print JSON")
@@ -253,6 +256,9 @@ func (b *gpuBench) check() ([]architecture, error) {
 	if len(b.streams) == 0 || slices.Min(b.streams) < 0 {
 		return nil, usageErrorf("--streams: at least 0 each")
 	}
+	if !(b.spread >= 0 && b.spread <= mostSpread) {
+		return nil, usageErrorf("--spread %v: expected from 0 to %v", b.spread, mostSpread)
+	}
 	var err error
 	if b.onGPU, err = gpuArithmeticOf("--precision", b.precision); err != nil {
 		return nil, err
@@ -288,6 +294,7 @@ func (b *gpuBench) measure(ctx context.Context, device *gpumodel.Device, a archi
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, clock.Close()) }()
+	text := randomText{random: random, vocabulary: a.size().Vocabulary, spread: b.spread}
 	for _, streams := range b.streams {
 		for _, slots := range b.slots {
 			for _, beam := range b.beams {
@@ -295,7 +302,7 @@ func (b *gpuBench) measure(ctx context.Context, device *gpumodel.Device, a archi
 				if err := row.choose(ctx, device, weights, a.size().Vocabulary, b.work.loads); err != nil {
 					return rows, err
 				}
-				if err := row.run(weights, clock, a.size().Vocabulary, b.sentences, b.work.passes, random); err != nil {
+				if err := row.run(weights, clock, text, b.sentences, b.work.passes); err != nil {
 					return rows, err
 				}
 				if of.tensor > 0 {
@@ -330,12 +337,12 @@ func (r *gpuRow) options() search.Options {
 }
 
 // run translates with all streams at once, in passes over the same sentences.
-func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabulary, sentences int, until passes, random *rand.Rand) error {
+func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, text randomText, sentences int, until passes) error {
 	if sentences == 0 {
 		sentences = max(20, 4*r.Slots/r.Beam)
 	}
 	workers, texts := make([]*gpuWorker, r.Streams), make([][]search.Source, r.Streams)
-	steppers := make([]*gpumodel.Stepper, r.Streams)
+	steppers, pieces := make([]*gpumodel.Stepper, r.Streams), 0
 	for i := range workers {
 		var err error
 		if steppers[i], err = weights.NewStepper(r.Slots); err != nil {
@@ -345,8 +352,11 @@ func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabular
 			return err
 		}
 		defer workers[i].close()
-		workers[i].translate(randomSources(random, min(sentences, 2*r.Slots), vocabulary)) // captures graphs, lets buffers grow
-		texts[i] = randomSources(random, sentences, vocabulary)
+		workers[i].translate(text.sources(min(sentences, 2*r.Slots))) // captures graphs, lets buffers grow
+		texts[i] = text.sources(sentences)
+		for _, source := range texts[i] {
+			pieces += len(source.Tokens)
+		}
 	}
 	var all []gpuPass
 	for began := time.Now(); len(all) == 0 || !until.enough(len(all), time.Since(began)); {
@@ -358,7 +368,7 @@ func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabular
 	}
 	r.Passes = len(all)
 	median := medianPass(all)
-	r.PerSecond = float64(sentences*modelLength*r.Streams) / median.elapsed.Seconds()
+	r.PerSecond = float64(pieces) / median.elapsed.Seconds()
 	r.Words = r.PerSecond / piecesOfWord
 	r.divide(median)
 	return nil
@@ -368,7 +378,7 @@ func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, vocabular
 type gpuPass struct {
 	elapsed time.Duration
 	total   gpumodel.Times
-	host    time.Duration // of the processor, without waiting
+	host    time.Duration // of the processor, for encoding, steps and what is between, without waiting for the device
 	steps   int
 }
 

@@ -31,7 +31,7 @@ func toys() []architecture {
 // The benchmark measures all kinds of models on an emulated device, whose speed says nothing, and prints what it measured.
 func TestBenchGPU(t *testing.T) {
 	t.Setenv(driverVariable, emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...))
-	b := gpuBench{known: toys(), sizes: namesOf(toys()), streams: []int{1, 2}, slots: []int{1}, beams: []int{1, 2}, sentences: 2, precision: "bfloat16",
+	b := gpuBench{known: toys(), sizes: namesOf(toys()), streams: []int{1, 2}, slots: []int{1}, beams: []int{1, 2}, sentences: 2, spread: usualSpread, precision: "bfloat16",
 		asJSON: true, work: gpuWork{tokens: 2 * modelLength, rows: 5, rounds: 1, copies: 2, pieces: 30, updates: 1}}
 	var out, messages bytes.Buffer
 	if err := b.run(t.Context(), &out, &messages); err != nil {

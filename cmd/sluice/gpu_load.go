@@ -29,7 +29,7 @@ const (
 	// loadTrials is by how many loads the time is divided.
 	loadTrials = 6
 	// loadVersion changes with the engine, of which old measurements say nothing, and with how loads are compared.
-	loadVersion = 3
+	loadVersion = 4
 	// loadGain is how much better a load must be than one that was tried before it: what is less is chance.
 	loadGain = 1.03
 	// mostLoadSlots bounds the hypotheses of a worker.
@@ -186,7 +186,7 @@ func (t *loadTrial) open(l gpuLoad) (workers []busyWorker, err error) {
 		if err != nil {
 			return workers, err
 		}
-		workers = append(workers, &busyTranslator{w, sources})
+		workers = append(workers, &busyTranslator{w, sources, 0})
 	}
 	return workers, nil
 }
@@ -195,10 +195,12 @@ func (t *loadTrial) open(l gpuLoad) (workers []busyWorker, err error) {
 type busyTranslator struct {
 	*gpuWorker
 	sources []search.Source
+	next    int // of the sources
 }
 
 func (w *busyTranslator) busyStep() int64 {
-	w.refill(w.sources)
+	w.next += w.refill(w.sources[w.next:])
+	w.next %= len(w.sources)
 	advanced := w.decoder.Slots() - w.decoder.Free()
 	w.decoder.Step()
 	return int64(advanced)
@@ -269,7 +271,7 @@ func (t *loadTrial) sources(worker, count int) []search.Source {
 	if t.vocabulary < 2 {
 		return slices.Repeat([]search.Source{{Tokens: []search.Token{0}}}, count)
 	}
-	return randomSources(rand.New(rand.NewPCG(2018, uint64(worker))), count, t.vocabulary, t.further...)
+	return randomText{rand.New(rand.NewPCG(2018, uint64(worker))), t.vocabulary, t.further, usualSpread}.sources(count)
 }
 
 // multiplied says what multiplies for each model.

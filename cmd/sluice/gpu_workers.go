@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +19,7 @@ type gpuWorker struct {
 	decoder  *search.Decoder
 	options  search.Options
 	steps    int           // of the decoder, in the last translation
-	took     time.Duration // all of them
+	took     time.Duration // that translation
 }
 
 // newGPUWorker returns a worker with Steppers, which it closes in the end.
@@ -49,13 +52,12 @@ func (w *gpuWorker) close() error {
 
 // translate translates sources.
 func (w *gpuWorker) translate(sources []search.Source) {
-	w.steps, w.took = 0, 0
-	for len(sources) > 0 || w.decoder.Active() > 0 {
+	began := time.Now()
+	for w.steps = 0; len(sources) > 0 || w.decoder.Active() > 0; w.steps++ {
 		sources = sources[w.refill(sources):]
-		begin := time.Now()
 		w.decoder.Step()
-		w.steps, w.took = w.steps+1, w.took+time.Since(begin)
 	}
+	w.took = time.Since(began)
 }
 
 // slotsOf is how many slots a search takes for a source: those of a beam, or of samples.
@@ -63,7 +65,7 @@ func slotsOf(source search.Source, options search.Options) int {
 	return max((&search.Sentence{Source: source, Options: options}).Slots(), 1)
 }
 
-// refill begins with as many of the sources, which are of one length, as there are slots for, if the share of them is free at which
+// refill begins with as many of the sources as there are slots for, if the share of them is free at which
 // the engine does so, and returns how many these are.
 func (w *gpuWorker) refill(sources []search.Source) int {
 	if len(sources) == 0 {
@@ -96,21 +98,46 @@ func translateTogether(workers []*gpuWorker, sources [][]search.Source) time.Dur
 	return time.Since(begin)
 }
 
-// randomSources are sentences of modelLength pieces, for models of several sources with as many of each.
-func randomSources(random *rand.Rand, count, vocabulary int, further ...int) []search.Source {
+// A randomText is one of random sentences.
+type randomText struct {
+	random     *rand.Rand
+	vocabulary int
+	further    []int   // vocabularies of further sources
+	spread     float64 // standard deviation of the lengths' logarithm
+}
+
+const (
+	// What is usual in news, in the demonstration model's pieces.
+	usualSpread  = 0.54
+	usualLongest = 125
+
+	mostSpread = 2.0
+)
+
+// sources are so many sentences of modelLength pieces in the mean, in the order of a maxi-batch: the longest first. For models of several sources
+// they have as many pieces of each.
+func (t randomText) sources(count int) []search.Source {
 	sources := make([]search.Source, count)
 	for i := range sources {
-		sources[i].Tokens = randomSentence(random, vocabulary)
-		for _, size := range further {
-			sources[i].Further = append(sources[i].Further, randomSentence(random, size))
+		length := t.length()
+		sources[i].Tokens = t.sentence(length, t.vocabulary)
+		for _, size := range t.further {
+			sources[i].Further = append(sources[i].Further, t.sentence(length, size))
 		}
 	}
+	slices.SortStableFunc(sources, func(a, b search.Source) int { return cmp.Compare(len(b.Tokens), len(a.Tokens)) })
 	return sources
 }
 
-func randomSentence(random *rand.Rand, vocabulary int) (tokens []search.Token) {
-	for range modelLength - 1 {
-		tokens = append(tokens, 1+random.Int32N(int32(vocabulary-1)))
+// length draws how many pieces a sentence has, with its end, by a log-normal distribution, as lengths of real sentences are spread.
+func (t randomText) length() int {
+	logarithm := math.Log(modelLength) - t.spread*t.spread/2 + t.spread*t.random.NormFloat64()
+	return min(max(int(math.Round(math.Exp(logarithm))), 1), usualLongest)
+}
+
+func (t randomText) sentence(length, vocabulary int) (tokens []search.Token) {
+	for range length - 1 {
+		tokens = append(tokens, 1+t.random.Int32N(int32(vocabulary-1)))
 	}
 	return append(tokens, 0)
 }
