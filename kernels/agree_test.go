@@ -607,7 +607,7 @@ func TestWholeTableAgrees(t *testing.T) {
 func TestColumnsAgree(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
 		const k, rows = 48, 7
-		for _, n := range []int{64, 65, 200, 256, 300} {
+		for _, n := range []int{64, 65, 200, 256, 300, 2*placedColumns + 70} {
 			r := source(uint64(n))
 			weights, scales, bias := trained(r, k*n, 30), normals(r, n), normals(r, n)
 			a, aScales := atLeastZero(uint8s(r, rows*Int8Stride(k))), normals(r, rows)

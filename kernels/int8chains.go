@@ -25,9 +25,13 @@ const (
 // two, which each have some of its weights, and zeros for the others.
 type int8Chains struct {
 	weights []int8   // 32 for each step, [8 columns][4 k]
-	order   []uint16 // which four k each step is for
+	order   []uint16 // which four places each step is for
 	counts  []uint16 // for each strip: how many chains it has of each length, the longest first
 	starts  []int    // of the strips, in steps, and where the last one ends
+	// places are for each placedStrips strips, counted from the first one of the matrix: see placeRows. Parts of a matrix begin with strip first
+	// of it.
+	places [][]uint8
+	first  int
 	// rectified says that activations are what a ReLU lets pass: they are from 0 to 127 without their zero point, which is taken
 	// off before they are multiplied, and weights may be twice as large.
 	rectified bool
@@ -59,7 +63,10 @@ func newInt8Chains(k, n int, weights []int8, rectified bool) (c *int8Chains, ins
 	}
 	for first := 0; first < n; first += chainColumns {
 		c.starts = append(c.starts, len(c.order))
-		s.load(k, n, weights, first)
+		if first%placedColumns == 0 {
+			c.places = append(c.places, placeRows(k, n, weights, first, s.limit))
+		}
+		s.load(k, n, weights, c.places[len(c.places)-1], first)
 		s.join()
 		for _, chains := range slices.Backward(s.chains[:]) {
 			c.place(s.steps, chains)
@@ -80,8 +87,17 @@ func (c *int8Chains) strips() int { return len(c.starts) - 1 }
 // columns returns strips from first to end. They share the memory of all.
 func (c *int8Chains) columns(first, end int) *int8Chains {
 	part := *c
+	part.first += first
 	part.starts, part.counts = c.starts[first:end+1], c.counts[longestChain*first:longestChain*end]
 	return &part
+}
+
+// placesOf returns the places of the rows for a strip.
+func (c *int8Chains) placesOf(strip int) []uint8 { return c.places[(c.first+strip)/placedStrips] }
+
+// samePlaces returns where the strips end that have the rows in the same places as one of them.
+func (c *int8Chains) samePlaces(strip int) (end int) {
+	return min(c.strips(), roundUp(c.first+strip+1, placedStrips)-c.first)
 }
 
 // place appends steps.
@@ -171,13 +187,13 @@ type openStep struct {
 	next int
 }
 
-// load cuts the columns from the given one on into steps.
-func (s *chainStrip) load(k, n int, weights []int8, first int) {
+// load cuts the columns from the given one on into steps, with the rows in their places.
+func (s *chainStrip) load(k, n int, weights []int8, places []uint8, first int) {
 	s.steps = s.steps[:0]
 	for step := 0; 4*step < k; step++ {
 		whole := chainStep{step: uint16(step)}
 		for i := range min(4, k-4*step) {
-			row := weights[(4*step+i)*n+first:]
+			row := weights[rowAt(places, 4*step+i)*n+first:]
 			for j, w := range row[:min(chainColumns, n-first)] {
 				whole.weights[4*j+i] = w
 			}
@@ -244,15 +260,16 @@ func (c *int8Chains) addPanel(sums *[int8Panel]int32, row []uint8, panel int) {
 
 // addStrip adds to the sums of a strip the exact products with a row.
 func (c *int8Chains) addStrip(sums []int32, row []uint8, strip int) {
-	zero := int32(0)
+	zero, places := int32(0), c.placesOf(strip)
 	if c.rectified {
 		zero = int8Zero
 	}
 	for i := c.starts[strip]; i < c.starts[strip+1]; i++ {
-		a, w := row[4*int(c.order[i]):][:4], c.weights[i*stepWeights:][:stepWeights]
-		for j := range sums {
-			for e, q := range a {
-				sums[j] += (int32(q) - zero) * int32(w[4*j+e])
+		w := c.weights[i*stepWeights:][:stepWeights]
+		for e := range 4 {
+			q := int32(row[rowAt(places, 4*int(c.order[i])+e)]) - zero
+			for j := range sums {
+				sums[j] += q * int32(w[4*j+e])
 			}
 		}
 	}

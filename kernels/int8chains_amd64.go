@@ -85,12 +85,13 @@ func (c *mulInt8Call) manyChains(first, end, unit int) {
 	p.rows(first, end)
 }
 
-// rows multiplies rows from first to end, with groups of strips.
+// rows multiplies rows from first to end, with groups of strips that have the matrix's rows in the same places.
 func (c *chainCall) rows(first, end int) {
-	strips := c.w.chains.strips()
-	group := evenPart(strips, max(1, chainGroup/(c.w.K*chainColumns)))
-	for strip := 0; strip < strips; strip += group {
-		c.blocks(first, end, strip, min(strip+group, strips))
+	perGroup := max(1, chainGroup/(c.w.K*chainColumns))
+	for strip := 0; strip < c.w.chains.strips(); {
+		group := evenPart(c.w.chains.samePlaces(strip)-strip, perGroup)
+		c.blocks(first, end, strip, strip+group)
+		strip += group
 	}
 }
 
@@ -103,19 +104,19 @@ func (c *chainCall) blocks(first, end, strip, endStrip int) {
 		if i < b.higher {
 			height++
 		}
-		c.gather(first, height)
+		c.gather(first, height, c.w.chains.placesOf(strip))
 		c.block(first, height, strip, endStrip)
 		first += c.unit * height
 	}
 }
 
-// gather brings the activations of a block together, each step's.
-func (c *chainCall) gather(row, height int) {
+// gather brings the activations of a block together, each step's, in their places.
+func (c *chainCall) gather(row, height int, places []uint8) {
 	flip := uint32(0)
 	if c.w.chains.rectified {
 		flip = 0x8080_8080 // takes the zero point off
 	}
-	seen := interleaveInt8(&c.steps[0], &c.a[row*c.aStride], c.aStride, c.unit*height, c.w.steps, chainStepBytes(c.unit), flip)
+	seen := interleaveInt8(&c.steps[0], &c.a[row*c.aStride], c.aStride, c.unit*height, c.w.steps, chainStepBytes(c.unit), &places[0], flip)
 	if flip != 0 && seen&0x8080_8080 != 0 {
 		panic("kernels: activations of a product that is packed for results of a ReLU are negative")
 	}

@@ -19,7 +19,8 @@ func mulInt8ChainsAVX2(height int, a *uint8, aScales *float32, w *int8, order *u
 func mulInt8ChainsAVX512(height int, a *uint8, aScales *float32, w *int8, order *uint16, counts *uint16, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, strips int, floor float32, mask uint32)
 
 // interleaveInt8 writes a block of rows of bytes so that the four of row r at step s are at stepBytes·s + 4·r, with the bits of flip
-// inverted, and returns all bits that are set in any four. steps is a multiple of 4.
+// inverted, and returns all bits that are set in any four. steps is a multiple of 4. Of each 16 bytes, places says which of them
+// comes where.
 //
 //go:noescape
-func interleaveInt8(dst *uint8, a *uint8, aStride int, rows int, steps int, stepBytes int, flip uint32) (seen uint32)
+func interleaveInt8(dst *uint8, a *uint8, aStride int, rows int, steps int, stepBytes int, places *uint8, flip uint32) (seen uint32)

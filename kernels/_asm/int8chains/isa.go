@@ -14,8 +14,12 @@ type avx2 struct{}
 
 func (avx2) tallest() int { return 9 }
 
-func (a avx2) registers() (sums, weights, others []reg.VecPhysical) {
-	return asm.Y[:a.tallest()], asm.Y[9:13], asm.Y[13:15]
+func (a avx2) registers(height int) (sums, weights, others []reg.VecPhysical) {
+	others = asm.Y[13:15]
+	if height < a.tallest() {
+		others = []reg.VecPhysical{asm.Y[13], asm.Y[14], asm.Y[height]}
+	}
+	return asm.Y[:height], asm.Y[9:13], others
 }
 
 // wordOnes are ones of 16 bits.
@@ -81,8 +85,8 @@ var ones, twice, twiceUpper, apart = asm.Z[28], asm.Z[29], asm.Z[30], asm.Z[31]
 
 func (avx512) tallest() int { return 10 }
 
-func (a avx512) registers() (sums, weights, others []reg.VecPhysical) {
-	return asm.Z[:a.tallest()], asm.Z[12:16], asm.Z[16:18]
+func (avx512) registers(height int) (sums, weights, others []reg.VecPhysical) {
+	return asm.Z[:height], asm.Z[12:16], asm.Z[16:19]
 }
 
 func (avx512) rows() int { return 2 }

@@ -36,8 +36,8 @@ func main() {
 type isa interface {
 	// tallest is the most units of height of a block: registers of sums, and room for activations.
 	tallest() int
-	// registers returns those of the sums, one for each unit of height, of the weights of a chain's steps, and two others.
-	registers() (sums, weights, others []reg.VecPhysical)
+	// registers returns those of the sums, one for each unit of height, of the weights of a chain's steps, and two others or three.
+	registers(height int) (sums, weights, others []reg.VecPhysical)
 	// rows is how many rows a register of sums is for.
 	rows() int
 	// offset turns a number of steps, which it may change, into an index with a scale: the bytes of the activations of so many steps.
@@ -85,8 +85,8 @@ type product struct {
 }
 
 func newProduct(a isa, height int) product {
-	sums, weights, others := a.registers()
-	return product{isa: a, sums: sums[:height], w0w3: weights, parts: others, a: GP64(), y: GP64(), aScales: GP64(), w: GP64(), order: GP64()}
+	sums, weights, others := a.registers(height)
+	return product{isa: a, sums: sums, w0w3: weights, parts: others, a: GP64(), y: GP64(), aScales: GP64(), w: GP64(), order: GP64()}
 }
 
 func (p product) label(name string) string { return fmt.Sprintf("%s%d", name, len(p.sums)) }
@@ -143,17 +143,19 @@ func (p product) chains(length int) {
 		at = append(at, p.activations(i))
 	}
 	p.weights(p.w, p.w0w3[:length])
-	sum16, part := p.parts[0], p.parts[1]
 	for r, sum := range p.sums {
-		for i, m := range at {
-			to := part
-			if i == 0 {
-				to = sum16
-			}
-			p.repeat(m.Offset(4*p.rows()*r), to)
+		sum16 := p.parts[0]
+		multiply := func(i int, to reg.VecPhysical) {
+			p.repeat(at[i].Offset(4*p.rows()*r), to)
 			VPMADDUBSW(p.w0w3[i], to, to)
-			if i > 0 {
-				VPADDW(part, sum16, sum16)
+		}
+		multiply(0, sum16)
+		if length == longest && len(p.parts) > 2 {
+			p.addTree(multiply)
+		} else {
+			for i := 1; i < length; i++ {
+				multiply(i, p.parts[1])
+				VPADDW(p.parts[1], sum16, sum16)
 			}
 		}
 		p.widen(sum16)
@@ -166,6 +168,16 @@ func (p product) chains(length int) {
 	Label(done)
 }
 
+// addTree adds the products of three more steps to the first part, the last two to each other before.
+func (p product) addTree(multiply func(step int, to reg.VecPhysical)) {
+	multiply(1, p.parts[1])
+	VPADDW(p.parts[1], p.parts[0], p.parts[0])
+	multiply(2, p.parts[1])
+	multiply(3, p.parts[2])
+	VPADDW(p.parts[2], p.parts[1], p.parts[1])
+	VPADDW(p.parts[1], p.parts[0], p.parts[0])
+}
+
 // activations addresses the activations of the first rows at the i-th of the next steps.
 func (p product) activations(i int) Mem {
 	step := GP64()
@@ -176,36 +188,105 @@ func (p product) activations(i int) Mem {
 
 // interleave brings the bytes of a block of rows together for each step.
 func interleave() {
-	asm.Kernel("interleaveInt8", "func(dst *uint8, a *uint8, aStride int, rows int, steps int, stepBytes int, flip uint32) (seen uint32)",
+	asm.Kernel("interleaveInt8", "func(dst *uint8, a *uint8, aStride int, rows int, steps int, stepBytes int, places *uint8, flip uint32) (seen uint32)",
 		"interleaveInt8 writes a block of rows of bytes so that the four of row r at step s are at stepBytes·s + 4·r, with the bits of flip",
-		"inverted, and returns all bits that are set in any four. steps is a multiple of 4.")
-	dst, a, stride, rows, step := asm.Int("dst"), asm.Int("a"), asm.Int("aStride"), asm.Int("rows"), asm.Int("stepBytes")
-	flip, seen := GP32(), GP32()
-	MOVL(asm.Addr("flip"), flip)
-	XORL(seen, seen)
-	three, left, from, to := GP64(), GP64(), GP64(), GP64()
-	LEAQ(Mem{Base: step, Index: step, Scale: 2}, three)
-	Label("row")
+		"inverted, and returns all bits that are set in any four. steps is a multiple of 4. Of each 16 bytes, places says which of them",
+		"comes where.")
+	g := gather{dst: asm.Int("dst"), a: asm.Int("a"), stride: asm.Int("aStride"), stepBytes: asm.Int("stepBytes"), three: GP64(), flip: XMM(), seen: XMM()}
+	VBROADCASTSS(asm.Addr("flip"), g.flip)
+	VPXOR(g.seen, g.seen, g.seen)
+	LEAQ(Mem{Base: g.stepBytes, Index: g.stepBytes, Scale: 2}, g.three)
+	left := asm.Int("rows")
+	Label("rows4")
+	CMPQ(left, Imm(4))
+	JLT(LabelRef("rows1"))
+	g.rows(4)
+	SUBQ(Imm(4), left)
+	JMP(LabelRef("rows4"))
+	Label("rows1")
+	TESTQ(left, left)
+	JZ(LabelRef("done"))
+	g.rows(1)
+	DECQ(left)
+	JMP(LabelRef("rows1"))
+	Label("done")
+	g.returnSeen()
+}
+
+// gather is what interleave has in registers.
+type gather struct {
+	dst, a           reg.GPVirtual // of the rows that follow
+	stride           reg.GPVirtual
+	stepBytes, three reg.GPVirtual // three is three times that
+	flip, seen       reg.VecVirtual
+}
+
+// rows writes n rows, 1 or 4, and goes on to those that follow.
+func (g gather) rows(n int) {
+	from, places, to, left := GP64(), GP64(), GP64(), GP64()
+	turn := fmt.Sprintf("turn%d", n)
+	MOVQ(g.a, from)
+	MOVQ(asm.Addr("places"), places)
+	MOVQ(g.dst, to)
 	MOVQ(asm.Addr("steps"), left)
-	MOVQ(a, from)
-	MOVQ(dst, to)
-	Label("turn")
-	four := []Mem{{Base: to}, {Base: to, Index: step, Scale: 1}, {Base: to, Index: step, Scale: 2}, {Base: to, Index: three, Scale: 1}}
-	for i, m := range four {
-		word := GP32()
-		MOVL(Mem{Base: from, Disp: 4 * i}, word)
-		XORL(flip, word)
-		ORL(word, seen)
-		MOVL(word, m)
+	strides := GP64()
+	LEAQ(Mem{Base: g.stride, Index: g.stride, Scale: 2}, strides)
+	Label(turn)
+	rows := []Mem{{Base: from}, {Base: from, Index: g.stride, Scale: 1}, {Base: from, Index: g.stride, Scale: 2}, {Base: from, Index: strides, Scale: 1}}[:n]
+	steps := []Mem{{Base: to}, {Base: to, Index: g.stepBytes, Scale: 1}, {Base: to, Index: g.stepBytes, Scale: 2}, {Base: to, Index: g.three, Scale: 1}}
+	mask, v := XMM(), make([]reg.VecVirtual, n)
+	VMOVDQU(Mem{Base: places}, mask)
+	for r, m := range rows {
+		v[r] = XMM()
+		VMOVDQU(m, v[r])
+		VPSHUFB(mask, v[r], v[r])
+		VPXOR(g.flip, v[r], v[r])
+		VPOR(v[r], g.seen, g.seen)
+	}
+	if n == 1 {
+		VMOVD(v[0], steps[0])
+		for i, m := range steps[1:] {
+			VPEXTRD(Imm(uint64(i+1)), v[0], m)
+		}
+	} else {
+		for i, step := range transpose4(v) {
+			VMOVDQU(step, steps[i])
+		}
 	}
 	ADDQ(Imm(16), from)
-	LEAQ(Mem{Base: to, Index: step, Scale: 4}, to)
+	ADDQ(Imm(16), places)
+	LEAQ(Mem{Base: to, Index: g.stepBytes, Scale: 4}, to)
 	SUBQ(Imm(4), left)
-	JNZ(LabelRef("turn"))
-	ADDQ(stride, a)
-	ADDQ(Imm(4), dst)
-	DECQ(rows)
-	JNZ(LabelRef("row"))
+	JNZ(LabelRef(turn))
+	for range n {
+		ADDQ(g.stride, g.a)
+	}
+	ADDQ(Imm(uint64(4*n)), g.dst)
+}
+
+// transpose4 returns the columns of four rows of four.
+func transpose4(v []reg.VecVirtual) []reg.VecVirtual {
+	var columns []reg.VecVirtual
+	for _, unpack := range []func(...Op){VPUNPCKLDQ, VPUNPCKHDQ} {
+		upper, lower := XMM(), XMM()
+		unpack(v[1], v[0], upper)
+		unpack(v[3], v[2], lower)
+		even, odd := XMM(), XMM()
+		VPUNPCKLQDQ(lower, upper, even)
+		VPUNPCKHQDQ(lower, upper, odd)
+		columns = append(columns, even, odd)
+	}
+	return columns
+}
+
+// returnSeen returns the bits of all four lanes.
+func (g gather) returnSeen() {
+	other, seen := XMM(), GP32()
+	for _, order := range []uint64{0b01_00_11_10, 0b10_11_00_01} {
+		VPSHUFD(Imm(order), g.seen, other)
+		VPOR(other, g.seen, g.seen)
+	}
+	VMOVD(g.seen, seen)
 	Store(seen, ReturnIndex(0))
 	RET()
 }
