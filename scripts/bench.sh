@@ -74,7 +74,7 @@ row 'news' -i "$folder/few" --cpu-threads 1 --one-by-one --runs 3
 printf '\n## Stages\n\n```\n'
 go test ./translator/cpumodel -run '^$' -bench 'Encode|Step' -benchtime 2s | grep -E '^(Benchmark|cpu)'
 printf "%s\n" "\`\`\`" "" "## Architectures" ""
-go test ./translator/cpumodel -run '^$' -bench Architectures -benchtime 2x -cpu 1 -timeout 30m | awk '
+go test ./translator/cpumodel -run '^$' -bench Architectures -benchtime 1s -cpu 1 -timeout 60m | awk '
 	/^BenchmarkArchitectures/ {
 		split($1, name, "/"); sub(/-[0-9]+$/, "", name[5])
 		if (name[4] == "int8" && name[5] == 1) order[++n] = name[2] " " name[3]
@@ -82,13 +82,17 @@ go test ./translator/cpumodel -run '^$' -bench Architectures -benchtime 2x -cpu 
 		for (i = 3; i < NF; i += 2) value[row, name[4], name[5], $(i + 1)] = $i
 	}
 	END {
-		print "| student | MMAC a piece | MB in 8 bits | 8 bits: 1 | 32 | 64 together | of the ceiling | 16 bits: 64 | of the ceiling | float32: 64 | of the ceiling |"
-		print "|---|---|---|---|---|---|---|---|---|---|---|"
+		print "| student | MMAC a piece | MB in 8 bits | 8 bits: 1 | 32 | 48 together | of the ceiling | 16 bits: 1 | 32 | 48 | of the ceiling | float32: 1 | 32 | 48 | of the ceiling |"
+		print "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+		split("int8 int16 float32", precisions)
 		for (i = 1; i <= n; i++) {
 			r = order[i]
-			printf "| %s | %.1f | %.0f |", r, value[r, "int8", 64, "MMAC/piece"], value[r, "int8", 64, "MB"]
-			printf " %.0f | %.0f | %.0f | %.0f %% |", value[r, "int8", 1, "pieces/s"], value[r, "int8", 32, "pieces/s"], value[r, "int8", 64, "pieces/s"], value[r, "int8", 64, "%peak"]
-			printf " %.0f | %.0f %% | %.0f | %.0f %% |\n", value[r, "int16", 64, "pieces/s"], value[r, "int16", 64, "%peak"], value[r, "float32", 64, "pieces/s"], value[r, "float32", 64, "%peak"]
+			printf "| %s | %.1f | %.0f |", r, value[r, "int8", 48, "MMAC/piece"], value[r, "int8", 48, "MB"]
+			for (p = 1; p <= 3; p++) {
+				for (together = 1; together <= 48; together += together == 1 ? 31 : 16) printf " %.0f |", value[r, precisions[p], together, "pieces/s"]
+				printf " %.0f %% |", value[r, precisions[p], 48, "%peak"]
+			}
+			print ""
 		}
 	}
 '
