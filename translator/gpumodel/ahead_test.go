@@ -462,32 +462,42 @@ var plantedBugs = []plantedtest.Bug{
 		To:   "\t\t\tif planted(NAME) == 0 {\n\t\t\t\ts.words.give(b.word)\n\t\t\t}\n"},
 }
 
-// The tests notice each, with one half of the streams ahead of the other or with neither.
+// The tests notice each, with one half of the streams ahead of the other or with neither: in short, or else as a whole.
 func TestPlantedBugs(t *testing.T) {
 	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("builds the package again")
 	}
 	program := plantedtest.Build(t, plantedBugs)
 	device := library(t, emulated.Unwatched)
-	for _, bug := range append(plantedBugs[:len(plantedBugs):len(plantedBugs)], plantedtest.Bug{}) {
+	// run says what the tests print if they fail.
+	run := func(t *testing.T, bug, hasty string, short bool) (string, error) {
+		command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Beam|Candidates|Jointly|HardAttention)$", "-test.failfast",
+			"-test.timeout=4m", fmt.Sprintf("-test.short=%v", short))
+		command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "SLUICE_EMULATED_HASTY="+hasty, plantedtest.Variable+"="+bug)
+		output, err := command.CombinedOutput()
+		return string(output), err
+	}
+	halves := []string{"", "even", "odd"}
+	for _, bug := range plantedBugs {
 		t.Run(bug.Name, func(t *testing.T) {
-			for _, hasty := range []string{"", "even", "odd"} {
-				command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Beam|Candidates|Jointly|HardAttention)$", "-test.failfast", "-test.timeout=4m")
-				command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "SLUICE_EMULATED_HASTY="+hasty, plantedtest.Variable+"="+bug.Name)
-				output, err := command.CombinedOutput()
-				switch {
-				case bug.Name == "" && err != nil:
-					t.Errorf("without a bug: %v\n%s", err, output)
-				case err != nil && !strings.Contains(string(output), ", want ") && !strings.Contains(string(output), "panic: runtime error"):
-					t.Errorf("it failed in another way: %v\n%s", err, output)
-				}
-				if err != nil {
+			for _, short := range []bool{true, false} {
+				for _, hasty := range halves {
+					output, err := run(t, bug.Name, hasty, short)
+					if err == nil {
+						continue
+					}
+					if !strings.Contains(output, ", want ") && !strings.Contains(output, "panic: runtime error") {
+						t.Errorf("it failed in another way: %v\n%s", err, output)
+					}
 					return
 				}
 			}
-			if bug.Name != "" {
-				t.Error("nobody noticed")
-			}
+			t.Error("nobody noticed")
 		})
+	}
+	for _, hasty := range halves {
+		if output, err := run(t, "", hasty, true); err != nil {
+			t.Errorf("without a bug, hasty %q: %v\n%s", hasty, err, output)
+		}
 	}
 }
