@@ -39,8 +39,8 @@ func printKernels(w io.Writer, heading string, rows []kernelRow) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "%s\tkernel\tm\tn\tk\tµs\tcopies\tcuBLASLt, µs\twith the same bits, µs\town beside it, µs\tbound, µs\tby\t\n", heading)
 	for _, k := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%s\t%s\t%.1f\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
-			k.copies(), microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), microsecondsOrDash(k.Beside), k.Bound, k.By)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
+			k.copies(), microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), microsecondsOrDash(k.Beside), k.bound(), cmp.Or(k.By, "-"))
 	}
 	t.Flush()
 	if len(rows) == 0 {
@@ -48,6 +48,14 @@ func printKernels(w io.Writer, heading string, rows []kernelRow) {
 	}
 	fmt.Fprintln(w, "Each kernel goes over copies of its operands in turn, which exceed the second-level cache; \"cached\" stands where they do not.\n"+
 		"cuBLASLt and what is beside it have one copy.")
+}
+
+// bound is that, which may be less than what can be told, or a dash where it is not known.
+func (k *kernelRow) bound() string {
+	if k.By == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", k.Bound)
 }
 
 // copies says over how many copies of its operands the kernel went.

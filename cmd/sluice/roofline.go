@@ -181,8 +181,11 @@ func (c card) bound(p productShape) (seconds float64, by string) {
 }
 
 // slower is the time of so many bytes, or that of so many operations of tensor cores if it is longer. Without a known peak it is that of the
-// bytes.
+// bytes, and where not even that of the memory is known, as drivers do not tell it of every device, it is 0, by nothing.
 func (c card) slower(bytes, operations float64) (seconds float64, by string) {
+	if c.bandwidth == 0 {
+		return 0, ""
+	}
 	memory := bytes / c.bandwidth
 	if c.tensor > 0 && operations/c.tensor > memory {
 		return operations / c.tensor, "tensor cores"

@@ -46,6 +46,10 @@ func TestCardOf(t *testing.T) {
 			t.Errorf("%s has the peaks of %s, want %s", device, have.name, want)
 		}
 	}
+	// Of a card that tells nothing of its memory there are no bounds, and no infinite ones, which no report could hold.
+	if seconds, by := cardOf(cuda.Properties{Name: "NVIDIA A10"}).slower(1e6, 1e6); seconds != 0 || by != "" {
+		t.Errorf("nothing is known, and %v seconds are bounded by %q", seconds, by)
+	}
 	// Memory is what tells these apart.
 	for name, want := range map[string]float64{"A100 SXM 80GB": 2039e9, "A100 PCIe 80GB": 1935e9, "A100 40GB": 1555e9, "L40": 864e9, "L4": 300e9} {
 		if have := cardNamed(t, name).bandwidth; have != want {
