@@ -593,8 +593,12 @@ func decode(t *testing.T, s search.Stepper, sources []search.Source, options sea
 
 // A sentence gives the same bits alone, among others, in another slot, and where there are more or fewer of them.
 func TestInvariance(t *testing.T) {
+	kinds := autoregressions
+	if testing.Short() { // as in other modes
+		kinds = autoregressions[:2]
+	}
 	for _, d := range append(devices(t), openBFloat16(t)) {
-		for _, kind := range autoregressions {
+		for _, kind := range kinds {
 			testInvariance(t, newStepper(t, d, randomModel(t, describe(descriptions[kind])), 40))
 		}
 	}
@@ -652,13 +656,10 @@ func scoresOf(s *Stepper, sources []search.Source) [][]search.Scored {
 
 // Several workers share the weights, and each gives what one alone does.
 func TestWorkers(t *testing.T) {
-	for _, d := range devices(t) {
+	for _, d := range append(devices(t), openBFloat16(t)) {
 		testWorkers(t, d)
 	}
 }
-
-// It is apart from TestWorkers, which runs in all modes of the emulated device, of whose libraries each has kernels for one type.
-func TestWorkersInBFloat16(t *testing.T) { testWorkers(t, openBFloat16(t)) }
 
 func testWorkers(t *testing.T, d *Device) {
 	w, err := d.Load(randomModel(t, small("")), Options{})
@@ -951,12 +952,14 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// modesTests are the tests that run in all modes: every kind of model, searches that run ahead, look at alignments and forbid tokens, scores of given ones, all arithmetics,
-// a model's multipliers, numbers that overflow, products by cuBLASLt, and several workers and GPUs.
-const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|QuestionsAhead|Beam|Ahead|Jointly|Workers|SeveralGPUs|Int8Models|Alphas|FP8Models|Overflow|OverflowOfHiddenUnits|OverflowOfCells|LibraryProducts"
+// modesTests are the tests that run in all modes: every kind of model, all searches, alone, among others and ahead, with alignments, forbidden tokens and shortlists,
+// scores of given tokens, ensembles, all arithmetics, a model's multipliers, numbers that overflow, products by cuBLASLt, and several workers and GPUs.
+const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|QuestionsAhead|Beam|Candidates|Searches|SearchesAlone|LongTranslations|" +
+	"Ahead|Jointly|EnsemblesAhead|Invariance|Workers|SeveralGPUs|Int8Models|Alphas|FP8Models|Overflow|OverflowOfHiddenUnits|OverflowOfCells|" +
+	"NoOverflowOfBFloat16|LibraryProducts"
 
 func TestModes(t *testing.T) {
 	emulated.In(t, emulated.WholeModes(), func(t *testing.T, m emulated.Mode) {
-		emulated.Repeat(t, m, library(t, m.Sanitizer), modesTests)
+		emulated.Repeat(t, m, emulated.LibraryOfBoth(t, m.Sanitizer, emulated.Sources(t)...), modesTests)
 	})
 }

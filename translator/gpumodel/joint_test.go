@@ -109,10 +109,11 @@ func TestJointly(t *testing.T) {
 
 // Ensembles of all kinds, in all ways to search.
 func TestEnsemblesAhead(t *testing.T) {
-	if testing.Short() {
-		t.Skip("goes through all searches")
-	}
 	d := openDevice(t)
+	if testing.Short() { // as in other modes
+		newJointPair(t, d, ensemble(t, "post-norm", "s2s"), 24).check(t, "two models", searches(), false)
+		return
+	}
 	for i, kinds := range [][]string{{"post-norm", "s2s", "deep devlin"}, {"hard attention", "odd heads, pre-norm"}} {
 		p := newJointPair(t, d, ensemble(t, kinds...), 24)
 		p.check(t, kinds, append(searches(), wideSearches()...), i == 1)
