@@ -76,7 +76,7 @@ func (p Products) kernels() map[string]int {
 	what := p.String()
 	return map[string]int{
 		"quantise_" + what: 0, "product_" + what + "_128x128": large.shared(), "product_" + what + "_64x64": middle.shared(),
-		"product_" + what + "_16x64": small.shared(), "output_" + what + "_64": middle.shared(), "output_" + what + "_16": small.shared(),
+		"product_" + what + "_16x64": small.shared(), "product_" + what + "_16x16": narrow.shared(), "output_" + what + "_64": middle.shared(), "output_" + what + "_16": small.shared(),
 		"output_" + what + "_scores": small.shared(),
 	}
 }

@@ -12,7 +12,8 @@ var programs embed.FS
 
 // sources are the files of src/ for translating, with the kernels of each and the dynamic shared memory that they want, in bytes.
 var sources = map[string]map[string]int{
-	"product":   {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared()},
+	"product": {"product_128x128": large.shared(), "product_64x64": middle.shared(), "product_16x64": small.shared(),
+		"product_16x16": narrow.shared()},
 	"layernorm": {"layer_norm": 0, "rms_norm": 0},
 	"embed":     {"embed": 0, "copy_rows": 0},
 	"ssru":      {"ssru": 0},

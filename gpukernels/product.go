@@ -36,13 +36,14 @@ var (
 	large  = tiling{"product_128x128", 128, 128, 256, 3}
 	middle = tiling{"product_64x64", 64, 64, 128, 3}
 	small  = tiling{"product_16x64", 16, 64, 128, 4}
+	narrow = tiling{"product_16x16", 16, 16, 32, 8} // with little to do for a block, more slices are under way
 )
 
 // shared returns the dynamic shared memory of a block: stages of slices of 32 elements and 8 that keep rows apart, in fp16.
 func (t tiling) shared() int { return t.stages * (t.m + t.n) * (32 + 8) * 2 }
 
-// choose returns the tiling with the largest tiles that are enough to give every multiprocessor one. The result's bits do not depend
-// on it.
+// choose returns the tiling with the largest tiles that are enough to give every multiprocessor one; of few rows, no tiles may be enough, and
+// the smallest come nearest. The result's bits do not depend on it.
 func (k *Kernels) choose(m, n int) tiling {
 	for _, t := range []tiling{large, middle} {
 		if m > t.m/2 && blocks(m, t.m)*blocks(n, t.n) >= k.multiprocessors {
@@ -51,6 +52,9 @@ func (k *Kernels) choose(m, n int) tiling {
 	}
 	if m > 2*small.m {
 		return middle
+	}
+	if blocks(m, small.m)*blocks(n, small.n) < k.multiprocessors {
+		return narrow
 	}
 	return small
 }

@@ -75,7 +75,7 @@ func (r *rig) withoutGaps(result Matrix, kernel string) (rows []number) {
 	return rows
 }
 
-var tilings = []tiling{large, middle, small}
+var tilings = []tiling{large, middle, small, narrow}
 
 func TestProduct(t *testing.T) {
 	r := newRig(t)
@@ -103,7 +103,9 @@ func TestProductEpilogues(t *testing.T) {
 		if i&4 != 0 {
 			c.residual = nil
 		}
-		near(t, fmt.Sprintf("epilogue %03b", i), c.run(r, tilings[i%3]), c.want(), 1e-3)
+		for _, tiling := range tilings {
+			near(t, fmt.Sprintf("epilogue %03b of %s", i, tiling.name), c.run(r, tiling), c.want(), 1e-3)
+		}
 	}
 }
 
@@ -168,7 +170,8 @@ func TestTilings(t *testing.T) {
 	for _, c := range []struct {
 		m, n int
 		want tiling
-	}{{1, 512, small}, {32, 512, small}, {64, 512, middle}, {512, 512, middle}, {4096, 512, large}, {1, 1 << 20, small}} {
+	}{{1, 512, narrow}, {32, 512, narrow}, {16, 6336, narrow}, {16, 6337, small}, {32, 3200, small}, {64, 512, middle}, {512, 512, middle},
+		{4096, 512, large}, {1, 1 << 20, small}} {
 		if have := k.choose(c.m, c.n); have != c.want {
 			t.Errorf("%d×%d: %s, want %s", c.m, c.n, have.name, c.want.name)
 		}

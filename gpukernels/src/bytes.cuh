@@ -89,6 +89,7 @@ __device__ __forceinline__ void quantise(const Element* x, unsigned char* q, flo
   PRODUCT_OF_BYTES(product_##what##_128x128, Sum, 128, 128, 64, 32, 3); \
   PRODUCT_OF_BYTES(product_##what##_64x64, Sum, 64, 64, 32, 32, 3);     \
   PRODUCT_OF_BYTES(product_##what##_16x64, Sum, 16, 64, 16, 16, 4);     \
+  PRODUCT_OF_BYTES(product_##what##_16x16, Sum, 16, 16, 16, 16, 8);     \
   OUTPUT_OF_BYTES(output_##what##_64, Sum, 64, 64, 32, 32, 3);          \
   OUTPUT_OF_BYTES(output_##what##_16, Sum, 16, 64, 16, 16, 4);          \
   SCORES_OF_BYTES(output_##what##_scores, Sum)

@@ -13,3 +13,4 @@
 PRODUCT(product_128x128, 128, 128, 64, 32, 3);
 PRODUCT(product_64x64, 64, 64, 32, 32, 3);
 PRODUCT(product_16x64, 16, 64, 16, 16, 4);
+PRODUCT(product_16x16, 16, 16, 16, 16, 8);
