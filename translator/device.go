@@ -19,6 +19,10 @@ type Device struct {
 	TopUp           float64 // share of free slots at which they are filled again, where Batching leaves it open; 0 is the processor's
 	MiniBatchTokens int     // source pieces that a worker encodes at a time; 0 is Batching's
 
+	// Encoded is for how many source pieces of encoded sentences, waiting or being decoded, a worker has memory when it encodes ahead of what its
+	// slots need, as a device does that encodes beside its steps; 0: sentences are encoded when slots wait for them.
+	Encoded int
+
 	// Open returns a Stepper for each model of the ensemble, with that many slots.
 	Open func(slots int) ([]search.Stepper, error)
 	// Fits says whether a worker that failed so can go on with half of the slots and of the pieces: the device had no memory left.
@@ -57,12 +61,13 @@ func (c *Config) miniBatch() int {
 
 // A Budget bounds what a worker has in the memory of its device at a time.
 type Budget struct {
-	Slots  int
-	Tokens int // of the source, encoded together
+	Slots   int
+	Tokens  int // of the source, encoded together
+	Encoded int // of the source, up to which sentences are encoded ahead: see Device.Encoded
 }
 
 func (d *Device) budget(b Batching) Budget {
-	return Budget{positiveOr(d.Slots, b.Slots), positiveOr(d.MiniBatchTokens, b.MiniBatchTokens)}
+	return Budget{positiveOr(d.Slots, b.Slots), positiveOr(d.MiniBatchTokens, b.MiniBatchTokens), d.Encoded}
 }
 
 // topUp is the share of free slots at which the device's workers fill them again.
@@ -78,7 +83,7 @@ func (d *Device) topUp(b Batching) float64 {
 
 // Half is less, and false where there is no less: a worker has to have the slots of one sentence, which least is.
 func (b Budget) Half(least int) (Budget, bool) {
-	h := Budget{max(b.Slots/2, least), max(b.Tokens/2, 1)}
+	h := Budget{max(b.Slots/2, least), max(b.Tokens/2, 1), b.Encoded / 2}
 	return h, h.Slots < b.Slots || h.Tokens >= leastTokens
 }
 

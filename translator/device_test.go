@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
 	"github.com/sluice-mt/sluice/translator"
@@ -301,4 +302,83 @@ func TestCloseBeforeSentencesAreGivenBack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A watched Stepper of one model, for greedy search, counts what its worker has encoded.
+type watched struct {
+	search.Stepper
+	pieces  map[search.Context]int // of what is encoded
+	begun   map[search.Context]bool
+	held    int // pieces
+	most    int // that were held
+	inHaste int // mini-batches that were encoded while slots waited
+	ahead   int // those that were encoded before any did
+}
+
+func (w *watched) Encode(sources []search.Source, contexts []search.Context) {
+	if waiting := len(w.pieces) - len(w.begun); waiting < w.Slots()-len(w.begun) {
+		w.inHaste++
+	} else {
+		w.ahead++
+	}
+	w.Stepper.Encode(sources, contexts)
+	for i, context := range contexts {
+		w.pieces[context] = len(sources[i].Tokens)
+		w.held += len(sources[i].Tokens)
+	}
+	w.most = max(w.most, w.held)
+}
+
+func (w *watched) Begin(slot search.Slot, context search.Context) {
+	w.begun[context] = true
+	w.Stepper.Begin(slot, context)
+}
+
+func (w *watched) Release(context search.Context) {
+	w.held -= w.pieces[context]
+	delete(w.pieces, context)
+	delete(w.begun, context)
+	w.Stepper.Release(context)
+}
+
+// Where a device encodes ahead, fewer slots wait, no more is encoded than there is memory for, and the translations are the same.
+func TestDeviceEncodesAhead(t *testing.T) {
+	lines := sentences(300)
+	config := engineConfig(t, cpumodel.Float32)
+	config.Text.MaxLength = 300 // more than any has
+	config.Batching.Latency = time.Hour
+	want := translate(t, config, lines, nil)
+	models := config.Models.(cpuModels)
+	run := func(encoded int) *watched {
+		w := &watched{pieces: map[search.Context]int{}, begun: map[search.Context]bool{}}
+		config.Devices = []translator.Device{{Name: "watched", Workers: 1, Slots: 16, MiniBatchTokens: 300, Encoded: encoded,
+			Open: func(slots int) ([]search.Stepper, error) {
+				w.Stepper = models.NewSteppers(slots)[0]
+				return []search.Stepper{w}, nil
+			}}}
+		sameTexts(t, translate(t, config, lines, nil), want)
+		if w.held != 0 || len(w.pieces) != 0 {
+			t.Errorf("%d pieces are still encoded when all is translated, want none", w.held)
+		}
+		return w
+	}
+	without := run(0)
+	if without.ahead > 0 {
+		t.Errorf("%d mini-batches were encoded ahead, want none", without.ahead)
+	}
+	limit := without.most + 100
+	limited, unlimited := run(limit), run(1e6)
+	if limited.most > limit {
+		t.Errorf("%d pieces were encoded at a time, want no more than %d", limited.most, limit)
+	}
+	if unlimited.most <= limit {
+		t.Errorf("without a limit %d pieces were encoded at a time, want more than %d, or the limit is none", unlimited.most, limit)
+	}
+	for _, w := range []*watched{limited, unlimited} {
+		if w.ahead == 0 || w.inHaste >= without.inHaste {
+			t.Errorf("%d mini-batches were encoded ahead, and %d while slots waited, want some and fewer than %d", w.ahead, w.inHaste, without.inHaste)
+		}
+	}
+	t.Logf("mini-batches while slots waited: %d, %d with a limit, %d without one; pieces at a time: %d, %d, %d", without.inHaste, limited.inHaste, unlimited.inHaste,
+		without.most, limited.most, unlimited.most)
 }

@@ -224,11 +224,7 @@ func (e *Engine) take(dst []*unit, tokens int, wait bool) ([]*unit, bool) {
 		}
 		now := time.Now()
 		if e.pool.Ready(now) {
-			if tokens >= e.miniBatch {
-				return e.pool.Cut(dst, now), true
-			}
-			e.returned = e.pool.Cut(e.returned, now)
-			continue
+			return e.cut(dst, tokens, now), true
 		}
 		if !wait {
 			return dst, true
@@ -241,6 +237,26 @@ func (e *Engine) take(dst []*unit, tokens int, wait bool) ([]*unit, bool) {
 		e.changed.Wait()
 	}
 	return dst, false
+}
+
+// takeAhead is take for a worker that would not begin what it takes at once: it leaves to others what they could, and what should not wait.
+func (e *Engine) takeAhead(dst []*unit, tokens int) []*unit {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	now := time.Now()
+	if e.closed || e.idle.Load() > 0 || len(e.returned) > 0 || len(e.urgent) > 0 || !e.pool.Ready(now) {
+		return dst
+	}
+	return e.cut(dst, tokens, now)
+}
+
+// cut takes a mini-batch from the pool, which must be ready. Of what is too much for a worker, all others get the rest first.
+func (e *Engine) cut(dst []*unit, tokens int, now time.Time) []*unit {
+	if tokens >= e.miniBatch {
+		return e.pool.Cut(dst, now)
+	}
+	e.returned = e.pool.Cut(e.returned, now)
+	return e.takeReturned(dst, tokens)
 }
 
 // takeReturned takes the first of the returned units, up to a number of pieces, and one in any case.

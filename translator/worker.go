@@ -13,11 +13,13 @@ import (
 )
 
 // A worker is a goroutine with a decoder of its own. Encoder and decoder are decoupled by a queue: a mini-batch is
-// encoded when the queue cannot fill the free slots, and slots are filled from the queue when enough of them are free.
+// encoded when the queue cannot fill the free slots, and slots are filled from the queue when enough of them are free. A
+// device that encodes beside its steps has the next mini-batch to encode before that, so that no slot waits for it.
 type worker struct {
 	engine  *Engine
 	decoder *search.Decoder
 	queue   *batch.TopUp[*unit]
+	encoded int                // source pieces of the sentences that are encoded and not done
 	scratch *shortlist.Scratch // nil without a shortlist
 
 	device   *Device
@@ -47,6 +49,7 @@ func (w *worker) connect() (err error) {
 	if w.decoder, err = search.NewDecoder(w.steppers, c.Weights, c.Text.Target.EOS()); err != nil {
 		return err
 	}
+	w.encoded = 0
 	w.queue, err = batch.NewTopUp[*unit](w.decoder.Slots(), w.device.topUp(c.Batching))
 	return err
 }
@@ -58,6 +61,7 @@ func (w *worker) run() {
 		var results []search.Result
 		if open && w.failure() == nil {
 			results = w.step()
+			w.encodeAhead()
 		}
 		if err := w.failure(); err != nil && open {
 			w.reclaim(results)
@@ -120,6 +124,19 @@ func (w *worker) refill() bool {
 	return true
 }
 
+// encodeAhead lets the device encode one more mini-batch while it decodes, if less waits than all slots could take: sentences of a mini-batch are
+// of like length, so that many may end at once. There must be memory for it beside what is encoded already. What has to be redone is not kept
+// waiting by others: it is encoded as soon as slots wait.
+func (w *worker) encodeAhead() {
+	most := max(w.budget.Tokens, w.engine.config.Text.MaxLength)
+	if w.encoded+most > w.budget.Encoded || !w.queue.Hungry(w.decoder.Slots()) || len(w.redo) > 0 || w.failure() != nil {
+		return
+	}
+	if w.taken = w.engine.takeAhead(w.taken[:0], w.budget.Tokens); len(w.taken) > 0 {
+		w.encode(w.taken)
+	}
+}
+
 // next returns the next mini-batch: what has to be redone first.
 func (w *worker) next(wait bool) ([]*unit, bool) {
 	if len(w.redo) > 0 {
@@ -147,6 +164,7 @@ func (w *worker) encode(units []*unit) {
 		w.prepare(u)
 		w.sentences = append(w.sentences, &u.sentence)
 		c.tokens.Add(int64(len(u.tokens)))
+		w.encoded += len(u.tokens)
 	}
 	w.decoder.Spread(w.engine.cores())
 	w.decoder.Encode(w.sentences)
@@ -205,6 +223,7 @@ const noRepeat = 3
 // finish delivers a result, or has the sentence searched again.
 func (w *worker) finish(result search.Result) {
 	u := result.Sentence.Tag.(*unit)
+	w.encoded -= len(u.tokens)
 	switch {
 	case result.Flags&search.NonFinite != 0:
 		u.flags |= job.NonFinite

@@ -242,7 +242,7 @@ func (g *gpu) worker(load gpuLoad, b *batchFlags) translator.Device {
 	slots, tokens := g.weights[0].Batch(g.sharedBy(load.Streams))
 	d := translator.Device{
 		Name: g.name(), Workers: load.Streams, Slots: load.Slots, TopUp: gpumodel.TopUp,
-		MiniBatchTokens: tokens / slots * load.Slots, Open: g.steppers,
+		MiniBatchTokens: tokens / slots * load.Slots, Encoded: gpumodel.Encoded(load.Slots), Open: g.steppers,
 		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },
 	}
 	if b.miniBatchWords > 0 {

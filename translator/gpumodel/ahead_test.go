@@ -24,6 +24,7 @@ type walk struct {
 	random        *rand.Rand
 	ahead, behind *Stepper
 	live          []walker
+	waiting       [][2]search.Context // encoded, but in no slot yet
 	free          []search.Slot
 	followed      int   // rows of steps that had been run ahead
 	align         bool  // alignments are asked for
@@ -43,14 +44,28 @@ func (w *walk) both(f func(i int, s *Stepper)) {
 	f(1, w.behind)
 }
 
-// begin encodes a sentence and puts it into one or two free slots.
-func (w *walk) begin() {
-	source := randomSources(1 + w.random.IntN(9))
-	if w.random.IntN(2) == 0 {
-		source[0].Candidates = []search.Token{0, 2, 3, 9, 20, 33, 40, 69}
+// encode encodes some sentences, which wait for slots.
+func (w *walk) encode() {
+	sources := randomSources([]int{1 + w.random.IntN(9), 1 + w.random.IntN(9)}[:1+w.random.IntN(2)]...)
+	for i := range sources {
+		if w.random.IntN(2) == 0 {
+			sources[i].Candidates = []search.Token{0, 2, 3, 9, 20, 33, 40, 69}
+		}
 	}
-	var contexts [2]search.Context
-	w.both(func(i int, s *Stepper) { s.Encode(source, contexts[i:i+1]) })
+	var contexts [2][2]search.Context
+	w.both(func(i int, s *Stepper) { s.Encode(sources, contexts[i][:len(sources)]) })
+	for i := range sources {
+		w.waiting = append(w.waiting, [2]search.Context{contexts[0][i], contexts[1][i]})
+	}
+}
+
+// begin puts the sentence that has waited for longest into one or two free slots. There may be others behind it.
+func (w *walk) begin() {
+	if len(w.waiting) == 0 || w.random.IntN(2) == 0 {
+		w.encode()
+	}
+	contexts := w.waiting[0]
+	w.waiting = w.waiting[1:]
 	for n := range min(len(w.free), 1+w.random.IntN(2)) {
 		slot := w.free[len(w.free)-1]
 		w.free = w.free[:len(w.free)-1]
@@ -400,9 +415,21 @@ var plantedBugs = []plantedtest.Bug{
 	{Name: "sets are overwritten before they are read", File: "encoder.go",
 		From: "s.wait(s.sets.read.Synchronize)",
 		To:   "unless(NAME, s.sets.read.Synchronize)"},
-	{Name: "the decoder does not wait for the encoder", File: "decoder.go",
-		From: "s.stream.Wait(s.encoded)",
-		To:   "unless(NAME, func() error { return s.stream.Wait(s.encoded) })"},
+	{Name: "the decoder does not wait for the encoder", File: "encodes.go",
+		From: "s.stream.Wait(e.end(needed))",
+		To:   "unless(NAME, func() error { return s.stream.Wait(e.end(needed)) })"},
+	{Name: "the encode behind the last one that was waited for is taken for done", File: "encodes.go",
+		From: "needed <= e.awaited",
+		To:   "needed <= e.awaited+int(planted(NAME))"},
+	{Name: "the decoder waits for all encodes", File: "encodes.go",
+		From: "needed := 0",
+		To:   "needed := int(planted(NAME)) * s.encodes.newest"},
+	{Name: "the last row of a step decides alone for what it waits", File: "encodes.go",
+		From: "needed = max(needed,",
+		To:   "needed = max(needed*int(1-planted(NAME)),"},
+	{Name: "a sentence is as old as the one before it", File: "encodes.go",
+		From: "\te.newest++\n",
+		To:   "\tif planted(NAME) == 0 || e.newest == 0 {\n\t\te.newest++\n\t}\n"},
 	{Name: "guesses are read before they are there", File: "ahead.go",
 		From: "s.wait(t.told.Synchronize)",
 		To:   "unless(NAME, t.told.Synchronize)"},
@@ -471,7 +498,7 @@ func TestPlantedBugs(t *testing.T) {
 	device := library(t, emulated.Unwatched)
 	// run says what the tests print if they fail.
 	run := func(t *testing.T, bug, hasty string, short bool) (string, error) {
-		command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Beam|Candidates|Jointly|HardAttention)$", "-test.failfast",
+		command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Encodes|Beam|Candidates|Jointly|HardAttention)$", "-test.failfast",
 			"-test.timeout=4m", fmt.Sprintf("-test.short=%v", short))
 		command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "SLUICE_EMULATED_HASTY="+hasty, plantedtest.Variable+"="+bug)
 		output, err := command.CombinedOutput()

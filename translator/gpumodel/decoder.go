@@ -175,7 +175,7 @@ func (s *Stepper) room(b *buffer, bytes int) error {
 }
 
 // prepareStep does what a captured step cannot do: it makes room, takes places for what the rows of a turn write, fills in the lists, and waits
-// for the encoder.
+// for the encodes that the rows came from.
 func (s *Stepper) prepareStep(t *turn, rows int) error {
 	last := 0
 	for i := range t.rows {
@@ -200,11 +200,7 @@ func (s *Stepper) prepareStep(t *turn, rows int) error {
 			return err
 		}
 	}
-	if s.awaited {
-		return nil
-	}
-	s.awaited = true
-	return s.stream.Wait(s.encoded)
+	return s.awaitEncodes(t)
 }
 
 // run puts the work of a step into the stream.

@@ -18,9 +18,8 @@
 //
 // # Streams
 //
-// Encoder and decoder have a stream each, so that the step that is under way goes on while the next sentences are encoded; the one after it waits
-// until they are, since it may be theirs. A decoder step is
-// a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and searches that are content
+// Encoder and decoder have a stream each, so that steps go on while the next sentences are encoded; only a step with such a sentence waits for that
+// (encodes.go). A decoder step is a graph (graphs.go). It is asked for without waiting; the one wait of a step is for the tokens that it chose, and searches that are content
 // with the best tokens of one model have asked for the next step before they wait (ahead.go). So have ensembles, and samples from the whole
 // vocabulary, of which the device itself chooses or draws (joint.go).
 //

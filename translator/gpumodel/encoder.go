@@ -140,8 +140,7 @@ func (s *Stepper) keepContexts(a *activations, number int, contexts []search.Con
 	if err := s.product(a, to, a.x, &s.w.encoders[number].contextKV, false); err != nil {
 		return err
 	}
-	s.awaited = false
-	return a.stream.Record(s.encoded)
+	return s.recordEncode(contexts)
 }
 
 // takeMemory takes rows of the memory for the tokens of a source of the sentences, and returns where they begin.

@@ -206,12 +206,16 @@ func (f *feed) reserve(c *cuda.Context, n int) error {
 const (
 	mostSlots, fewestSlots = 512, 16
 	tokensOfSlot           = 16 // source tokens encoded at a time for each slot
-	tokensWaiting          = 64 // source tokens whose keys and values are kept for each slot
+	tokensKept             = 64 // source tokens, of each source, whose keys and values are kept for each slot
 )
 
 // TopUp is the share of free slots at which the slots of a GPU are best filled again. It is less than the processor's: the step of a GPU
 // costs nearly as much with fewer hypotheses.
 const TopUp = 0.25
+
+// Encoded is for how many source tokens a worker with so many slots has memory, those of sentences that are being decoded included: the encoder may
+// be as far ahead.
+func Encoded(slots int) int { return slots * tokensKept }
 
 // A Sharing says what shares the memory of a device.
 type Sharing struct {
@@ -244,10 +248,10 @@ func (w *Weights) room(by Sharing) int {
 		return nil
 	})
 	free -= min(free, uint64(2*by.Workers*by.Models*w.workspace))
-	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensWaiting + 8*w.decoderLayers()*w.layerState +
+	slot := (1+tokensOfSlot)*w.rowBytes() + 2*w.contextWidth()*max(1, len(w.encoders))*tokensKept + 8*w.decoderLayers()*w.layerState +
 		2*turns*w.dim + w.vocabulary
 	if w.autoreg == model.SelfAttention {
-		slot += 2 * w.wordWidth() * tokensWaiting
+		slot += 2 * w.wordWidth() * tokensKept
 	}
 	return slotsWithin(int(free/2/uint64(by.Workers)), by.Models*slot, w.jointBytes(by))
 }

@@ -84,8 +84,7 @@ func (s *Stepper) read(number int, contexts []search.Context, longest int) error
 	if err := s.keepStarts(number, values, places[2], places[3], len(contexts)); err != nil {
 		return err
 	}
-	s.awaited = false
-	return a.stream.Record(s.encoded)
+	return s.recordEncode(contexts)
 }
 
 // readTokens runs the layers. places are those of the lists of read.

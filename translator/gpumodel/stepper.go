@@ -24,8 +24,7 @@ type Stepper struct {
 	stream *cuda.Stream // of the decoder; the encoder has one of its own
 	err    error
 
-	encoded *cuda.Event // what is encoded
-	awaited bool        // by the decoder's stream
+	encodes encodes
 
 	graphs   map[shape]*cuda.Graph // decoder steps
 	captured places                // where what is in them was
@@ -101,6 +100,7 @@ type Stepper struct {
 // A context is an encoded sentence.
 type context struct {
 	memory     []run // of each source
+	encode     int   // that it came from: the number of the last one, if there are several sources; 0 of a model without encoders
 	candidates []search.Token
 	counted    bool // in the union of candidates
 }
@@ -121,7 +121,7 @@ const noState = -1
 
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) (*Stepper, error) {
-	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextWidth()}, graphs: map[shape]*cuda.Graph{}, awaited: true}
+	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextWidth()}, graphs: map[shape]*cuda.Graph{}}
 	s.places = newLot(s.statePlaces())
 	s.firstAhead = slices.Repeat([]int32{-1}, s.statePlaces()+1)
 	for i := range s.slots {
@@ -143,7 +143,7 @@ func (s *Stepper) open() (err error) {
 	if s.encoding.stream, err = c.Stream(); err != nil {
 		return err
 	}
-	if s.encoded, err = c.Event(); err != nil {
+	if err := s.encodes.open(c); err != nil {
 		return err
 	}
 	s.rowsOf.stream = s.stream
@@ -188,10 +188,8 @@ func (s *Stepper) Close() error {
 		for _, w := range s.watches() {
 			failed = append(failed, w.Close())
 		}
-		if s.encoded != nil {
-			failed = append(failed, s.encoded.Close())
-		}
-		s.stream, s.encoding.stream, s.encoded = nil, nil, nil
+		failed = append(failed, s.encodes.close())
+		s.stream, s.encoding.stream = nil, nil
 		return errors.Join(failed...)
 	})
 }

@@ -1,0 +1,75 @@
+package translator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-mt/sluice/translator/search"
+	"github.com/sluice-mt/sluice/translator/vocab"
+)
+
+// A mute Stepper encodes, and does nothing else.
+type mute struct {
+	search.Stepper
+	slots int
+}
+
+func (m mute) Slots() int                               { return m.slots }
+func (m mute) Vocabulary() int                          { return 10 }
+func (m mute) Encode([]search.Source, []search.Context) {}
+
+// onlyEnd is a vocabulary of the end of sentence.
+type onlyEnd struct{ vocab.Vocabulary }
+
+func (onlyEnd) EOS() search.Token { return 0 }
+
+// A worker encodes ahead if its device has memory for it, what waits could not fill all slots, and nobody else has something to gain.
+func TestEncodeAhead(t *testing.T) {
+	const slots, budget, length = 4, 6, 3
+	unitOf := func() *unit { return &unit{task: new(task), tokens: make([]search.Token, length)} }
+	for _, c := range []struct {
+		name   string
+		change func(e *Engine, w *worker)
+		want   int // sentences that were encoded
+	}{
+		{"memory", func(*Engine, *worker) {}, 2},
+		{"just enough memory", func(_ *Engine, w *worker) { w.encoded = 14 }, 2},
+		{"no memory", func(_ *Engine, w *worker) { w.encoded = 15 }, 0},
+		{"a device that does not encode ahead", func(_ *Engine, w *worker) { w.budget.Encoded = 0 }, 0},
+		{"three wait", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 3) }, 2},
+		{"four wait", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 4) }, 0},
+		{"something is to be redone", func(_ *Engine, w *worker) { w.redo = []*unit{unitOf()} }, 0},
+		{"a worker is idle", func(e *Engine, _ *worker) { e.idle.Store(1) }, 0},
+		{"somebody waits for a sentence", func(e *Engine, _ *worker) { e.urgent = []*unit{unitOf()} }, 0},
+		{"a sentence was given back", func(e *Engine, _ *worker) { e.returned = []*unit{unitOf()} }, 0},
+		{"closed", func(e *Engine, _ *worker) { e.closed = true }, 0},
+		{"a smaller worker", func(_ *Engine, w *worker) { w.budget.Tokens = 3 }, 1},
+		{"nothing is ready", func(e *Engine, _ *worker) {
+			e.pool.Cut(nil, time.Now())
+			e.pool.Add(unitOf(), length, time.Now())
+		}, 0},
+	} {
+		device := Device{Slots: slots, MiniBatchTokens: budget, Encoded: 20,
+			Open: func(slots int) ([]search.Stepper, error) { return []search.Stepper{mute{slots: slots}}, nil }}
+		e := &Engine{config: Config{Batching: Batching{Latency: time.Hour}.Automatic(1), Text: Text{Target: onlyEnd{}}}, miniBatch: budget}
+		e.changed.L = &e.mutex
+		var err error
+		if e.pool, err = newPool(e.config.Batching, budget); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			e.pool.Add(unitOf(), length, time.Now())
+		}
+		e.pool.Flush()
+		w := e.newWorker(&device)
+		if err := w.open(); err != nil {
+			t.Fatal(err)
+		}
+		c.change(e, w)
+		waiting, encoded := w.queue.Len(), w.encoded
+		w.encodeAhead()
+		if have := w.queue.Len() - waiting; have != c.want || w.encoded-encoded != c.want*length {
+			t.Errorf("%s: %d sentences were encoded, and %d pieces counted, want %d and %d", c.name, have, w.encoded-encoded, c.want, c.want*length)
+		}
+	}
+}
