@@ -53,11 +53,8 @@ func (s *Stepper) encodeFurther(sources []search.Source, contexts []search.Conte
 				s.furtherSources[i].Tokens = sources[i].Further[k]
 			}
 		}
-		before := encoder.stats
 		encoder.Encode(s.furtherSources, s.furtherContexts)
-		s.stats.MACs += encoder.stats.MACs - before.MACs
-		s.stats.LeftOut += encoder.stats.LeftOut - before.LeftOut
-		s.stats.SourceTokens += encoder.stats.SourceTokens - before.SourceTokens
+		s.stats.takeOver(&encoder.stats)
 		for i, handle := range s.furtherContexts {
 			c := &s.contexts[contexts[i]]
 			c.further = append(c.further[:k], handle)

@@ -327,8 +327,7 @@ func (s *Stepper) doRows(do rowsDoing, parts int) {
 	}
 	p.crew.Do(w, parts)
 	for _, hand := range p.hands[:parts-1] {
-		s.stats.MACs, s.stats.LeftOut = s.stats.MACs+hand.stats.MACs, s.stats.LeftOut+hand.stats.LeftOut
-		hand.stats.MACs, hand.stats.LeftOut = 0, 0
+		s.stats.takeOver(&hand.stats)
 	}
 }
 

@@ -151,6 +151,12 @@ type Stats struct {
 	OutputTime   time.Duration // in Best, Top and LogProbs
 }
 
+// takeOver adds what a Stepper counted that works for another one, within whose times it does, and lets it count from 0 again.
+func (s *Stats) takeOver(helping *Stats) {
+	s.SourceTokens, s.MACs, s.LeftOut = s.SourceTokens+helping.SourceTokens, s.MACs+helping.MACs, s.LeftOut+helping.LeftOut
+	*helping = Stats{}
+}
+
 // Stats returns the counts since the Stepper was made.
 func (s *Stepper) Stats() Stats { return s.stats }
 
