@@ -53,6 +53,22 @@ for text in news short; do
 	row "$text, beam 4" -i "$folder/$text" --cpu-threads 1 --beam-size 4 --runs 3
 done
 
+for precision in int16 float32; do
+	row "few news, $precision" -i "$folder/few" --cpu-threads 1 --precision "$precision" --runs 3
+done
+
+printf '\n## From file to file\n\n| | source words/s, median of three | slowest to fastest |\n|---|---|---|\n'
+for text in news short; do
+	words=$(wc -w <"$folder/$text")
+	for ((run = 1; run <= 3; run++)); do
+		began=$EPOCHREALTIME
+		"$folder/sluice" translate -m "$model" -i "$folder/$text" -o "$folder/translated" --overwrite --cpu-threads 1 --quiet
+		echo "$began $EPOCHREALTIME"
+	done | awk -v words="$words" '{ print words / ($2 - $1) }' | sort -g | awk -v text="$text" '
+		{ speed[NR] = $1 }
+		END { printf "| %s, the whole command with loading, one worker | %.0f | %.0f to %.0f |\n", text, speed[2], speed[1], speed[3] }'
+done
+
 head 'Implementations'
 for level in avx512vnni avx512 avxvnni avx2; do
 	if [ "$level" = avxvnni ] && ! grep -qw avx_vnni /proc/cpuinfo; then continue; fi # AVX2 would stand in for it
@@ -97,5 +113,5 @@ go test ./translator/cpumodel -run '^$' -bench Architectures -benchtime 1s -cpu 
 	}
 '
 printf "%s\n" "" "## Kernels" "" "\`\`\`"
-go test ./kernels -run '^$' -bench 'MulInt8|MulFloat32|DotRows|Attention|Rows' -benchtime 0.2s | grep -E '^(Benchmark|cpu)'
+go test ./kernels -run '^$' -bench 'MulInt8|MulInt16|MulFloat32|AccumulateFloat32|DotRows|Attention|Rows' -benchtime 0.2s | grep -E '^(Benchmark|cpu)'
 echo '```'
