@@ -27,8 +27,9 @@ var trainingSources = map[string]map[string]int{
 		"training_drop_columns": 0, "training_shift": 0, "training_times": 0, "training_widen": 0, "training_cell": 0, "training_cell_backward": 0,
 		"training_look": 0, "training_look_queries": 0, "training_look_keys": 0,
 	},
-	"training_attention": {
-		"training_attention": 0, "training_attention_queries": 0, "training_attention_keys": 0, "training_guide_queries": 0, "training_guide_keys": 0,
+	"training_attention": { // with heads of one part; wider ones want more
+		"training_attention": stagedRows(1, wideHead), "training_attention_queries": stagedRows(2, wideHead),
+		"training_attention_keys": stagedRows(2, wideHead), "training_guide_queries": stagedRows(1, wideHead), "training_guide_keys": 0,
 	},
 	"training_loss":   {"training_loss_statistics": 0, "training_loss_gradient": 0},
 	"training_update": {"training_add_numbers": 0, "training_squares": 0, "training_adam": 0},

@@ -14,7 +14,8 @@ type Sentences struct {
 }
 
 // TrainingAttention is softmax(Q·Kᵀ/√d)·V in each head, sentence by sentence: those of the queries attend to those of the keys with the
-// same numbers. All matrices have rows of Width elements without gaps; a head has a multiple of 8 of them, 128 at most.
+// same numbers. All matrices have rows of Width elements without gaps; a head has a multiple of 8 of them, MostHeadDim at most. Wide heads are
+// slow: for each wideHead elements of a result, all weights are computed again.
 type TrainingAttention struct {
 	Q, K, V       cuda.Pointer
 	Out           cuda.Pointer // of the queries
@@ -26,13 +27,10 @@ type TrainingAttention struct {
 	Dropout       Dropout // of the weights; the seed is that of the whole layer
 }
 
-// MostOfHead is how many elements a head can have.
-const MostOfHead = 128
-
 func (a *TrainingAttention) check() error {
 	dim := a.Width / a.Heads
-	return need(a.Width%a.Heads == 0 && dim%8 == 0 && dim <= MostOfHead, "training attention",
-		"%d heads of rows of %d elements: a head must have a multiple of 8, %d at most", a.Heads, a.Width, MostOfHead)
+	return need(a.Width%a.Heads == 0 && dim%8 == 0 && dim <= MostHeadDim, "training attention",
+		"%d heads of rows of %d elements: a head must have a multiple of 8, %d at most", a.Heads, a.Width, MostHeadDim)
 }
 
 // arguments are what all three kernels are told, about the rows of one side.
@@ -46,12 +44,20 @@ func (a *TrainingAttention) grid(own Sentences) cuda.Shape {
 	return cuda.Shape{X: blocks(own.Rows, warpRows), Y: a.Heads}
 }
 
+// stagedRows is the shared memory of a block whose warps have so many rows of a head each.
+func stagedRows(rows, headDim int) int { return 4 * warpRows * rows * headDim }
+
+// launch launches a kernel whose warps stage so many rows of a head.
+func (a *TrainingAttention) launch(t *Training, s *cuda.Stream, name string, grid cuda.Shape, staged int, arguments ...cuda.Argument) error {
+	return t.kernels.byName[name].Launch(s, grid, rowBlock, stagedRows(staged, a.Width/a.Heads), arguments...)
+}
+
 // Attention fills Out and LogSums.
 func (t *Training) Attention(s *cuda.Stream, a TrainingAttention) error {
 	if err := a.check(); err != nil || a.Queries.Rows == 0 {
 		return err
 	}
-	return t.launch(s, "training_attention", a.grid(a.Queries), rowBlock.X, a.arguments(a.Queries, cuda.Address(a.Q), cuda.Address(a.K),
+	return a.launch(t, s, "training_attention", a.grid(a.Queries), 1, a.arguments(a.Queries, cuda.Address(a.Q), cuda.Address(a.K),
 		cuda.Address(a.V), cuda.Address(a.Out), cuda.Address(a.LogSums))...)
 }
 
@@ -61,9 +67,9 @@ func (t *Training) AttentionBackward(s *cuda.Stream, dq, dk, dv, dout, inners cu
 		return err
 	}
 	return cmp.Or(
-		t.launch(s, "training_attention_queries", a.grid(a.Queries), rowBlock.X, a.arguments(a.Queries, cuda.Address(a.Q), cuda.Address(a.K),
+		a.launch(t, s, "training_attention_queries", a.grid(a.Queries), 2, a.arguments(a.Queries, cuda.Address(a.Q), cuda.Address(a.K),
 			cuda.Address(a.V), cuda.Address(dout), cuda.Address(a.LogSums), cuda.Address(inners), cuda.Address(dq))...),
-		t.launch(s, "training_attention_keys", a.grid(a.Keys), rowBlock.X, a.arguments(a.Keys, cuda.Address(a.Q), cuda.Address(a.K),
+		a.launch(t, s, "training_attention_keys", a.grid(a.Keys), 2, a.arguments(a.Keys, cuda.Address(a.Q), cuda.Address(a.K),
 			cuda.Address(a.V), cuda.Address(dout), cuda.Address(a.LogSums), cuda.Address(inners), cuda.Address(dk), cuda.Address(dv))...),
 	)
 }
@@ -90,7 +96,7 @@ func (t *Training) Guide(s *cuda.Stream, dq, dk cuda.Pointer, g Guide, a Trainin
 		cuda.Address(g.Targets), cuda.Address(g.Places), cuda.Int(a.Heads), flag(g.Squared), cuda.Float(g.Weight)}, batch(a.Queries)...)
 	keys := append([]cuda.Argument{cuda.Address(a.Q), cuda.Address(g.Targets), cuda.Address(g.Places), cuda.Address(dk)}, batch(a.Keys)...)
 	return cmp.Or(
-		t.launch(s, "training_guide_queries", rowGrid(a.Queries.Rows), rowBlock.X, append(queries, cuda.Float(a.Scale))...),
+		a.launch(t, s, "training_guide_queries", rowGrid(a.Queries.Rows), 1, append(queries, cuda.Float(a.Scale))...),
 		t.launch(s, "training_guide_keys", rowGrid(a.Keys.Rows), rowBlock.X, keys...),
 	)
 }

@@ -4,12 +4,13 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
-// Activate sets y to f(x), n elements; kind is a number of an Activation.
-func (t *Training) Activate(s *cuda.Stream, y, x cuda.Pointer, n, kind int) error {
-	return t.over(s, "training_activate", n, cuda.Address(x), cuda.Address(y), cuda.Int(n), cuda.Int(kind))
+// Activate sets y to f(x), n elements with what is left of groups' places; kind is a number of an Activation.
+func (t *Training) Activate(s *cuda.Stream, y, x cuda.Pointer, n int, of Spacing, kind int) error {
+	arguments := []cuda.Argument{cuda.Address(x), cuda.Address(y), cuda.Int(n), cuda.Int(kind)}
+	return t.over(s, "training_activate", n, append(arguments, of.arguments()...)...)
 }
 
-// ActivateBackward sets dx to dy·f'(x).
+// ActivateBackward sets dx to dy·f'(x). What is left of groups' places is zero in dy, and so in dx.
 func (t *Training) ActivateBackward(s *cuda.Stream, dx, dy, x cuda.Pointer, n, kind int) error {
 	return t.over(s, "training_activate_backward", n, cuda.Address(x), cuda.Address(dy), cuda.Address(dx), cuda.Int(n), cuda.Int(kind))
 }

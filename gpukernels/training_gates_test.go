@@ -15,18 +15,27 @@ import (
 var activations = map[int]autodiff.Function{1: autodiff.ReLU, 2: autodiff.Swish, 3: autodiff.GELU, 4: autodiff.GELUSigmoid, 5: autodiff.Sigmoid,
 	int(Tanh): autodiff.Tanh}
 
+// Rows with gaps and without: what is between groups stays zero, for sigmoid as well.
 func TestTrainingActivate(t *testing.T) {
 	r := newTrainingRig(t)
 	for kind, f := range activations {
-		for _, n := range []int{8, 1032} {
+		for _, c := range []struct {
+			of     Spacing
+			groups int
+		}{{Spacing{8, 8}, 1}, {Spacing{8, 8}, 129}, {Spacing{13, 16}, 20}, {Spacing{3, 16}, 3}} {
 			r.tape.Reset(true, dropoutSeed)
-			x, xAt := r.matrix(1, n, 6)
+			n := c.groups * c.of.Stored
+			x, xAt := r.spacedMatrix(c.of, 1, c.groups*c.of.Width)
 			y := r.tape.Apply(x, f)
 			yAt, dx := alloc[number](r.rig, n), alloc[number](r.rig, n)
-			must(t, r.kernels.Activate(r.stream, yAt, xAt, n, kind))
-			r.near(fmt.Sprint("activation ", kind), yAt, y.Value, 1e-4)
-			must(t, r.kernels.ActivateBackward(r.stream, dx, r.backward(y), xAt, n, kind))
-			r.near(fmt.Sprint("dx of activation ", kind), dx, x.Grad, 1e-4)
+			must(t, r.kernels.Activate(r.stream, yAt, xAt, n, c.of, kind))
+			what := fmt.Sprintf("activation %d of %v: ", kind, c.of)
+			r.nearSpaced(what+"y", c.of, yAt, y.Value, 1e-4)
+			g := r.halves(len(y.Grad), 1)
+			copy(y.Grad, doubles(g))
+			r.tape.Backward()
+			must(t, r.kernels.ActivateBackward(r.stream, dx, in(r.rig, spacedOut(c.of, g)), xAt, n, kind))
+			r.nearSpaced(what+"dx", c.of, dx, x.Grad, 1e-4)
 		}
 	}
 }
@@ -118,8 +127,12 @@ func TestTrainingSRU(t *testing.T) {
 // An alignment guides the first head of an attention by either cost, over more keys than a warp takes at once.
 func TestTrainingGuide(t *testing.T) {
 	r := newTrainingRig(t)
-	for i, cost := range []autodiff.AlignmentCost{autodiff.AlignmentCE, autodiff.AlignmentMSE} {
-		const width, heads, weight = 32, 2, 0.7
+	for i, c := range []struct {
+		cost  autodiff.AlignmentCost
+		width int
+	}{{autodiff.AlignmentCE, 32}, {autodiff.AlignmentMSE, 32}, {autodiff.AlignmentCE, 2 * 136}} {
+		const heads, weight = 2, 0.7
+		cost, width := c.cost, c.width
 		r.tape.Reset(true, dropoutSeed)
 		queries, ofQueries := r.sentences(3, 1, 34)
 		keys, ofKeys := r.sentences(4, 35, 2)
@@ -137,7 +150,7 @@ func TestTrainingGuide(t *testing.T) {
 			}
 		}
 		a := TrainingAttention{Q: qAt, K: kAt, V: vAt, Out: alloc[number](r.rig, len(y.Value)), LogSums: alloc[float32](r.rig, q.Rows*heads),
-			Queries: ofQueries, Keys: ofKeys, Width: width, Heads: heads, Scale: float32(1 / math.Sqrt(width/heads)), Dropout: dropoutOf(1, 0.2)}
+			Queries: ofQueries, Keys: ofKeys, Width: width, Heads: heads, Scale: float32(1 / math.Sqrt(float64(width/heads))), Dropout: dropoutOf(1, 0.2)}
 		g := Guide{Targets: in(r.rig, targets), Places: in(r.rig, []int32{0, 12, 12 + 35}), Squared: cost == autodiff.AlignmentMSE, Weight: weight,
 			Losses: alloc[float32](r.rig, q.Rows)}
 		must(t, r.kernels.Attention(r.stream, a))
@@ -149,7 +162,7 @@ func TestTrainingGuide(t *testing.T) {
 			have += float64(loss)
 		}
 		if !(math.Abs(have-want) < 1e-4*want) {
-			t.Errorf("cost %d: the loss is %v, want %v", cost, have, want)
+			t.Errorf("case %d: the loss is %v, want %v", i, have, want)
 		}
 		what := fmt.Sprintf("case %d: ", i)
 		r.near(what+"dq", dq, q.Grad, 1e-3)

@@ -410,7 +410,8 @@ func (r *trainingRig) sentences(lengths ...int) (autodiff.Segments, Sentences) {
 	return segments, Sentences{Of: in(r.rig, of), Starts: in(r.rig, starts), Rows: len(of)}
 }
 
-// Attention of one side to another and to itself, causal or not, with dropout or without, over more keys than a warp takes at once.
+// Attention of one side to another and to itself, causal or not, with dropout or without, over more keys than a warp takes at once, with heads of
+// one part and of several.
 func TestTrainingAttention(t *testing.T) {
 	r := newTrainingRig(t)
 	for i, c := range []struct {
@@ -421,6 +422,7 @@ func TestTrainingAttention(t *testing.T) {
 	}{
 		{16, 2, []int{3, 1, 5}, []int{2, 4, 1}, false, 0}, {80, 2, []int{2, 3}, []int{35, 1}, false, 0.3},
 		{128, 1, []int{4, 1}, []int{4, 1}, true, 0.2}, {32, 4, []int{34, 2}, []int{34, 2}, true, 0},
+		{2 * 136, 2, []int{1, 35}, []int{34, 2}, false, 0.3}, {MostHeadDim, 1, []int{3, 1}, []int{3, 1}, true, 0.2},
 	} {
 		r.tape.Reset(true, dropoutSeed)
 		queries, ofQueries := r.sentences(c.queries...)
@@ -444,8 +446,10 @@ func TestTrainingAttention(t *testing.T) {
 		r.near(what+"dk", dk, k.Grad, 1e-4)
 		r.near(what+"dv", dv, v.Grad, 1e-4)
 	}
-	if err := r.kernels.Attention(r.stream, TrainingAttention{Width: 24, Heads: 2, Queries: Sentences{Rows: 1}}); err == nil {
-		t.Error("heads of 12 elements were taken")
+	for _, dim := range []int{12, MostHeadDim + 8} {
+		if err := r.kernels.Attention(r.stream, TrainingAttention{Width: 2 * dim, Heads: 2, Queries: Sentences{Rows: 1}}); err == nil {
+			t.Errorf("heads of %d elements were taken", dim)
+		}
 	}
 }
 

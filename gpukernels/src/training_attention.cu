@@ -2,14 +2,15 @@
 // them again from the logarithm of the sum of each query's exponentials (Dao et al. 2022).
 //
 // A warp has one row, of queries or of keys, of one head. Its lanes go over the other side, 32 rows at a time, each with the products of one
-// of them; then over the elements of the head, for the sums.
+// of them; then over the elements of the head, for the sums. Wide heads have several parts, and a warp sums up one after another: for each it
+// computes all weights again, so that its registers do not grow with the head.
 #include "dropout.cuh"
 #include "rows.cuh"
 
 namespace {
 
-constexpr int MOST = 128;         // elements of a head
-constexpr int PARTS = MOST / 32;  // of which a lane has so many
+constexpr int PART = 128;         // elements of a head that are summed up together
+constexpr int SHARE = PART / 32;  // of which a lane has so many
 
 // What all of these kernels are told. Rows of all matrices are `width` elements, a head has `dim` of them, a multiple of 8. Row r belongs to
 // sentence sentences[r]; the first row of each side of sentence s is query_starts[s], key_starts[s]. A causal query sees the keys up to its
@@ -41,26 +42,32 @@ __device__ float dot(const float* a, const Element* b, int dim) {
   return sum;
 }
 
+// Where a warp keeps the row of its head that it is given of a side: sides are numbered from 0.
+__device__ float* room(int side, int dim) {
+  DYNAMIC_SHARED(float, shared);
+  return shared + (side * WARPS + threadIdx.x / 32) * dim;
+}
+
 // A row of a head in float32, in shared memory, for all lanes of a warp.
 __device__ void stage(float* to, const Element* from, int dim) {
   for (int i = threadIdx.x % 32; i < dim; i += 32) to[i] = to_float(from[i]);
 }
 
-// Adds `count` rows, times what their lanes hold.
-__device__ void add_rows(float (&sums)[PARTS], float factor, const Element* rows, int stride, int count, int dim) {
+// Adds what `count` rows have in a part, times what their lanes hold. `dim` is how many elements there are from the part on.
+__device__ void add_rows(float (&sums)[SHARE], float factor, const Element* rows, int stride, int count, int dim) {
   for (int j = 0; j < count; j++, rows += stride) {
     float of_row = __shfl_sync(~0u, factor, j);
 #pragma unroll
-    for (int p = 0; p < PARTS; p++) {
+    for (int p = 0; p < SHARE; p++) {
       int i = threadIdx.x % 32 + 32 * p;
       if (i < dim) sums[p] += of_row * to_float(rows[i]);
     }
   }
 }
 
-__device__ void write_head(Element* to, const float (&sums)[PARTS], float factor, int dim) {
+__device__ void write_part(Element* to, const float (&sums)[SHARE], float factor, int dim) {
 #pragma unroll
-  for (int p = 0; p < PARTS; p++) {
+  for (int p = 0; p < SHARE; p++) {
     int i = threadIdx.x % 32 + 32 * p;
     if (i < dim) to[i] = from_float(sums[p] * factor);
   }
@@ -77,30 +84,31 @@ __device__ void write_head(Element* to, const float (&sums)[PARTS], float factor
 // queries. The grid of all three kernels is (rows by 4, heads).
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 6)
     KERNEL_NAME(training_attention)(const Element* q, const Element* k, const Element* v, Element* out, float* log_sums, BATCH_PARAMETERS) {
-  SHARED(staged, float[WARPS][MOST]);
   Batch b = BATCH;
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= b.rows) return;
-  float* query = staged[threadIdx.x / 32];
+  float* query = room(0, b.dim);
   stage(query, q + b.place(row), b.dim);
   __syncwarp();
   int sentence = b.sentences[row], position = row - b.query_starts[sentence], keys = b.keys(sentence);
   int visible = b.causal ? position + 1 : keys;
   Dropout dropout = b.of_head(sentence);
-  float largest = -INFINITY, sum = 0, sums[PARTS] = {};
-  for (int first = 0; first < visible; first += 32) {
-    int count = min(32, visible - first), key = b.key_starts[sentence] + first;
-    float score = lane < count ? dot(query, k + b.place(key + lane), b.dim) * b.scale : -INFINITY;
-    float larger = fmaxf(largest, warp_max(score)), correction = __expf(largest - larger), weight = __expf(score - larger);
-    sum = sum * correction + warp_sum(weight);
+  for (int part = 0; part < b.dim; part += PART) {
+    float largest = -INFINITY, sum = 0, sums[SHARE] = {};
+    for (int first = 0; first < visible; first += 32) {
+      int count = min(32, visible - first), key = b.key_starts[sentence] + first;
+      float score = lane < count ? dot(query, k + b.place(key + lane), b.dim) * b.scale : -INFINITY;
+      float larger = fmaxf(largest, warp_max(score)), correction = __expf(largest - larger), weight = __expf(score - larger);
+      sum = sum * correction + warp_sum(weight);
 #pragma unroll
-    for (int p = 0; p < PARTS; p++) sums[p] *= correction;
-    if (lane < count) weight *= dropout.of_element(size_t(position) * keys + first + lane);
-    add_rows(sums, weight, v + b.place(key), b.width, count, b.dim);
-    largest = larger;
+      for (int p = 0; p < SHARE; p++) sums[p] *= correction;
+      if (lane < count) weight *= dropout.of_element(size_t(position) * keys + first + lane);
+      add_rows(sums, weight, v + b.place(key) + part, b.width, count, b.dim - part);
+      largest = larger;
+    }
+    write_part(out + b.place(row) + part, sums, 1 / sum, b.dim - part);
+    if (lane == 0) log_sums[size_t(row) * gridDim.y + blockIdx.y] = largest + logf(sum);
   }
-  write_head(out + b.place(row), sums, 1 / sum, b.dim);
-  if (lane == 0) log_sums[size_t(row) * gridDim.y + blockIdx.y] = largest + logf(sum);
 }
 KERNEL(training_attention);
 
@@ -109,34 +117,35 @@ KERNEL(training_attention);
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
     KERNEL_NAME(training_attention_queries)(const Element* q, const Element* k, const Element* v, const Element* dout, const float* log_sums,
                                             float* inners, Element* dq, BATCH_PARAMETERS) {
-  SHARED(staged, float[2][WARPS][MOST]);
   Batch b = BATCH;
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= b.rows) return;
-  float *query = staged[0][threadIdx.x / 32], *gradient = staged[1][threadIdx.x / 32];
+  float *query = room(0, b.dim), *gradient = room(1, b.dim);
   stage(query, q + b.place(row), b.dim), stage(gradient, dout + b.place(row), b.dim);
   __syncwarp();
   int sentence = b.sentences[row], position = row - b.query_starts[sentence], keys = b.keys(sentence);
   int visible = b.causal ? position + 1 : keys;
   size_t number = size_t(row) * gridDim.y + blockIdx.y;
   Dropout dropout = b.of_head(sentence);
-  float inner = 0, of_gradients[PARTS] = {}, of_weights[PARTS] = {};
-  for (int first = 0; first < visible; first += 32) {
-    int count = min(32, visible - first), key = b.key_starts[sentence] + first;
-    float p = 0, pg = 0;
-    if (lane < count) {
-      size_t at = b.place(key + lane);
-      p = __expf(dot(query, k + at, b.dim) * b.scale - log_sums[number]);
-      pg = p * dot(gradient, v + at, b.dim) * dropout.of_element(size_t(position) * keys + first + lane);
+  for (int part = 0; part < b.dim; part += PART) {
+    float inner = 0, of_gradients[SHARE] = {}, of_weights[SHARE] = {};
+    for (int first = 0; first < visible; first += 32) {
+      int count = min(32, visible - first), key = b.key_starts[sentence] + first;
+      float p = 0, pg = 0;
+      if (lane < count) {
+        size_t at = b.place(key + lane);
+        p = __expf(dot(query, k + at, b.dim) * b.scale - log_sums[number]);
+        pg = p * dot(gradient, v + at, b.dim) * dropout.of_element(size_t(position) * keys + first + lane);
+      }
+      inner += warp_sum(pg);
+      add_rows(of_gradients, pg, k + b.place(key) + part, b.width, count, b.dim - part);
+      add_rows(of_weights, p, k + b.place(key) + part, b.width, count, b.dim - part);
     }
-    inner += warp_sum(pg);
-    add_rows(of_gradients, pg, k + b.place(key), b.width, count, b.dim);
-    add_rows(of_weights, p, k + b.place(key), b.width, count, b.dim);
-  }
 #pragma unroll
-  for (int i = 0; i < PARTS; i++) of_gradients[i] -= inner * of_weights[i];
-  write_head(dq + b.place(row), of_gradients, b.scale, b.dim);
-  if (lane == 0) inners[number] = inner;
+    for (int i = 0; i < SHARE; i++) of_gradients[i] -= inner * of_weights[i];
+    write_part(dq + b.place(row) + part, of_gradients, b.scale, b.dim - part);
+    if (lane == 0) inners[number] = inner;
+  }
 }
 KERNEL(training_attention_queries);
 
@@ -145,30 +154,31 @@ KERNEL(training_attention_queries);
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
     KERNEL_NAME(training_attention_keys)(const Element* q, const Element* k, const Element* v, const Element* dout, const float* log_sums,
                                          const float* inners, Element* dk, Element* dv, BATCH_PARAMETERS) {
-  SHARED(staged, float[2][WARPS][MOST]);
   Batch b = BATCH;
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= b.rows) return;
-  float *key = staged[0][threadIdx.x / 32], *value = staged[1][threadIdx.x / 32];
+  float *key = room(0, b.dim), *value = room(1, b.dim);
   stage(key, k + b.place(row), b.dim), stage(value, v + b.place(row), b.dim);
   __syncwarp();
   int sentence = b.sentences[row], position = row - b.key_starts[sentence], keys = b.keys(sentence), queries = b.queries(sentence);
   Dropout dropout = b.of_head(sentence);
-  float of_key[PARTS] = {}, of_value[PARTS] = {};
-  for (int first = b.causal ? position : 0; first < queries; first += 32) {
-    int count = min(32, queries - first), query = b.query_starts[sentence] + first;
-    float weight = 0, of_score = 0;
-    if (lane < count) {
-      size_t at = b.place(query + lane), number = size_t(query + lane) * gridDim.y + blockIdx.y;
-      float p = __expf(dot(key, q + at, b.dim) * b.scale - log_sums[number]), kept = dropout.of_element(size_t(first + lane) * keys + position);
-      weight = p * kept;
-      of_score = p * (dot(value, dout + at, b.dim) * kept - inners[number]);
+  for (int part = 0; part < b.dim; part += PART) {
+    float of_key[SHARE] = {}, of_value[SHARE] = {};
+    for (int first = b.causal ? position : 0; first < queries; first += 32) {
+      int count = min(32, queries - first), query = b.query_starts[sentence] + first;
+      float weight = 0, of_score = 0;
+      if (lane < count) {
+        size_t at = b.place(query + lane), number = size_t(query + lane) * gridDim.y + blockIdx.y;
+        float p = __expf(dot(key, q + at, b.dim) * b.scale - log_sums[number]), kept = dropout.of_element(size_t(first + lane) * keys + position);
+        weight = p * kept;
+        of_score = p * (dot(value, dout + at, b.dim) * kept - inners[number]);
+      }
+      add_rows(of_value, weight, dout + b.place(query) + part, b.width, count, b.dim - part);
+      add_rows(of_key, of_score, q + b.place(query) + part, b.width, count, b.dim - part);
     }
-    add_rows(of_value, weight, dout + b.place(query), b.width, count, b.dim);
-    add_rows(of_key, of_score, q + b.place(query), b.width, count, b.dim);
+    write_part(dk + b.place(row) + part, of_key, b.scale, b.dim - part);
+    write_part(dv + b.place(row) + part, of_value, 1, b.dim - part);
   }
-  write_head(dk + b.place(row), of_key, b.scale, b.dim);
-  write_head(dv + b.place(row), of_value, 1, b.dim);
 }
 KERNEL(training_attention_keys);
 
@@ -189,9 +199,9 @@ struct Guide {
   __device__ float gradient(float p, float a) const { return squared ? weight * (p - a) : -weight * a / (p + 1e-6f); }
 };
 
-__device__ void add_head(Element* to, const float (&sums)[PARTS], int dim) {
+__device__ void add_part(Element* to, const float (&sums)[SHARE], int dim) {
 #pragma unroll
-  for (int p = 0; p < PARTS; p++) {
+  for (int p = 0; p < SHARE; p++) {
     int i = threadIdx.x % 32 + 32 * p;
     if (i < dim) to[i] = from_float(to_float(to[i]) + sums[p]);
   }
@@ -207,33 +217,34 @@ __device__ void add_head(Element* to, const float (&sums)[PARTS], int dim) {
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 5)
     KERNEL_NAME(training_guide_queries)(const Element* q, const Element* k, const float* log_sums, float* losses, Element* dq, GUIDE_PARAMETERS,
                                         const int* sentences, const int* query_starts, const int* key_starts, int rows, int width, int dim, float scale) {
-  SHARED(staged, float[WARPS][MOST]);
   Batch b = GUIDED_BATCH;
   Guide guide{targets, places, heads, squared, weight};
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= b.rows) return;
-  float* query = staged[threadIdx.x / 32];
+  float* query = room(0, b.dim);
   stage(query, q + b.place(row), b.dim);
   __syncwarp();
   int sentence = b.sentences[row], keys = b.keys(sentence), first_key = b.key_starts[sentence];
   float* own = guide.targets + guide.places[sentence] + size_t(row - b.query_starts[sentence]) * keys;
-  float log_sum = log_sums[size_t(row) * heads], loss = 0, inner = 0, sums[PARTS] = {};
+  float log_sum = log_sums[size_t(row) * heads], loss = 0, inner = 0;
   for (int j = lane; j < keys; j += 32) {
     float p = __expf(dot(query, k + b.place(first_key + j), b.dim) * b.scale - log_sum), e = guide.gradient(p, own[j]);
     loss += guide.cost(p, own[j]), inner += p * e;
     own[j] = e;
   }
   loss = warp_sum(loss), inner = warp_sum(inner);
-  for (int first = 0; first < keys; first += 32) {
-    int count = min(32, keys - first), j = first + lane;
-    float score = 0;
-    if (lane < count) {
-      float p = __expf(dot(query, k + b.place(first_key + j), b.dim) * b.scale - log_sum);
-      own[j] = score = p * (own[j] - inner) * b.scale;
-    }
-    add_rows(sums, score, k + b.place(first_key + first), b.width, count, b.dim);
+  for (int j = lane; j < keys; j += 32) {
+    float p = __expf(dot(query, k + b.place(first_key + j), b.dim) * b.scale - log_sum);
+    own[j] = p * (own[j] - inner) * b.scale;
   }
-  add_head(dq + b.place(row), sums, b.dim);
+  for (int part = 0; part < b.dim; part += PART) {
+    float sums[SHARE] = {};
+    for (int first = 0; first < keys; first += 32) {
+      int count = min(32, keys - first);
+      add_rows(sums, lane < count ? own[first + lane] : 0.f, k + b.place(first_key + first) + part, b.width, count, b.dim - part);
+    }
+    add_part(dq + b.place(row) + part, sums, b.dim - part);
+  }
   if (lane == 0) losses[row] = loss;
 }
 KERNEL(training_guide_queries);
@@ -249,12 +260,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
   if (row >= b.rows) return;
   int sentence = b.sentences[row], keys = b.keys(sentence), queries = b.queries(sentence);
   const float* own = scores + places[sentence] + row - b.key_starts[sentence];
-  float sums[PARTS] = {};
-  for (int first = 0; first < queries; first += 32) {
-    int count = min(32, queries - first);
-    float score = lane < count ? own[size_t(first + lane) * keys] : 0.f;
-    add_rows(sums, score, q + b.place(b.query_starts[sentence] + first), b.width, count, b.dim);
+  for (int part = 0; part < b.dim; part += PART) {
+    float sums[SHARE] = {};
+    for (int first = 0; first < queries; first += 32) {
+      int count = min(32, queries - first);
+      float score = lane < count ? own[size_t(first + lane) * keys] : 0.f;
+      add_rows(sums, score, q + b.place(b.query_starts[sentence] + first) + part, b.width, count, b.dim - part);
+    }
+    add_part(dk + b.place(row) + part, sums, b.dim - part);
   }
-  add_head(dk + b.place(row), sums, b.dim);
 }
 KERNEL(training_guide_keys);

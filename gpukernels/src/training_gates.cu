@@ -1,6 +1,7 @@
 // What decoders and sublayers of other kinds than the student's do in training: activations, gates, running means, simple recurrent units.
 // Nobody adds to a gradient here: each is set, in a place of its own.
 #include "rows.cuh"
+#include "spacing.cuh"
 
 namespace {
 
@@ -48,14 +49,17 @@ __device__ __forceinline__ float derivative(float x, int kind) {
 
 }  // namespace
 
-// y = f(x), for n elements, a multiple of 8.
-extern "C" __global__ void __launch_bounds__(THREADS, 8) KERNEL_NAME(training_activate)(const Element* x, Element* y, int n, int kind) {
+// y = f(x), for n elements, a multiple of 8, of rows in groups. What is left of a group's place stays zero, whatever f(0) is; on the way back its
+// gradients are zeros anyway.
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
+    KERNEL_NAME(training_activate)(const Element* x, Element* y, int n, int kind, int width, int stored) {
   size_t i = first_element();
   if (i >= size_t(n)) return;
   float v[8];
   read_eight(v, x + i);
+  int own = Spacing{width, stored}.left(int(i % unsigned(stored)));
 #pragma unroll
-  for (int e = 0; e < 8; e++) v[e] = activated(v[e], kind);
+  for (int e = 0; e < 8; e++) v[e] = e < own ? activated(v[e], kind) : 0.f;
   write_eight(y + i, v);
 }
 KERNEL(training_activate);

@@ -1,7 +1,7 @@
 // Package gpunetwork trains networks on GPUs: what package network does on the processor, on top of gpukernels.
 //
-// It trains all types of models with guided alignment and fixed embeddings. Heads of more than 128 elements, and hidden layers with sigmoid whose
-// width is no multiple of 8, are refused by Open with an error that wraps network.ErrUnsupported. All other widths are trained. Widths that are no multiples of 8 have gaps on the device: see layout.
+// It trains all types of models with guided alignment and fixed embeddings. Heads of more than 1,024 elements are refused by Open with an error that
+// wraps network.ErrUnsupported. All widths are trained. Those that are no multiples of 8 have gaps on the device: see layout.
 //
 // # Numbers
 //

@@ -197,13 +197,14 @@ func (f *forward) feedForward(l *model.FFN, activation model.Activation, x *matr
 
 // hidden runs a hidden layer of a feed-forward network.
 func (f *forward) hidden(a *model.Affine, x *matrix, activation model.Activation) *matrix {
+	of := f.worker.layout.spacing(a.W)
 	var y *matrix
 	if activation == model.ReLU {
 		y = f.tape.affine(x, a, true)
 	} else {
-		y = f.tape.activate(f.tape.affine(x, a, false), activation)
+		y = f.tape.activate(f.tape.affine(x, a, false), of, activation)
 	}
-	f.tape.dropout(y, f.worker.layout.spacing(a.W), f.options.DropoutFFN)
+	f.tape.dropout(y, of, f.options.DropoutFFN)
 	return y
 }
 

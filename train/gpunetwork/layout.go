@@ -13,8 +13,8 @@ import (
 
 // A layout is how a network lies on a device. Kernels take widths that are multiples of 8. A network with others becomes a wider one, which has zeros
 // where it is wider: in groups of columns with gaps behind them, a group for each head, or for each vector of those that stand side by side. What
-// computes with zeros alone gives zeros, forward and backward, so that the gaps stay zeros. Norms leave them out, dropout does not count
-// them, and factors are those of the true widths.
+// computes with zeros alone gives zeros, forward and backward, so that the gaps stay zeros. Norms and activations leave them out, dropout does not
+// count them, and factors are those of the true widths.
 type layout struct {
 	network *network.Network // the true one
 	stored  *network.Network // as it lies there; the same without gaps

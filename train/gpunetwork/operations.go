@@ -174,13 +174,13 @@ func guidedWeights(b *network.Batch, squared bool) (targets []float32, places []
 	return targets, places
 }
 
-// activate returns f(x).
-func (t *tape) activate(x *matrix, f model.Activation) *matrix {
+// activate returns f(x). Functions that are not zero of zeros have to know of the gaps between columns.
+func (t *tape) activate(x *matrix, of gpukernels.Spacing, f model.Activation) *matrix {
 	if f == model.Identity {
 		return x
 	}
 	y := t.matrix(x.rows, x.cols)
-	t.record(func() error { return t.kernels.Activate(t.stream, y.at, x.at, x.numbers(), int(f)) }, func() error {
+	t.record(func() error { return t.kernels.Activate(t.stream, y.at, x.at, x.numbers(), of, int(f)) }, func() error {
 		return t.contribute(x, func(dx cuda.Pointer) error {
 			return t.kernels.ActivateBackward(t.stream, dx, y.grad, x.at, x.numbers(), int(f))
 		})

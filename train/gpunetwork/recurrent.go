@@ -39,7 +39,7 @@ func (f *forward) recurrentNetwork(b *network.Batch) *matrix {
 		start = sum
 	}
 	if start != nil {
-		start = t.gather(t.activate(start, tanh), f.schedule.Sentences)
+		start = t.gather(t.activate(start, gpukernels.Spacing{}, tanh), f.schedule.Sentences)
 	}
 	embedded := t.embed(f.model.TargetEmbedding, b.Shifted(), f.target, f.options.DropoutTarget)
 	embedded = t.gather(embedded, f.schedule.Order(false).Words)
@@ -196,7 +196,7 @@ func (f *forward) deepOutput(hidden []model.Product, embedded, top, found *matri
 	if found != nil {
 		sum = t.add(sum, t.multiply(&hidden[2], nil, found))
 	}
-	return t.activate(sum, tanh)
+	return t.activate(sum, gpukernels.Spacing{}, tanh)
 }
 
 // devlin runs a decoder of type devlin, on embeddings in the order of time. See model.DevlinDecoder.
@@ -217,7 +217,7 @@ func (f *forward) devlin(b *network.Batch, start, embedded *matrix) *matrix {
 	if d.TopCell != nil {
 		return f.layer([]model.Cell{*d.TopCell}, s, nil, h)
 	}
-	return t.activate(t.affine(h, d.Top, false), tanh)
+	return t.activate(t.affine(h, d.Top, false), gpukernels.Spacing{}, tanh)
 }
 
 // connected runs the fully connected layers: every second one, from the third on, adds what the one two below it gave.
@@ -227,7 +227,7 @@ func (f *forward) connected(h *matrix) *matrix {
 	for i := range layers {
 		var y *matrix
 		if i >= 2 && i%2 == 0 {
-			y = t.activate(t.add(t.affine(h, &layers[i], false), below), model.ReLU)
+			y = t.activate(t.add(t.affine(h, &layers[i], false), below), gpukernels.Spacing{}, model.ReLU)
 		} else {
 			y = t.affine(h, &layers[i], true)
 		}
