@@ -23,7 +23,8 @@ func (s *Targets) weight(i int) float64 {
 
 // CrossEntropy returns the loss of the output layer h·wᵀ + bias, summed over the rows: with the smoothing α and the
 // vocabulary size V, -Σ q·log p over the vocabulary, where q is α/V everywhere and 1-α more at the target. h: rows × d,
-// w: V × d, bias: 1 × V, or nil. Gradients are added at once. The logits never exist all at the same time.
+// w: V × d, bias: 1 × V, or nil. Gradients are added at once. Logits are made for a tile of rows at a time, which are all
+// rows of a small batch, and never more than fit into memory.
 func (t *Tape[T]) CrossEntropy(h, w, bias *Matrix[T], targets Targets) float64 {
 	checkShape(w, w.Rows, h.Cols, "the output matrix")
 	if bias != nil {
