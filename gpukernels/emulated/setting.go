@@ -8,6 +8,29 @@ import (
 	"github.com/ebitengine/purego"
 )
 
+// Idle lets an emulated device, whose library this is, do nothing of what streams are asked for, until the test ends, so that the time of those who ask
+// can be measured. What it copies to this machine is zeros. It returns what tells how often something was asked for so far.
+func Idle(t testing.TB, library string) (asked func() int) {
+	t.Helper()
+	set := Setting(t, library)
+	if set == nil {
+		t.Skip("needs an emulated device")
+	}
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count func(n *uint32) int32
+	purego.RegisterLibFunc(&count, handle, "cuEmulatedAsked")
+	set("idle", "1")
+	t.Cleanup(func() { set("idle", "0") })
+	return func() int {
+		var n uint32
+		count(&n)
+		return int(n)
+	}
+}
+
 // Setting returns what changes a setting of an emulated device, whose library this is, and returns 0 if there is such a setting. It is nil for
 // the library of another device.
 func Setting(t testing.TB, library string) func(name, value string) int32 {

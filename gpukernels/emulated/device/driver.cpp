@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <fstream>
@@ -53,6 +54,7 @@ constexpr unsigned kMostShared = 163 << 10;  // that a block of sm_80 can ask fo
 
 std::mutex mutex;
 bool initialized;
+std::atomic<unsigned> asked;  // of an idle device
 int broken;  // the error that every call answers once a kernel has failed
 std::deque<Device> devices;
 thread_local Device* context;
@@ -170,6 +172,13 @@ bool is_own(Stream* s) { return is_of_context(s); }
   if (int error = enter(__func__, needs_context)) return error
 #define REQUIRE(condition, error) \
   if (!(condition)) return error
+// Where the device is idle, a call is answered at once: what is left is the time of those who ask.
+#define IF_IDLE(...)      \
+  if (settings().idle) {  \
+    asked++;              \
+    __VA_ARGS__;          \
+    return SUCCESS;       \
+  }
 
 // Not of the real driver: changes a setting, or (name "repair") forgets a failure.
 API(cuEmulatedSet, const char* name, const char* value) {
@@ -180,6 +189,9 @@ API(cuEmulatedSet, const char* name, const char* value) {
   }
   return settings().set(name, value) ? SUCCESS : INVALID_VALUE;
 }
+
+// Nor this: how often something was asked of streams while the device was idle.
+API(cuEmulatedAsked, unsigned* n) { return *n = asked, SUCCESS; }
 
 API(cuInit, unsigned) {
   ENTER(false);
@@ -314,6 +326,7 @@ API(cuMemFreeHost, void* p) {
   return free(p), broken;
 }
 API(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t n, Stream* s) {
+  IF_IDLE()
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(to, n), INVALID_VALUE);
@@ -322,6 +335,7 @@ API(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t n, Stream* s) {
   return put(s, [to, staged = std::vector<char>(bytes, bytes + n)] { memcpy(address(to), staged.data(), staged.size()); });
 }
 API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
+  IF_IDLE(memset(to, 0, n))
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(from, n), INVALID_VALUE);
@@ -330,6 +344,7 @@ API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
   return error ? error : broken;
 }
 API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t n, Stream* s) {
+  IF_IDLE()
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(to, n) && is_in(from, n), INVALID_VALUE);
@@ -344,6 +359,7 @@ API(cuMemcpyPeerAsync, uint64_t to, Device* of_to, uint64_t from, Device* of_fro
   return put(s, [=] { memcpy(address(to), address(from), n); });
 }
 API(cuMemsetD8Async, uint64_t to, unsigned char v, size_t n, Stream* s) {
+  IF_IDLE()
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(to, n), INVALID_VALUE);
@@ -371,6 +387,7 @@ API(cuStreamSynchronize, Stream* s) {
   return broken;
 }
 API(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
+  IF_IDLE()
   ENTER(true);
   REQUIRE(e->stream, SUCCESS);
   return put(s, [from = e->stream, at = e->at] { drain(*from, at); });
@@ -378,6 +395,7 @@ API(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
 API(cuEventCreate, Event** e, unsigned) { ENTER(true); return *e = new Event, SUCCESS; }
 API(cuEventDestroy_v2, Event* e) { ENTER(true); drain_all(); return delete e, broken; }
 API(cuEventRecord, Event* e, Stream* s) {
+  IF_IDLE()
   ENTER(true);
   int error = put(s, [=] { e->time = Clock::now(); });
   if (!(s && s->capture)) e->stream = shared(s), e->at = e->stream->asked;
@@ -403,6 +421,7 @@ API(cuEventElapsedTime, float* milliseconds, Event* start, Event* end) {
 
 API(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s,
     void** parameters, void** extra) {
+  IF_IDLE()
   ENTER(true);
   REQUIRE(gx && gy && gz && bx && by && bz && gy < 65536 && gz < 65536 && bz <= 64, INVALID_VALUE);
   REQUIRE(uint64_t{bx} * by * bz <= f->entry.most_threads && shared <= f->most_shared, INVALID_VALUE);
@@ -439,6 +458,7 @@ API(cuGraphInstantiateWithFlags, std::vector<Work>** program, Capture* graph, un
   return *program = new std::vector<Work>(graph->work), SUCCESS;
 }
 API(cuGraphLaunch, std::vector<Work>* program, Stream* s) {
+  IF_IDLE()
   ENTER(true);
   return put(s, [program] { for (auto& work : *program) if (!broken) work(); });
 }

@@ -19,7 +19,7 @@ size_t parse_size(const std::string& text) {
 
 Settings::Settings() {
   threads = std::max(1u, threads);
-  for (const char* name : {"memory", "devices", "peers", "capability", "version", "threads", "lazy", "hasty", "order", "fault", "blas", "algorithms", "launched"}) {
+  for (const char* name : {"memory", "devices", "peers", "capability", "version", "threads", "lazy", "hasty", "order", "fault", "blas", "algorithms", "launched", "idle"}) {
     std::string variable = std::string("SLUICE_EMULATED_") + name;
     for (char& c : variable) c = toupper(c);
     if (const char* value = getenv(variable.c_str()); value && *value) set(name, value);
@@ -41,6 +41,7 @@ bool Settings::set(const std::string& name, const std::string& value) {
   else if (name == "blas") blas = number;
   else if (name == "algorithms") algorithms = value;
   else if (name == "launched") launched = value;
+  else if (name == "idle") idle = number;
   else return false;
   return true;
 }

@@ -1,5 +1,6 @@
 // How the device behaves: environment variables SLUICE_EMULATED_<NAME>, or cuEmulatedSet(name, value) at run time.
 #pragma once
+#include <atomic>
 #include <map>
 #include <string>
 #include <thread>
@@ -31,6 +32,7 @@ struct Settings {
   unsigned blas = 120205;                                          // blas=110400: the version of cuBLASLt
   std::string algorithms = "sliced,wide,narrow";                   // algorithms=varying: what cuBLASLt offers, see cublaslt.cpp; none
   std::string launched;                                            // launched=FILE: gets the name of each kernel that is run
+  std::atomic<bool> idle = false;                                  // idle=1: what streams are asked for is counted, and not done
 
   Settings();
   bool set(const std::string& name, const std::string& value);
