@@ -29,8 +29,11 @@ type Device interface {
 	// Put replaces what the device has by the vectors of a state that are not nil, and lets losses and gradients be those of other parameters than
 	// the state's, if trained is not nil: of rounded ones.
 	Put(state optimiser.State, trained []float32) error
-	// Train adds the gradient of a batch's loss to that of a worker. The seed decides about dropout. Different workers may train at the same time.
-	Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error)
+	// Begin asks a worker for the loss of a batch, and to add its gradient to that of the worker, and need not wait for them. The seed decides about
+	// dropout. The batch must stay as it is until Losses has returned its loss. Different workers may work at the same time.
+	Begin(worker int, b *network.Batch, options network.Options, seed uint64) error
+	// Losses returns the losses of a worker that were not returned before, in the order of their mini-batches.
+	Losses(worker int) ([]network.Loss, error)
 	// Memory says what the last mini-batch of the first worker took, in bytes: what grows with its pieces, and what does not, for mini-batches
 	// that have so much room.
 	Memory(room int) (growing, fixed int)
@@ -145,14 +148,29 @@ func (r *run) skip() error {
 	return r.device.Clear()
 }
 
-// move makes an update. See optimiser.Optimiser.Step.
-func (r *run) move(scale float64) (optimiser.Report, error) {
+// squares returns the sum of the squares of the device's gradient, times scale, and has the losses, too, when it returns: so an update waits for the device
+// once. It does nothing on the processor.
+func (r *run) squares(scale float64) (square float64, err error) {
+	if r.device == nil {
+		return 0, nil
+	}
+	if square, err = r.device.Squares(scale); err != nil {
+		return 0, err
+	}
+	for w := range r.mini {
+		losses, err := r.device.Losses(w)
+		if err != nil {
+			return 0, err
+		}
+		copy(r.losses[w], losses)
+	}
+	return square, nil
+}
+
+// move makes an update, with the squares of the device's gradient. See optimiser.Optimiser.Step.
+func (r *run) move(scale, square float64) (optimiser.Report, error) {
 	if r.device == nil {
 		return r.optimiser.Step(r.gradients, scale)
-	}
-	square, err := r.device.Squares(scale)
-	if err != nil {
-		return optimiser.Report{}, err
 	}
 	move, report, reason := r.optimiser.Decide(square)
 	if reason != nil {

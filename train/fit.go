@@ -135,9 +135,12 @@ func (r *run) measureDevice() (memoryModel, error) {
 	room := r.config.Workspace << 20
 	always := 0
 	m, err := measure(func(b *network.Batch) (bytes float64, err error) {
-		_, err = r.device.Train(0, b, r.options, 1)
+		if err := r.device.Begin(0, b, r.options, 1); err != nil {
+			return 0, err
+		}
 		growing, fixed := r.device.Memory(room)
 		always = fixed
+		_, err = r.device.Losses(0)
 		return float64(growing), err
 	}, r.config.Sources())
 	m.fixed += float64(always)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
 )
 
@@ -53,21 +54,23 @@ func (r *run) readBatches() error {
 	return nil
 }
 
-// workAll lets all workers add up the gradients of their mini-batches.
+// workAll lets all workers add up the gradients of their mini-batches. Meanwhile what comes next in the corpus is read and sorted, so that devices do not
+// wait for that.
 func (r *run) workAll() error {
-	failures := make([]error, len(r.mini))
+	failures := make([]error, len(r.mini)+1)
 	var group sync.WaitGroup
 	for w := range r.mini {
 		group.Go(func() { failures[w] = r.work(w) })
 	}
+	group.Go(func() { _, failures[len(r.mini)] = r.batches.Peek() })
 	group.Wait()
 	return cmp.Or(failures...)
 }
 
 // work adds up the gradients of a worker's mini-batches.
-func (r *run) work(w int) (err error) {
+func (r *run) work(w int) error {
 	for i := range r.mini[w] {
-		r.losses[w][i].Words = 0
+		r.losses[w][i] = network.Loss{}
 		b := &r.mini[w][i]
 		if b.Sentences() == 0 {
 			continue
@@ -75,7 +78,7 @@ func (r *run) work(w int) (err error) {
 		seed := dropoutSeed(r.config.Seed, uint64(r.state.Steps), uint64(w*len(r.mini[w])+i))
 		if r.device == nil {
 			r.losses[w][i] = r.replicas[w].Train(b, r.options, seed)
-		} else if r.losses[w][i], err = r.device.Train(w, b, r.options, seed); err != nil {
+		} else if err := r.device.Begin(w, b, r.options, seed); err != nil {
 			return err
 		}
 	}
@@ -95,16 +98,36 @@ func dropoutSeed(seed, step, number uint64) uint64 {
 	return h
 }
 
+// scale is that of the gradient of so many target pieces in so many pairs.
+func (r *run) scale(words, sentences int) float64 {
+	switch r.config.CostType {
+	case "ce-mean-words":
+		return 1 / float64(words)
+	case "ce-mean":
+		return 1 / float64(sentences)
+	}
+	return 1
+}
+
 // step adds up the losses, in the order of workers and mini-batches, and moves the parameters.
 func (r *run) step() error {
-	var loss float64
 	var words, sentences int
+	for w := range r.mini {
+		for i := range r.mini[w] {
+			words += len(r.mini[w][i].Target.Tokens)
+			sentences += r.mini[w][i].Sentences()
+		}
+	}
+	scale := r.scale(words, sentences)
+	square, err := r.squares(scale)
+	if err != nil {
+		return err
+	}
+	loss := 0.0
 	for w := range r.losses {
 		for i := range r.losses[w] {
 			if l := &r.losses[w][i]; l.Words > 0 {
 				loss += l.Total()
-				words += l.Words
-				sentences += l.Sentences
 			}
 		}
 	}
@@ -119,15 +142,7 @@ func (r *run) step() error {
 	}
 	r.state.Window.Loss += loss
 	r.state.Window.Words += words
-	scale := 1.0
-	switch r.config.CostType {
-	case "ce-mean-words":
-		scale = 1 / float64(words)
-	case "ce-mean":
-		scale = 1 / float64(sentences)
-	}
-	var err error
-	r.report, err = r.move(scale)
+	r.report, err = r.move(scale, square)
 	if errors.Is(err, optimiser.ErrNotFinite) || errors.Is(err, optimiser.ErrOutlier) {
 		r.skipped(err, lowered)
 		return nil

@@ -9,6 +9,12 @@
 // copy of the parameters that products read. What recurrent cells remember, sums, norms, exponentials and the loss are float32. Nothing has to
 // be scaled, since bfloat16 reaches as far as float32; a gradient that is not finite shows in its norm.
 //
+// # Who waits
+//
+// The processor asks for a whole mini-batch, forward and backward, and goes on. What it brings lies in memory that the driver copies meanwhile, of which
+// there is as much for the next one (feed). So it waits once in an update: for the squares of the gradient, by which the step is clipped, with the losses
+// before them. Then it asks for the step and the next mini-batch.
+//
 // # What is the same as on the processor
 //
 // The operations, their order and the random numbers of dropout: the same elements are dropped. Values differ by what rounding to bfloat16

@@ -26,14 +26,14 @@ type watchedTrainer struct {
 	reserve int
 }
 
-func (w *watchedTrainer) Train(worker int, b *network.Batch, o network.Options, seed uint64) (network.Loss, error) {
-	loss, err := w.Trainer.Train(worker, b, o, seed)
+func (w *watchedTrainer) Begin(worker int, b *network.Batch, o network.Options, seed uint64) error {
+	err := w.Trainer.Begin(worker, b, o, seed)
 	growing, fixed := w.Memory(w.room)
 	w.taken = append(w.taken, float64(growing+fixed)/float64(w.room))
 	if w.reserve > 0 && len(w.workers[0].tape.extra) > 0 {
-		return loss, errors.New("a mini-batch does not fit into what was reserved")
+		return errors.New("a mini-batch does not fit into what was reserved")
 	}
-	return loss, err
+	return err
 }
 
 func (w *watchedTrainer) Reserve(bytes int) error {

@@ -24,8 +24,8 @@ type forward struct {
 	sources  []*readSource
 }
 
-// train returns the losses of a batch, its cross-entropy and that of its alignment, and adds its gradient, if there is a way back.
-func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
+// train asks for the losses of a batch, its cross-entropy and that of its alignment, and for its gradient, which is added if there is a way back.
+func (f *forward) train(b *network.Batch) error {
 	t := f.tape
 	for i := range f.model.Sources() {
 		f.sides = append(f.sides, t.side(b.SourceSide(i).Sentences))
@@ -37,24 +37,20 @@ func (f *forward) train(b *network.Batch) (loss, alignment float64, err error) {
 	top := f.top(b)
 	at := t.loss(top, &f.model.Output, b.Target.Tokens, b.Weights, f.options.LabelSmoothing)
 	t.backward()
-	statistics := make([]gpukernels.Statistic, len(b.Target.Tokens))
-	t.await(func() error { return cuda.CopyOut(t.stream, statistics, at) })
-	vocabulary := f.worker.network.Parameter(f.model.Output.W).Rows
-	for i, s := range statistics {
-		of := s.Loss(f.options.LabelSmoothing, vocabulary)
-		if len(b.Weights) > 0 {
-			of *= float64(b.Weights[i])
-		}
-		loss += of
-	}
+	words := len(b.Target.Tokens)
+	r := &result{loss: network.Loss{Words: words, Sentences: b.Sentences()}, weights: b.Weights, smoothing: f.options.LabelSmoothing,
+		vocabulary: f.worker.network.Parameter(f.model.Output.W).Rows}
+	r.statistics = t.feed().statistics.take(words)
+	t.do(func() error { return cuda.CopyOut(t.stream, r.statistics, at) })
 	if f.guide != nil {
-		losses := make([]float32, len(b.Target.Tokens))
-		t.await(func() error { return cuda.CopyOut(t.stream, losses, f.guide.Losses) })
-		for _, of := range losses {
-			alignment += float64(of)
-		}
+		r.alignment = t.feed().numbers.take(words)
+		t.do(func() error { return cuda.CopyOut(t.stream, r.alignment, f.guide.Losses) })
 	}
-	return loss, alignment, t.err
+	t.do(func() error { return t.stream.Record(t.feed().end) })
+	if t.err == nil {
+		t.feed().result = r
+	}
+	return t.err
 }
 
 // top returns what the output layer multiplies.

@@ -2,7 +2,6 @@ package gpunetwork
 
 import (
 	"math"
-	"slices"
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -31,25 +30,40 @@ func (t *tape) side(sentences autodiff.Segments) *side {
 		s.longest = max(s.longest, sentences.Len(i))
 	}
 	starts = append(starts, int32(len(of)))
-	s.sentences = gpukernels.Sentences{Of: put(t, of), Starts: put(t, starts), Rows: len(of)}
-	s.positions = put(t, positions)
+	s.sentences = gpukernels.Sentences{Of: t.put(of), Starts: t.put(starts), Rows: len(of)}
+	s.positions = t.put(positions)
 	return s
 }
 
-// rowsOfTokens lists the rows of each token, in ascending order of tokens and rows. Negative tokens are left out.
+// rowsOfTokens lists the rows of each token, in ascending order of tokens and rows. Negative tokens are left out. Rows are counted and not compared, since
+// the device has nothing to do until the first feeds of a mini-batch are there.
 func rowsOfTokens(tokens []int32) (order, starts []int32) {
+	largest := int32(-1)
+	for _, token := range tokens {
+		largest = max(largest, token)
+	}
+	next := make([]int32, largest+1) // for each token: how many rows it has, and then the place of the next one
+	for _, token := range tokens {
+		if token >= 0 {
+			next[token]++
+		}
+	}
+	rows := int32(0)
+	for token, count := range next {
+		if count > 0 {
+			starts = append(starts, rows)
+		}
+		next[token] = rows
+		rows += count
+	}
+	order = make([]int32, rows)
 	for row, token := range tokens {
 		if token >= 0 {
-			order = append(order, int32(row))
+			order[next[token]] = int32(row)
+			next[token]++
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return int(tokens[a]) - int(tokens[b]) })
-	for i, row := range order {
-		if i == 0 || tokens[row] != tokens[order[i-1]] {
-			starts = append(starts, int32(i))
-		}
-	}
-	return order, append(starts, int32(len(order)))
+	return order, append(starts, rows)
 }
 
 // A positionTable is the vectors of positions, as many as were ever needed.
@@ -85,7 +99,7 @@ func (w *worker) reservePositions(longest int) error {
 func (t *tape) embed(table *marian.Tensor, tokens []int32, s *side, p float64) *matrix {
 	m, width := t.worker.network.Model, t.worker.network.Parameter(table).Cols
 	y := t.matrix(len(tokens), width)
-	e := gpukernels.Embedding{Tokens: put(t, tokens), Factor: 1}
+	e := gpukernels.Embedding{Tokens: t.put(tokens), Factor: 1}
 	var signal cuda.Pointer
 	if !m.NoPositions {
 		e.Factor = float32(math.Sqrt(float64(t.worker.layout.network.Model.Dim)))
@@ -94,7 +108,7 @@ func (t *tape) embed(table *marian.Tensor, tokens []int32, s *side, p float64) *
 	}
 	e.Dropout = t.draw(p)
 	order, starts := rowsOfTokens(tokens)
-	rows := gpukernels.TokenRows{Order: put(t, order), Starts: put(t, starts), Count: len(starts) - 1}
+	rows := gpukernels.TokenRows{Order: t.put(order), Starts: t.put(starts), Count: len(starts) - 1}
 	t.record(func() error { return t.kernels.Embed(t.stream, y.view(), e, t.stored(table), signal, s.positions) },
 		func() error { return t.kernels.EmbedBackward(t.stream, t.slope(table), y.grad, width, e, rows) })
 	return y
@@ -139,7 +153,7 @@ func (t *tape) attend(q, k, v *matrix, queries, keys *side, causal bool, dropout
 func (t *tape) guide(b *network.Batch, options *network.Options) *gpukernels.Guide {
 	squared := options.AlignmentCost == autodiff.AlignmentMSE
 	targets, places := guidedWeights(b, squared)
-	return &gpukernels.Guide{Targets: put(t, targets), Places: put(t, places), Squared: squared, Weight: float32(options.AlignmentWeight),
+	return &gpukernels.Guide{Targets: t.putNumbers(targets), Places: t.put(places), Squared: squared, Weight: float32(options.AlignmentWeight),
 		Losses: t.floats(len(b.Target.Tokens))}
 }
 
@@ -240,9 +254,9 @@ func (t *tape) loss(h *matrix, o *model.Output, words []int32, weights []float32
 		l.Gradients, l.Groups = t.take(2*h.rows*chunk), t.floats(gpukernels.GroupNumbers(h.rows, chunk))
 	}
 	t.logits, t.targets, t.vocabulary = t.wanted-before, h.rows, vocabulary
-	l.Words, l.Statistics = put(t, words), t.floats(4*h.rows)
+	l.Words, l.Statistics = t.put(words), t.floats(4*h.rows)
 	if len(weights) > 0 {
-		l.RowWeights = put(t, weights)
+		l.RowWeights = t.putNumbers(weights)
 	}
 	t.do(func() error { return t.kernels.Loss(t.stream, l) })
 	if !t.judging {

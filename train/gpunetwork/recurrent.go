@@ -147,12 +147,12 @@ func (f *forward) prepareAttention(b *network.Batch, i int, queries, found *matr
 	mapped := t.multiply(&e.Attention.Context, nil, f.masked(source.context, e.Attention.Context.Matrices[0].W))
 	places, weights := weightPlaces(&b.Target, b.SourceSide(i))
 	source.looking = gpukernels.Looking{Mapped: mapped.at, Context: source.context.at, Score: t.value(e.Attention.Score), Keys: source.side.sentences,
-		Columns: mapped.cols, Width: source.context.cols, Places: put(t, places), Weights: t.floats(weights), Words: f.target.sentences.Starts}
+		Columns: mapped.cols, Width: source.context.cols, Places: t.put(places), Weights: t.floats(weights), Words: f.target.sentences.Starts}
 	source.gradient = t.floats(weights)
 	if i == 0 {
 		source.guide = f.guide
 	}
-	times := put(t, f.schedule.Order(false).Times)
+	times := t.put(f.schedule.Order(false).Times)
 	t.record(func() error { return nil }, func() error {
 		room := t.floats(mapped.numbers())
 		if t.err != nil {
@@ -184,7 +184,7 @@ func (f *forward) look(found *matrix, step int) {
 // sentences is where the order of the target's sentences is on the device.
 func (f *forward) sentences() cuda.Pointer {
 	if f.order == 0 {
-		f.order = put(f.tape, f.schedule.Sentences)
+		f.order = f.tape.put(f.schedule.Sentences)
 	}
 	return f.order
 }

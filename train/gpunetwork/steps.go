@@ -45,7 +45,7 @@ func (m *matrix) columns(first, width int) (values, gradient gpukernels.Matrix) 
 func (t *tape) gather(x *matrix, rows []int32) *matrix {
 	y := t.matrix(len(rows), x.cols)
 	order, starts := rowsOfTokens(rows)
-	at, readers := put(t, rows), gpukernels.TokenRows{Order: put(t, order), Starts: put(t, starts), Count: len(starts) - 1}
+	at, readers := t.put(rows), gpukernels.TokenRows{Order: t.put(order), Starts: t.put(starts), Count: len(starts) - 1}
 	t.record(func() error { return t.kernels.Gather(t.stream, y.view(), x.at, at) }, func() error {
 		if err := t.settle(x); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/train/autodiff"
+	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 )
@@ -53,6 +54,10 @@ type tape struct {
 	rounded  roundedInput
 	judging  bool // there is no way back
 	steps    []func() error
+
+	feeds  [2]feed
+	turn   int            // of the feeds
+	losses []network.Loss // of mini-batches that are done, which nobody has taken
 }
 
 // reset empties the tape for the next batch. If the block was too small, the next one holds all that was in use, and some more.
@@ -60,6 +65,7 @@ func (t *tape) reset(seed uint64) {
 	t.seed, t.dropouts, t.err = seed, 0, nil
 	clear(t.steps)
 	t.steps = t.steps[:0]
+	t.do(t.turnFeed)
 	if len(t.extra) > 0 {
 		t.do(t.grow)
 	}
@@ -135,11 +141,6 @@ func (t *tape) do(work func() error) {
 	}
 }
 
-// await calls work, which waits for the device, unless something failed before.
-func (t *tape) await(work func() error) {
-	t.do(func() error { return t.worker.wait(work) })
-}
-
 // record calls work, and later, on the way back, if there is one, backward.
 func (t *tape) record(work, backward func() error) {
 	t.do(work)
@@ -179,13 +180,6 @@ func (t *tape) take(bytes int) cuda.Pointer {
 }
 
 func (t *tape) floats(n int) cuda.Pointer { return t.take(4 * n) }
-
-// put copies numbers of 32 bits to the device.
-func put[T int32 | float32](t *tape, list []T) cuda.Pointer {
-	at := t.floats(len(list))
-	t.do(func() error { return cuda.CopyIn(t.stream, at, list) })
-	return at
-}
 
 // matrix returns a new matrix.
 func (t *tape) matrix(rows, cols int) *matrix {

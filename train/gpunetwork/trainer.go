@@ -142,10 +142,25 @@ func (t *Trainer) Put(state optimiser.State, trained []float32) error {
 	return nil
 }
 
-// Train adds the gradient of a batch's loss to that of a worker and returns the loss. The seed decides about dropout. Different workers may
-// train at the same time.
+// Begin asks a worker for the loss of a batch, and to add its gradient to that of the worker. The seed decides about dropout. The batch must stay as it is
+// until Losses has returned its loss. Different workers may work at the same time.
+func (t *Trainer) Begin(worker int, b *network.Batch, options network.Options, seed uint64) error {
+	return t.workers[worker].begin(b, options, seed)
+}
+
+// Losses waits until a worker has done what it was asked for, and returns the losses that were not returned before, in the order of their mini-batches.
+func (t *Trainer) Losses(worker int) ([]network.Loss, error) { return t.workers[worker].losses() }
+
+// Train is Begin, and waits for the loss, which is the only one that there is to wait for.
 func (t *Trainer) Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error) {
-	return t.workers[worker].train(b, options, seed)
+	if err := t.Begin(worker, b, options, seed); err != nil {
+		return network.Loss{}, err
+	}
+	losses, err := t.Losses(worker)
+	if err != nil {
+		return network.Loss{}, err
+	}
+	return losses[len(losses)-1], nil
 }
 
 // Squares adds the gradients of all devices to that of the first, in their order, and returns the sum of its squares, times scale.

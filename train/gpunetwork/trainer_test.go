@@ -502,6 +502,51 @@ func TestQuantisedProducts(t *testing.T) {
 	}
 }
 
+// Mini-batches that are asked for without waiting for the losses of those before give what they give one by one: losses in their order, and the sum
+// of the gradients.
+func TestAhead(t *testing.T) {
+	n := newNetwork(t, student(""))
+	var batches []*network.Batch
+	for i := range 6 {
+		b := randomBatch(uint64(i), [2]int{5, 4}, [2]int{3 + i, 9 - i}, [2]int{2, 2 * (i + 1)})
+		for range b.Target.Tokens {
+			b.Weights = append(b.Weights, 1/float32(i+1))
+		}
+		b.Alignment = []autodiff.AlignmentPoint{{Sentence: 0, Query: 1, Key: 2}, {Sentence: 1, Query: 0, Key: int32(i)}}
+		batches = append(batches, b)
+	}
+	options := everything
+	options.AlignmentWeight = 2
+	train := func(together bool) (losses []network.Loss, gradient []float32) {
+		gpu := openTrainer(t, n, initial(n), gpukernels.BFloat16)
+		for i, b := range batches {
+			must(t, gpu.Begin(0, b, options, uint64(i)))
+			if together && i < len(batches)-1 {
+				continue
+			}
+			own, err := gpu.Losses(0)
+			must(t, err)
+			losses = append(losses, own...)
+		}
+		gradient, err := gradientOf(gpu)
+		must(t, err)
+		return losses, gradient
+	}
+	want, ofWant := train(false)
+	have, ofHave := train(true)
+	if len(want) != len(batches) || !slices.Equal(have, want) {
+		t.Errorf("losses %v, want %v", have, want)
+	}
+	if !slices.Equal(ofHave, ofWant) {
+		t.Error("the gradient differs")
+	}
+	for i, l := range want {
+		if l.Words != len(batches[i].Target.Tokens) || !(l.CrossEntropy > 0) || !(l.Alignment > 0) {
+			t.Errorf("mini-batch %d: %+v", i, l)
+		}
+	}
+}
+
 // What cannot be trained is refused, with what it is.
 func TestRefusals(t *testing.T) {
 	for more, want := range map[string]string{

@@ -23,8 +23,14 @@ func (t *Trainer) Evaluate(batches []network.Batch, of []float32) ([]network.Los
 	for i, w := range t.workers {
 		group.Go(func() {
 			failures[i] = w.judge(of, func() (err error) {
-				for b := i; b < len(batches) && err == nil; b += len(t.workers) {
-					losses[b], err = w.evaluate(&batches[b])
+				for b := i; b < len(batches); b += len(t.workers) {
+					if err := w.evaluate(&batches[b]); err != nil {
+						return err
+					}
+				}
+				own, err := w.tape.takeLosses()
+				for number, loss := range own {
+					losses[i+number*len(t.workers)] = loss
 				}
 				return err
 			})
@@ -47,7 +53,7 @@ func (w *worker) judge(of []float32, work func() error) error {
 		}
 		w.tape.judging = false
 		if errors.Is(err, cuda.ErrOutOfMemory) {
-			err = errors.Join(err, w.tape.spare())
+			err = errors.Join(err, w.tape.forget(), w.tape.spare())
 		}
 		return errors.Join(err, w.giveBack())
 	})
@@ -77,13 +83,11 @@ func (w *worker) giveBack() error {
 	return cmp.Or(w.store(), w.stream.Synchronize(), w.context.Free(judged))
 }
 
-// evaluate returns the loss of a batch. The context is bound.
-func (w *worker) evaluate(b *network.Batch) (loss network.Loss, err error) {
+// evaluate asks for the loss of a batch. The context is bound.
+func (w *worker) evaluate(b *network.Batch) error {
 	w.tape.reset(0)
 	f := forward{tape: &w.tape, worker: w, model: w.network.Model}
-	loss.CrossEntropy, _, err = f.train(b)
-	loss.Words, loss.Sentences = len(b.Target.Tokens), b.Sentences()
-	return loss, err
+	return f.train(b)
 }
 
 // Translate readies the first device for translating with a model, in 8 bits if they are asked for, until release is called. The error wraps

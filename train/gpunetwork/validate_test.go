@@ -136,12 +136,12 @@ func TestEvaluateWithoutMemory(t *testing.T) {
 	state := initial(n)
 	gpu := openTrainer(t, n, state, gpukernels.BFloat16)
 	batch := randomBatch(1, [2]int{3, 4})
-	_, err := gpu.Train(0, batch, everything, 1)
+	loss, err := gpu.Train(0, batch, everything, 1)
 	must(t, err)
 	want, err := gradientOf(gpu)
 	must(t, err)
 	must(t, gpu.Clear())
-	large := []network.Batch{*randomBatch(2, slices.Repeat([][2]int{{20, 20}}, 30)...)}
+	large := []network.Batch{*batch, *randomBatch(2, slices.Repeat([][2]int{{20, 20}}, 30)...)}
 	_, err = gpu.Train(0, batch, network.Options{}, 1) // the block is as large as the mini-batch
 	must(t, err)
 	must(t, gpu.Clear())
@@ -157,8 +157,10 @@ func TestEvaluateWithoutMemory(t *testing.T) {
 			t.Errorf("allocation %d: %d bytes of the device stay taken", nth, free-left)
 		}
 	}
-	_, err = gpu.Train(0, batch, everything, 1)
-	must(t, err)
+	must(t, gpu.Begin(0, batch, everything, 1))
+	if losses, err := gpu.Losses(0); err != nil || !slices.Equal(losses, []network.Loss{loss}) {
+		t.Errorf("after that, a mini-batch has losses %v (%v), want %v", losses, err, loss)
+	}
 	if have, err := gradientOf(gpu); err != nil || !slices.Equal(have, want) {
 		t.Errorf("after that, a mini-batch has another gradient: %v", err)
 	}

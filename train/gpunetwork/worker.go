@@ -170,12 +170,12 @@ func (w *worker) each(state optimiser.State, work func(at cuda.Pointer, vector [
 	return nil
 }
 
-// train adds the gradient of a batch's loss to that on the device and returns the loss. The seed decides about dropout.
-func (w *worker) train(b *network.Batch, options network.Options, seed uint64) (loss network.Loss, err error) {
-	err = w.bound(func() (err error) {
+// begin asks for the loss of a batch and for its gradient, which is added to that on the device. The seed decides about dropout.
+func (w *worker) begin(b *network.Batch, options network.Options, seed uint64) error {
+	err := w.bound(func() error {
 		w.tape.reset(seed)
 		f := forward{tape: &w.tape, worker: w, model: w.network.Model, options: options}
-		loss.CrossEntropy, loss.Alignment, err = f.train(b)
+		err := f.train(b)
 		for _, table := range w.fixed {
 			if err == nil {
 				err = w.stream.Zero(w.tape.slope(table), 4*w.network.Parameter(table).Size())
@@ -189,8 +189,16 @@ func (w *worker) train(b *network.Batch, options network.Options, seed uint64) (
 	case errors.Is(err, cuda.ErrOutOfMemory):
 		err = fmt.Errorf("%w of %d source and %d target pieces: %w", network.ErrOutOfMemory, len(b.Source.Tokens), len(b.Target.Tokens), err)
 	}
-	loss.Words, loss.Sentences = len(b.Target.Tokens), b.Sentences()
-	return loss, err
+	return err
+}
+
+// losses waits for the losses that were asked for, and returns them.
+func (w *worker) losses() (losses []network.Loss, err error) {
+	err = w.bound(func() (err error) {
+		losses, err = w.tape.takeLosses()
+		return err
+	})
+	return losses, err
 }
 
 // sumOfSquares returns the sum of the squares of the gradient, times scale.
@@ -246,7 +254,7 @@ func (w *worker) free() error {
 		if w.stream != nil {
 			failures = append(failures, w.stream.Synchronize())
 		}
-		failures = append(failures, w.watch.Close())
+		failures = append(failures, w.tape.closeFeeds(), w.watch.Close())
 		if w.clock != nil {
 			failures = append(failures, w.clock.Close())
 		}
