@@ -120,7 +120,7 @@ func TestShortSlicesPanic(t *testing.T) {
 func TestLeastSharing(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
 		half := cpu.Integer() == cpu.AVX2 || cpu.Integer() == cpu.AVX512
-		for _, c := range []struct{ rows, words, products int }{{2, 2, 2}, {6, 3, 2}, {16, 8, 2}, {48, 24, 6}} {
+		for _, c := range []struct{ rows, words, products int }{{2, 2, 2}, {6, 3, 2}, {16, 8, 4}, {48, 24, 12}} {
 			want := c.products
 			if half {
 				want = c.words

@@ -80,7 +80,9 @@ func newBenchCommand() *cobra.Command {
 		Short: "Measure how fast this machine translates a text",
 		Long: `Translate a text in memory several times and print the median: words a second, where the time goes, and
 what the arithmetic reaches of the ceiling: what a loop of the best instruction on registers alone does at
-the time, which the workers measure ten times a second. Loading and files are left out.
+the time, which the workers measure ten times a second. Products with activations that are zeros are left out
+where that is faster; what is reached of the ceiling is told with them, as for programs that do them, and
+without. Loading and files are left out.
 
 With --device gpu it is "sluice bench gpu", which needs no model and no text, and has options of its own. The model on a GPU is
 measured with --devices.`,

@@ -10,11 +10,12 @@ import (
 // of many sentences: with the table's rows for them packed as a matrix, they are multiplied with all rows of the step at once,
 // at the speed of a product. What is rare is left to each row. Both give the same bits (see kernels.Int8Rows.Matrix).
 //
-// The choice is made anew when a sentence has joined, or many have left, and holds for the steps that follow: it decides how
-// scores are computed, not what they are.
+// The choice holds for the steps that follow: it decides how scores are computed, not what they are. Sentences that come join it, since
+// frequent words are much the same for all. It is made anew when half as many have joined as it was made for, or more than half have left.
 type common struct {
 	made    int  // number of the choice; 0 before the first
 	rows    int  // that it was made for
+	joined  int  // rows that have joined it since
 	on      bool // whether it serves the rows of the current step
 	decided bool // whether on holds for the current step
 
@@ -104,50 +105,72 @@ func (s *Stepper) together(row int) (first, end int) {
 	return first, min(first+commonBlock, len(s.rows))
 }
 
-// choose decides whether the rows of the step are computed in common, and makes a new choice if the last does not fit.
+// choose decides whether the rows of the step are computed in common. Rows that are new join the last choice, or a new one is made if it is for
+// too many others.
 func (s *Stepper) choose() bool {
 	if s.w.output.int8 == nil {
 		return false
 	}
-	c, rows, fits := &s.common, 0, true
+	c, rows, joining := &s.common, 0, 0
 	for i := range s.rows {
 		of := &s.contexts[s.rows[i].context]
 		if len(of.candidates) == 0 {
 			continue
 		}
 		rows++
-		fits = fits && of.choice.made == c.made && c.made > 0
+		if of.choice.made != c.made {
+			joining++
+		}
 	}
-	if rows < commonRows {
+	switch {
+	case rows < commonRows:
 		return false
-	}
-	if !fits || rows < c.rows*3/4 {
+	case c.made == 0 || rows < c.rows/2 || c.joined+joining > c.rows/2:
 		s.makeChoice(rows)
+	case joining > 0:
+		s.join(joining)
 	}
 	return true
+}
+
+// join has sentences that are new, in that many rows, take part in the last choice.
+func (s *Stepper) join(rows int) {
+	c := &s.common
+	c.joined += rows
+	for i := range s.rows {
+		of := &s.contexts[s.rows[i].context]
+		if len(of.candidates) > 0 && of.choice.made != c.made {
+			of.choice.made = c.made
+			s.take(of)
+		}
+	}
 }
 
 // makeChoice finds what the shortlists of the rows have in common.
 func (s *Stepper) makeChoice(rows int) {
 	c := &s.common
 	c.made++
-	c.rows = rows
+	c.rows, c.joined, c.stride = rows, 0, 0
 	if c.where == nil {
 		c.where = make([]int32, s.w.vocabulary)
 	}
 	s.count()
 	c.pack(&s.w.output, int32(kernels.LeastSharing(rows)))
-	rare := 0
 	for i := range s.rows {
 		of := &s.contexts[s.rows[i].context]
 		if of.choice.rows > 0 {
-			c.locate(&of.choice, of.candidates)
-			s.w.output.choose(&of.choice.rare, c.rare)
-			c.open(&of.choice, of.suppressed)
-			rare = max(rare, len(c.rare))
+			s.take(of)
 		}
 	}
-	c.stride = (len(c.tokens) + rare + 15) &^ 15
+}
+
+// take notes where the scores of a sentence's candidates will be.
+func (s *Stepper) take(of *context) {
+	c := &s.common
+	c.locate(&of.choice, of.candidates)
+	s.w.output.choose(&of.choice.rare, c.rare)
+	c.open(&of.choice, of.suppressed)
+	c.stride = max(c.stride, (len(c.tokens)+len(c.rare)+15)&^15)
 }
 
 // count sets where to the number of rows of which each token is a candidate, and marks the choices of their sentences.
