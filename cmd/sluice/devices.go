@@ -239,10 +239,9 @@ func closeGPUs(gpus []*gpu) {
 
 // worker is the GPU as the engine sees it, with a load.
 func (g *gpu) worker(load gpuLoad, b *batchFlags) translator.Device {
-	slots, tokens := g.weights[0].Batch(g.sharedBy(load.Streams))
 	d := translator.Device{
 		Name: g.name(), Workers: load.Streams, Slots: load.Slots, TopUp: gpumodel.TopUp,
-		MiniBatchTokens: tokens / slots * load.Slots, Encoded: gpumodel.Encoded(load.Slots), Open: g.steppers,
+		MiniBatchTokens: gpumodel.MiniBatch(load.Slots), Encoded: gpumodel.Encoded(load.Slots), Open: g.steppers,
 		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },
 	}
 	if b.miniBatchWords > 0 {

@@ -186,7 +186,7 @@ func (t *loadTrial) open(l gpuLoad) (workers []busyWorker, err error) {
 		if err != nil {
 			return workers, err
 		}
-		workers = append(workers, &busyTranslator{w, sources, 0})
+		workers = append(workers, &busyTranslator{w, supply{sources: sources, endless: true}})
 	}
 	return workers, nil
 }
@@ -194,17 +194,10 @@ func (t *loadTrial) open(l gpuLoad) (workers []busyWorker, err error) {
 // A busyTranslator translates the same sentences again and again.
 type busyTranslator struct {
 	*gpuWorker
-	sources []search.Source
-	next    int // of the sources
+	from supply
 }
 
-func (w *busyTranslator) busyStep() int64 {
-	w.next += w.refill(w.sources[w.next:])
-	w.next %= len(w.sources)
-	advanced := w.decoder.Slots() - w.decoder.Free()
-	w.decoder.Step()
-	return int64(advanced)
-}
+func (w *busyTranslator) busyStep() int64 { return int64(w.step(&w.from)) }
 
 // find returns the best load that it finds, and whether it measured any: a slow device, an emulated one perhaps, has the usual load, and so has
 // one without memory for any. It ends when the time for it is over, or ctx is done, after the step that is made then. No step is much longer

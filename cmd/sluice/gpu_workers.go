@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-mt/sluice/translator/batch"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
 	"github.com/sluice-mt/sluice/translator/search"
 )
@@ -17,6 +18,8 @@ import (
 type gpuWorker struct {
 	steppers []search.Stepper // one for each model
 	decoder  *search.Decoder
+	queue    *batch.TopUp[*search.Sentence]
+	encoded  int // source pieces of the sentences that are encoded and not done
 	options  search.Options
 	steps    int           // of the decoder, in the last translation
 	took     time.Duration // that translation
@@ -26,7 +29,10 @@ type gpuWorker struct {
 func newGPUWorker(steppers []search.Stepper, weights []float32, end search.Token, options search.Options) (*gpuWorker, error) {
 	w := &gpuWorker{steppers: steppers, options: options}
 	var err error
-	if w.decoder, err = search.NewDecoder(steppers, weights, end); err != nil {
+	if w.decoder, err = search.NewDecoder(steppers, weights, end); err == nil {
+		w.queue, err = batch.NewTopUp[*search.Sentence](w.decoder.Slots(), gpumodel.TopUp)
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
@@ -50,41 +56,87 @@ func (w *gpuWorker) close() error {
 	return errors.Join(failed...)
 }
 
+// A supply is sentences that workers take in mini-batches, once or again and again.
+type supply struct {
+	sources []search.Source
+	endless bool
+	next    int
+}
+
+// miniBatch takes as many sentences as have so many pieces together, and one at least, but none at the end.
+func (s *supply) miniBatch(pieces int) []search.Source {
+	first := s.next
+	for s.next < len(s.sources) {
+		pieces -= len(s.sources[s.next].Tokens)
+		if pieces < 0 && s.next > first {
+			break
+		}
+		s.next++
+	}
+	taken := s.sources[first:s.next]
+	if s.endless && s.next == len(s.sources) {
+		s.next = 0
+	}
+	return taken
+}
+
 // translate translates sources.
 func (w *gpuWorker) translate(sources []search.Source) {
 	began := time.Now()
-	for w.steps = 0; len(sources) > 0 || w.decoder.Active() > 0; w.steps++ {
-		sources = sources[w.refill(sources):]
-		w.decoder.Step()
+	all := &supply{sources: sources}
+	for w.steps = 0; all.next < len(sources) || w.queue.Len() > 0 || w.decoder.Active() > 0; w.steps++ {
+		w.step(all)
 	}
 	w.took = time.Since(began)
+}
+
+// step does what a worker of the engine does in a turn, and returns how many hypotheses it advanced: it fills the slots, steps, and has the next
+// mini-batch encoded beside that if there is room.
+func (w *gpuWorker) step(from *supply) (advanced int) {
+	w.refill(from)
+	advanced = w.decoder.Slots() - w.decoder.Free()
+	for _, result := range w.decoder.Step() {
+		w.encoded -= len(result.Sentence.Source.Tokens)
+	}
+	slots := w.decoder.Slots()
+	if w.encoded+gpumodel.MiniBatch(slots) <= gpumodel.Encoded(slots) && w.queue.Hungry(slots) {
+		w.encode(from)
+	}
+	return advanced
+}
+
+// refill begins with as many sentences as there are slots for, if the share of them is free at which the engine does so.
+func (w *gpuWorker) refill(from *supply) {
+	if !w.queue.Due(w.decoder.Free()) {
+		return
+	}
+	for w.queue.Hungry(w.decoder.Free()) && w.encode(from) {
+	}
+	for sentence, ok := w.queue.Next(w.decoder.Free()); ok; sentence, ok = w.queue.Next(w.decoder.Free()) {
+		w.decoder.Start(sentence)
+	}
+}
+
+// encode encodes a mini-batch, and reports false if there is none.
+func (w *gpuWorker) encode(from *supply) bool {
+	var sentences []*search.Sentence
+	for _, source := range from.miniBatch(gpumodel.MiniBatch(w.decoder.Slots())) {
+		sentences = append(sentences, &search.Sentence{Source: source, Options: w.options})
+		w.encoded += len(source.Tokens)
+	}
+	if len(sentences) == 0 {
+		return false
+	}
+	w.decoder.Encode(sentences)
+	for _, sentence := range sentences {
+		w.queue.Push(sentence, sentence.Slots())
+	}
+	return true
 }
 
 // slotsOf is how many slots a search takes for a source: those of a beam, or of samples.
 func slotsOf(source search.Source, options search.Options) int {
 	return max((&search.Sentence{Source: source, Options: options}).Slots(), 1)
-}
-
-// refill begins with as many of the sources as there are slots for, if the share of them is free at which
-// the engine does so, and returns how many these are.
-func (w *gpuWorker) refill(sources []search.Source) int {
-	if len(sources) == 0 {
-		return 0
-	}
-	d := w.decoder
-	count := min(d.Free()/slotsOf(sources[0], w.options), len(sources))
-	if count == 0 || d.Active() > 0 && float64(d.Free()) < gpumodel.TopUp*float64(d.Slots()) {
-		return 0
-	}
-	sentences := make([]*search.Sentence, count)
-	for i := range sentences {
-		sentences[i] = &search.Sentence{Source: sources[i], Options: w.options}
-	}
-	d.Encode(sentences)
-	for _, sentence := range sentences {
-		d.Start(sentence)
-	}
-	return count
 }
 
 // translateTogether lets each worker translate the sources of its own, and returns how long they took together.

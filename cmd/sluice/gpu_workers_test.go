@@ -3,9 +3,11 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -33,11 +35,64 @@ func TestWorkersFillTheirSlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if count := w.refill(randomText{random: random, vocabulary: 50}.sources(10)); count != c.want || w.decoder.Active() != c.want {
-			t.Errorf("%+v: begun with %d, of which %d are searched, want %d", c.options, count, w.decoder.Active(), c.want)
+		w.refill(&supply{sources: randomText{random: random, vocabulary: 50}.sources(10)})
+		if w.decoder.Active() != c.want {
+			t.Errorf("%+v: %d are searched, want %d", c.options, w.decoder.Active(), c.want)
 		}
-		if w.refill(nil) != 0 {
-			t.Error("nothing is begun with")
+	}
+}
+
+// A worker has the next sentences encoded before slots are free for them, as many as have room, and in the end has translated all.
+func TestWorkersEncodeAhead(t *testing.T) {
+	random := rand.New(rand.NewPCG(2018, 1))
+	m, err := randomModel((student{"toy", 1, 2, 32, 64, 2, 50, ofSSRUs}).description(), random)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights, err := cpumodel.Load(m, cpumodel.Float32, cpumodel.Options{Suppress: []search.Token{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const slots = 4
+	w, err := newGPUWorker([]search.Stepper{weights.NewStepper(slots)}, nil, 0, search.Options{Beam: 1, MaxLengthFactor: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := randomText{random: random, vocabulary: 50}.sources(40)
+	all := &supply{sources: sources}
+	if advanced := w.step(all); advanced != slots || w.queue.Len() == 0 {
+		t.Errorf("a step advances %d hypotheses, and %d sentences wait", advanced, w.queue.Len())
+	}
+	for all.next < len(sources) {
+		w.step(all)
+		if w.encoded > gpumodel.Encoded(slots) {
+			t.Fatalf("%d pieces are encoded, where there is room for %d", w.encoded, gpumodel.Encoded(slots))
+		}
+	}
+	w.translate(nil)
+	if w.encoded != 0 || w.queue.Len() != 0 || w.decoder.Active() != 0 {
+		t.Errorf("in the end %d pieces are encoded, %d sentences wait and %d are searched", w.encoded, w.queue.Len(), w.decoder.Active())
+	}
+}
+
+// Mini-batches have as many pieces as were asked for at most, or one sentence, and an endless supply begins again.
+func TestSupply(t *testing.T) {
+	var sources []search.Source
+	for _, length := range []int{9, 4, 4, 3, 2} {
+		sources = append(sources, search.Source{Tokens: make([]search.Token, length)})
+	}
+	for _, endless := range []bool{false, true} {
+		from := &supply{sources: sources, endless: endless}
+		var have []int
+		for range 4 {
+			have = append(have, len(from.miniBatch(8)))
+		}
+		want := []int{1, 2, 2, 0}
+		if endless {
+			want[3] = 1
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("endless %v: mini-batches of %v sentences, want %v", endless, have, want)
 		}
 	}
 }

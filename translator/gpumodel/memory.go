@@ -217,6 +217,9 @@ const TopUp = 0.25
 // be as far ahead.
 func Encoded(slots int) int { return slots * tokensKept }
 
+// MiniBatch is how many source tokens a worker with so many slots encodes at a time.
+func MiniBatch(slots int) int { return slots * tokensOfSlot }
+
 // A Sharing says what shares the memory of a device.
 type Sharing struct {
 	Workers int
@@ -232,7 +235,7 @@ func (w *Weights) Batch(by Sharing) (slots, tokens int) {
 	for slots > fewestSlots && slots > room {
 		slots /= 2
 	}
-	return slots, slots * tokensOfSlot
+	return slots, MiniBatch(slots)
 }
 
 // Fits says whether there is memory for as many slots of each worker.
