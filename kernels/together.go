@@ -25,7 +25,9 @@ type Matrix interface {
 	listed() *nonzeroShare
 	// low is whether blocks of two panels are low; nil likewise.
 	low() *bool
-	multiply(in tuningInput, rows int)
+	// part is the columns from first to end, as Columns has them, without lists; multiply stores rows of results so far apart.
+	part(first, end int) Matrix
+	multiply(in *tuningInput, rows, yStride int)
 }
 
 // Together moves the weights of matrices into one block of memory, side by side in the order given, where large pages hold them if

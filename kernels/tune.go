@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -15,6 +14,7 @@ import (
 // registers have room for, 1 with lowRows, which load more for a multiply-accumulate, but of which the next begins before one has stored its results.
 // And for those that are multiplied with what a ReLU lets pass, it says up to how many of a thousand activations may be something for products to
 // go by lists of them.
+// What could not be measured yet it does not say, only at how many starts that was tried.
 // It decides how long products take, never what they are. It can be kept as JSON; no number in it can do harm.
 type Tuning map[string]int
 
@@ -39,12 +39,13 @@ func lowOf(m Matrix) string { return m.shape() + ", low blocks" }
 // tunedRows are the numbers of rows at which variants are compared; each speaks for the rows from the number beside it on.
 var tunedRows = [...]struct{ rows, from int }{{13, 13}, {24, 19}, {48, 37}, {96, 73}}
 
+// attemptsOf is the key of a Tuning for how often it was tried in vain to find out what belongs to a key.
+func attemptsOf(key string) string { return key + ", attempts" }
+
 const (
-	// tunedMatrices is how many matrices of a shape are measured at most: together with the others they are more than a second-level
-	// cache holds, as when a model runs.
-	tunedMatrices = 4
-	// tunedRounds is how often each is measured at most, after a first time that does not count.
-	tunedRounds = 21
+	// tunedAttempts is how many starts try to find out something. Then the rule is kept, or a machine that is too slow or too busy would pay
+	// for it at every start.
+	tunedAttempts = 5
 	// tunedGain is how much faster than what the rule says a variant must be in the median of rounds, and tunedShare in how many of
 	// them it must be faster at all, of tunedFewest rounds in all: other programs and guests disturb a measurement for longer than a
 	// round, and their moment must not be what is remembered. lowGain is that of low blocks, which differ by one or two percent at most:
@@ -55,61 +56,57 @@ const (
 	tunedFewest = 5
 )
 
+// keysOf returns what a Tuning may say of a matrix.
+func keysOf(m Matrix) []string {
+	var keys []string
+	if m.hasDouble() {
+		keys = append(keys, m.shape())
+	}
+	if m.leaves() != nil {
+		keys = append(keys, fewOf(m))
+	}
+	if m.low() != nil {
+		keys = append(keys, lowOf(m))
+	}
+	if m.listed() != nil {
+		keys = append(keys, nonzeroOf(m))
+	}
+	return keys
+}
+
 // Knows reports whether nothing about the matrices would have to be measured.
 func (t Tuning) Knows(matrices ...Matrix) bool { return len(t.unknown(matrices)) == 0 }
 
-// unknown returns the matrices to measure: some of each shape that t lacks.
-func (t Tuning) unknown(matrices []Matrix) []Matrix {
-	var unknown []Matrix
-	count := make(map[string]int)
+// unknown returns the keys that t lacks, each once.
+func (t Tuning) unknown(matrices []Matrix) map[string]bool {
+	unknown := make(map[string]bool)
 	for _, m := range matrices {
-		kind := m.shape()
-		if m.listed() != nil {
-			kind = nonzeroOf(m)
+		for _, key := range keysOf(m) {
+			if _, known := t[key]; !known {
+				unknown[key] = true
+			}
 		}
-		if t.knows(m) || !m.hasDouble() && m.listed() == nil || count[kind] == tunedMatrices {
-			continue
-		}
-		count[kind]++
-		unknown = append(unknown, m)
 	}
 	return unknown
 }
 
-func (t Tuning) knows(m Matrix) bool {
-	_, known := t[m.shape()]
-	known = known || !m.hasDouble()
-	if m.listed() != nil {
-		_, nonzero := t[nonzeroOf(m)]
-		known = known && nonzero
+// Tune has the matrices of a model run as t says. What it does not know yet is measured before, for about the time d at most, first for the
+// shapes that have most weights. What that is too short for is left to the rule, and to the next Tune. Nobody may use the matrices meanwhile.
+func (t Tuning) Tune(d time.Duration, matrices ...Matrix) { t.tune(time.Now, d, matrices) }
+
+func (t Tuning) tune(now func() time.Time, d time.Duration, matrices []Matrix) {
+	if unknown := t.unknown(matrices); len(unknown) > 0 {
+		start := now()
+		t.measureVariants(measurement{now, start.Add(d - d/5)}, matrices, unknown) // two lists are measured, and nine variants
+		t.apply(matrices)
+		t.measureListed(measurement{now, start.Add(d)}, matrices, unknown)
+		t.countAttempts(unknown)
 	}
-	if m.leaves() != nil {
-		_, few := t[fewOf(m)]
-		known = known && few
-	}
-	if m.low() != nil {
-		_, low := t[lowOf(m)]
-		known = known && low
-	}
-	return known
+	t.apply(matrices)
 }
 
-// Tune has the matrices of a model run as t says. The shapes that it does not know yet are measured before, in about the time d or
-// what measuring each once takes. Nobody may use the matrices meanwhile.
-func (t Tuning) Tune(d time.Duration, matrices ...Matrix) {
-	unknown := t.unknown(matrices)
-	double := slices.DeleteFunc(slices.Clone(unknown), func(m Matrix) bool { return !m.hasDouble() })
-	listed := slices.DeleteFunc(unknown, func(m Matrix) bool { return m.listed() == nil })
-	forVariants := d
-	if len(listed) > 0 {
-		forVariants -= d / 5 // two lists are measured, and nine variants
-	}
-	if len(double) > 0 {
-		t.measure(forVariants, double)
-	}
-	if len(listed) > 0 {
-		t.measureListed(d-forVariants, listed)
-	}
+// apply tells the matrices what t says of them.
+func (t Tuning) apply(matrices []Matrix) {
 	for _, m := range matrices {
 		*m.from() = t[m.shape()]
 		if leaves := m.leaves(); leaves != nil {
@@ -124,10 +121,28 @@ func (t Tuning) Tune(d time.Duration, matrices ...Matrix) {
 	}
 }
 
-// A tunedTrial is a number of rows at which two variants are compared, 0 and 1.
-type tunedTrial struct {
-	rows int
-	set  func(m Matrix, variant int) bool // false if the matrix has no variants
+// countAttempts notes which of the keys that were to be found out are still unknown. After enough attempts the rule is what is known of them.
+func (t Tuning) countAttempts(wanted map[string]bool) {
+	for key := range wanted {
+		attempts := t[attemptsOf(key)] + 1
+		_, known := t[key]
+		switch {
+		case known:
+			delete(t, attemptsOf(key))
+		case attempts >= tunedAttempts:
+			t[key] = 0
+			delete(t, attemptsOf(key))
+		default:
+			t[attemptsOf(key)] = attempts
+		}
+	}
+}
+
+// learn adds what was measured in enough rounds to what t knows, unless that was not asked.
+func (t Tuning) learn(wanted map[string]bool, key string, found int, rounds int) {
+	if wanted[key] && rounds >= tunedFewest {
+		t[key] = found
+	}
 }
 
 // The trials that follow those of tunedRows.
@@ -137,11 +152,14 @@ const (
 	allTrials
 )
 
+// tunedTimes are what was measured of a shape in all trials.
+type tunedTimes [allTrials]trialTimes
+
 // tunedTrials are those of tunedRows, one of a single row, and one of the heights of blocks. Only the last one leaves blocks low.
-func tunedTrials() [allTrials]tunedTrial {
-	var trials [allTrials]tunedTrial
+func tunedTrials(input *tuningInput) []tunedTrial {
+	trials, inputs := make([]tunedTrial, allTrials), []*tuningInput{input, input}
 	for i, at := range tunedRows {
-		trials[i] = tunedTrial{at.rows, func(m Matrix, variant int) bool {
+		trials[i] = tunedTrial{at.rows, inputs, func(m Matrix, variant int) bool {
 			*m.from() = [2]int{never, 1}[variant]
 			if low := m.low(); low != nil {
 				*low = false
@@ -149,7 +167,7 @@ func tunedTrials() [allTrials]tunedTrial {
 			return true
 		}}
 	}
-	trials[fewTrial] = tunedTrial{1, func(m Matrix, variant int) bool {
+	trials[fewTrial] = tunedTrial{1, inputs, func(m Matrix, variant int) bool {
 		*m.from() = 0 // as few rows are multiplied: one panel at a time
 		leaves := m.leaves()
 		if leaves != nil {
@@ -157,7 +175,7 @@ func tunedTrials() [allTrials]tunedTrial {
 		}
 		return leaves != nil
 	}}
-	trials[lowTrial] = tunedTrial{tunedRows[len(tunedRows)-1].rows, func(m Matrix, variant int) bool {
+	trials[lowTrial] = tunedTrial{mostTunedRows, inputs, func(m Matrix, variant int) bool {
 		*m.from() = 1
 		low := m.low()
 		if low != nil {
@@ -168,78 +186,28 @@ func tunedTrials() [allTrials]tunedTrial {
 	return trials
 }
 
-// run multiplies with all matrices that have variants, and returns the seconds that those of each shape took together.
-func (trial tunedTrial) run(matrices []Matrix, variant int, input tuningInput) map[string]float64 {
-	seconds := make(map[string]float64)
-	for _, m := range matrices {
-		if !trial.set(m, variant) {
-			continue
-		}
-		shape, begin := m.shape(), time.Now() // to put the shape into words takes as long as a small product
-		m.multiply(input, trial.rows)
-		seconds[shape] += time.Since(begin).Seconds()
+// measureVariants compares the variants of products, with parts of the matrices.
+func (t Tuning) measureVariants(run measurement, matrices []Matrix, wanted map[string]bool) {
+	shapes := tunedShapesOf(matrices, func(m Matrix) bool {
+		return m.hasDouble() && (wanted[m.shape()] || wanted[fewOf(m)] || wanted[lowOf(m)])
+	})
+	for _, s := range shapes {
+		s.cut(tunedColumns)
 	}
-	return seconds
-}
-
-// tunedTimes are the seconds that the measured matrices of a shape took together, in each trial, variant and round.
-type tunedTimes [allTrials][2][]float64
-
-// tunedRoundsWithin yields the rounds of a measurement that is to take about d: one that does not count, 0, one that does, and more while there is
-// time.
-func tunedRoundsWithin(d time.Duration) iter.Seq[int] {
-	start := time.Now()
-	return func(yield func(int) bool) {
-		for round := 0; round <= tunedRounds && (round < 2 || time.Since(start) < d); round++ {
-			if !yield(round) {
-				return
-			}
+	run.measure(shapes, tunedTrials(newTuningInput(shapes)))
+	for _, s := range shapes {
+		times, rounds := tunedTimes(s.times), math.MaxInt
+		for i := range tunedRows {
+			rounds = min(rounds, times[i].rounds())
 		}
-	}
-}
-
-// measure compares the variants of some matrices. They run one after another, so that weights come from where they do in a model, and
-// the variants in turns, so that what disturbs one disturbs the other.
-func (t Tuning) measure(d time.Duration, matrices []Matrix) {
-	input, trials := newTuningInput(matrices), tunedTrials()
-	took := make(map[string]*tunedTimes)
-	for _, m := range matrices {
-		took[m.shape()] = new(tunedTimes)
-	}
-	for round := range tunedRoundsWithin(d) {
-		for i, trial := range trials {
-			if trial.rows <= fewRows { // many rows have pushed out the weights that few find in the caches
-				trial.run(matrices, 0, input)
-			}
-			for turn := range 2 {
-				variant := (round + turn) % 2
-				seconds := trial.run(matrices, variant, input)
-				if round == 0 {
-					continue
-				}
-				for shape, times := range took {
-					times[i][variant] = append(times[i][variant], seconds[shape])
-				}
-			}
-		}
-	}
-	for _, m := range matrices {
-		*m.from() = 0
-		times := took[m.shape()]
-		t[m.shape()] = times.decide(m)
-		if leaves := m.leaves(); leaves != nil {
-			*leaves = false
-			t[fewOf(m)] = decideBetween(times[fewTrial], tunedGain)
-		}
-		if low := m.low(); low != nil {
-			*low = false
-			t[lowOf(m)] = decideBetween(times[lowTrial], lowGain)
-		}
+		t.learn(wanted, s.whole.shape(), times.decide(s.whole), rounds)
+		t.learn(wanted, fewOf(s.whole), decideBetween(times[fewTrial], tunedGain), times[fewTrial].rounds())
+		t.learn(wanted, lowOf(s.whole), decideBetween(times[lowTrial], lowGain), times[lowTrial].rounds())
 	}
 }
 
 // decideBetween returns 1 if the second variant is faster, by a gain.
-func decideBetween(times [2][]float64, gain float64) int {
+func decideBetween(times trialTimes, gain float64) int {
 	if surelyFaster(times[1], times[0], gain) {
 		return 1
 	}
@@ -290,25 +258,6 @@ func median(x []float64) float64 {
 	}
 	slices.Sort(x)
 	return x[len(x)/2]
-}
-
-// A tuningInput is what matrices are multiplied with while they are measured.
-type tuningInput struct {
-	y, floats, scales []float32
-	bytes             []uint8
-	words             []int16
-}
-
-func newTuningInput(matrices []Matrix) tuningInput {
-	rows, k, n := tunedRows[len(tunedRows)-1].rows, 0, 0
-	for _, m := range matrices {
-		mk, mn := m.size()
-		k, n = max(k, mk), max(n, mn)
-	}
-	return tuningInput{
-		y: make([]float32, rows*n), floats: make([]float32, rows*k), scales: make([]float32, rows),
-		bytes: make([]uint8, rows*Int8Stride(k)), words: make([]int16, rows*Int16Stride(k)),
-	}
 }
 
 // doublePays reports whether panels should be multiplied two at a time, in blocks half as high: from a number of rows on, unless that is
@@ -371,14 +320,30 @@ func (w *Int8Matrix) listed() *nonzeroShare {
 	return &w.sparse.share
 }
 
-func (w *Int8Matrix) multiply(in tuningInput, rows int) {
-	MulInt8(in.y, w.N, in.bytes, in.scales, rows, w, nil, None)
+func (w *Int8Matrix) multiply(in *tuningInput, rows, yStride int) {
+	MulInt8(in.y, yStride, in.bytes, in.scales, rows, w, nil, None)
 }
 
-func (w *Int16Matrix) multiply(in tuningInput, rows int) {
-	MulInt16(in.y, w.N, in.words, in.scales, rows, w, nil, None)
+func (w *Int16Matrix) multiply(in *tuningInput, rows, yStride int) {
+	MulInt16(in.y, yStride, in.words, in.scales, rows, w, nil, None)
 }
 
-func (w *Float32Matrix) multiply(in tuningInput, rows int) {
-	MulFloat32(in.y, w.N, in.floats, w.K, rows, w, nil, None)
+func (w *Float32Matrix) multiply(in *tuningInput, rows, yStride int) {
+	MulFloat32(in.y, yStride, in.floats, w.K, rows, w, nil, None)
+}
+
+func (w *Int8Matrix) part(first, end int) Matrix {
+	part := w.Columns(first, end)
+	part.sparse = nil // a product without lists
+	return &part
+}
+
+func (w *Int16Matrix) part(first, end int) Matrix {
+	part := w.Columns(first, end)
+	return &part
+}
+
+func (w *Float32Matrix) part(first, end int) Matrix {
+	part := w.Columns(first, end)
+	return &part
 }

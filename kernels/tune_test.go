@@ -39,7 +39,7 @@ func TestTune(t *testing.T) {
 		if tuning.Knows(matrices...) != (len(could) == 0) {
 			t.Errorf("an empty tuning knows all of %q", could)
 		}
-		tuning.Tune(time.Millisecond, matrices...)
+		tuning.Tune(time.Minute, matrices...)
 		slices.Sort(could)
 		if known := slices.Sorted(maps.Keys(tuning)); !slices.Equal(known, slices.Compact(could)) {
 			t.Errorf("knows %q, want %q", known, could)
@@ -126,7 +126,7 @@ func TestTuningDecides(t *testing.T) {
 				}
 				disturbed[i][0], disturbed[i][1] = append(disturbed[i][0], one), append(disturbed[i][1], two)
 			}
-			few[i] = [2][]float64{took[i][0][:tunedFewest-1], took[i][1][:tunedFewest-1]}
+			few[i] = trialTimes{took[i][0][:tunedFewest-1], took[i][1][:tunedFewest-1]}
 		}
 		took[0][0][3], took[2][1][5] = 9, 9 // each once interrupted
 		if got := took.decide(c.m); got != c.want {
@@ -144,7 +144,7 @@ func TestTuningDecides(t *testing.T) {
 // A trial of few rows multiplies as few rows are multiplied when nothing is measured, whatever the trial before it has set.
 func TestTrialsOfFewRows(t *testing.T) {
 	m := PackInt8(64, 64, make([]int8, 64*64), make([]float32, 64))
-	for _, trial := range tunedTrials() {
+	for _, trial := range tunedTrials(nil) {
 		for variant := range 2 {
 			*m.from() = 1
 			trial.set(m, variant)
@@ -172,7 +172,7 @@ func TestTuningDecidesBetween(t *testing.T) {
 		{[]float64{.98, .99, 1.01, .99, 1.01, .99}, lowGain, 0},
 		{[]float64{.998, .999, .998, .999, .998, .999}, lowGain, 0},
 	} {
-		times := [2][]float64{slices.Repeat([]float64{1}, len(c.times)), c.times}
+		times := trialTimes{slices.Repeat([]float64{1}, len(c.times)), c.times}
 		if got := decideBetween(times, c.gain); got != c.want {
 			t.Errorf("times %v: %d, want %d", c.times, got, c.want)
 		}
@@ -193,15 +193,15 @@ func TestListedShare(t *testing.T) {
 		{1, 0.5, 0.4, 0}, // a disturbed moment
 		{0, 0, 0, 0},
 	} {
-		times := listedTimes{slices.Repeat([]float64{c.without}, tunedFewest), slices.Repeat([]float64{c.low}, tunedFewest), slices.Repeat([]float64{c.high}, tunedFewest)}
+		times := trialTimes{slices.Repeat([]float64{c.without}, tunedFewest), slices.Repeat([]float64{c.low}, tunedFewest), slices.Repeat([]float64{c.high}, tunedFewest)}
 		times[0][1], times[2][3] = 99, 99 // each once interrupted
-		if got := times.decide(); got != c.want {
+		if got := decideListed(times); got != c.want {
 			t.Errorf("%v without lists, %v and %v with them: up to %d in a thousand, want %d", c.without, c.low, c.high, got, c.want)
 		}
 		for i := range times {
 			times[i] = times[i][:tunedFewest-1]
 		}
-		if got := times.decide(); got != 0 {
+		if got := decideListed(times); got != 0 {
 			t.Errorf("%v, %v and %v in few rounds: up to %d in a thousand, want what the rule says", c.without, c.low, c.high, got)
 		}
 	}
@@ -216,7 +216,7 @@ func TestTuningMeasuresBothKindsOfAShape(t *testing.T) {
 		}
 		matrices = append(matrices, PackInt8Rectified(64, 64, make([]int8, 64*64), make([]float32, 64)))
 		tuning := Tuning{}
-		tuning.Tune(time.Millisecond, matrices...)
+		tuning.Tune(time.Minute, matrices...)
 		if !tuning.Knows(matrices...) {
 			t.Errorf("%v does not know what was measured", tuning)
 		}
@@ -226,7 +226,7 @@ func TestTuningMeasuresBothKindsOfAShape(t *testing.T) {
 // What is measured has as many activations as it says.
 func TestListedInput(t *testing.T) {
 	for _, share := range []int{listedLow, listedHigh} {
-		nonzero, bytes := 0, newListedInput([]Matrix{PackInt8(1536, 256, make([]int8, 1536*256), make([]float32, 256))}, share).bytes
+		nonzero, bytes := 0, newListedInput([]*tunedShape{{whole: PackInt8(1536, 256, make([]int8, 1536*256), make([]float32, 256))}}, share).bytes
 		for _, b := range bytes {
 			if b < int8Zero {
 				t.Fatal("an activation is negative")
@@ -248,7 +248,7 @@ func TestTrialsOfHighBlocks(t *testing.T) {
 		if m.low() == nil {
 			return
 		}
-		trials := tunedTrials()
+		trials := tunedTrials(nil)
 		for _, trial := range trials[:lowTrial] {
 			if trial.rows <= fewRows {
 				continue

@@ -1,9 +1,6 @@
 package kernels
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 const (
 	// listedRows is how many rows products are measured with, listedLow and listedHigh are which shares of activations are something:
@@ -18,44 +15,28 @@ const (
 	alwaysListed, neverListed nonzeroShare = 1000, -1
 )
 
-// listedTimes are the seconds that the measured matrices of a shape took together, in each round: without lists, with lists for listedLow, and
-// for listedHigh.
-type listedTimes [3][]float64
-
 // measureListed finds for which share of activations lists pay, from the time that the matrices of a shape take with lists of two lengths
-// and without, one after another and in turns, as measure does.
-func (t Tuning) measureListed(d time.Duration, matrices []Matrix) {
-	low, high := newListedInput(matrices, listedLow), newListedInput(matrices, listedHigh)
-	inputs, shares := [...]tuningInput{low, low, high}, [...]nonzeroShare{neverListed, alwaysListed, alwaysListed}
-	trial := tunedTrial{listedRows, func(m Matrix, variant int) bool {
+// and without.
+func (t Tuning) measureListed(run measurement, matrices []Matrix, wanted map[string]bool) {
+	shapes := tunedShapesOf(matrices, func(m Matrix) bool { return m.listed() != nil && wanted[nonzeroOf(m)] })
+	low, high := newListedInput(shapes, listedLow), newListedInput(shapes, listedHigh)
+	shares := [...]nonzeroShare{neverListed, alwaysListed, alwaysListed}
+	run.measure(shapes, []tunedTrial{{listedRows, []*tuningInput{low, low, high}, func(m Matrix, variant int) bool {
 		*m.listed() = shares[variant]
 		return true
-	}}
-	took := make(map[string]*listedTimes)
-	for _, m := range matrices {
-		took[m.shape()] = new(listedTimes)
-	}
-	for round := range tunedRoundsWithin(d) {
-		for turn := range inputs {
-			variant := (turn + round) % len(inputs)
-			seconds := trial.run(matrices, variant, inputs[variant])
-			if round == 0 {
-				continue
-			}
-			for shape, s := range seconds {
-				took[shape][variant] = append(took[shape][variant], s)
-			}
+	}}})
+	for _, s := range shapes {
+		times := s.times[0]
+		if share := decideListed(times); share != 0 {
+			t.learn(wanted, nonzeroOf(s.whole), share, times.rounds())
 		}
-	}
-	for _, m := range matrices {
-		*m.listed() = 0
-		t[nonzeroOf(m)] = took[m.shape()].decide()
 	}
 }
 
-// decide returns up to which share lists pay, or 0, which leaves it to the rule, if too little was measured.
-func (took *listedTimes) decide() int {
-	if len(took[0]) < tunedFewest {
+// decideListed returns up to which share lists pay, given the times of a product without lists, and of those with lists for listedLow and
+// listedHigh; 0, which leaves it to the rule, if too little was measured.
+func decideListed(took trialTimes) int {
+	if took.rounds() < tunedFewest {
 		return 0
 	}
 	return listedShare(median(took[0]), median(took[1]), median(took[2]))
@@ -72,8 +53,8 @@ func listedShare(without, low, high float64) int {
 }
 
 // newListedInput returns activations that are not negative, of which a share in thousandths is something, scattered.
-func newListedInput(matrices []Matrix, share int) tuningInput {
-	input := newTuningInput(matrices)
+func newListedInput(shapes []*tunedShape, share int) *tuningInput {
+	input := newTuningInput(shapes)
 	state := uint32(1)
 	for i := range input.bytes {
 		input.bytes[i] = int8Zero

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// tuningTime is about how long a model is measured on a machine that has not seen its like.
+	// tuningTime is about how long a model is measured at most, on a machine that has not seen its like, and again at the next starts if that
+	// was too short.
 	tuningTime = 200 * time.Millisecond
 	// tuningVersion changes with the variants there are, of which old measurements say nothing, and with how they are compared.
-	tuningVersion = 4
+	tuningVersion = 5
 )
 
 // A tuner has matrices multiplied in the way that was found fastest on this processor. What has been measured is in a file for each kind

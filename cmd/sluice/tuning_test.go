@@ -26,7 +26,9 @@ func testTuner(path string) *tuner { return tunerAt(path, "one", slog.New(slog.D
 
 func TestTunerRemembers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cache", "sluice", "kernels.json")
-	testTuner(path).tune(testMatrices())
+	for range 10 { // once, unless the machine is too busy
+		testTuner(path).tune(testMatrices())
+	}
 	first, err := os.ReadFile(path)
 	if !choices() {
 		if err == nil {
