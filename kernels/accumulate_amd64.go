@@ -44,7 +44,7 @@ func (c *accumulateCall) chunk(first, rows, from, k int) {
 		limit = mulFloat32RowsAVX2
 	}
 	b := cutBlocks(rows, limit)
-	perCall := max(1, floatCallWork/(rows*k*float32Panel))
+	perCall := partsPerCall(floatCallWork, rows, k*float32Panel, 4)
 	for p := 0; p*float32Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {

@@ -107,7 +107,7 @@ func (c *bfloat16Call) chunk(first, rows, from, pairs int) {
 		limit = mulFloat32RowsAVX2
 	}
 	b := cutBlocks(rows, limit)
-	perCall := max(1, floatCallWork/(2*rows*pairs*bfloat16Panel))
+	perCall := partsPerCall(floatCallWork, rows, 2*pairs*bfloat16Panel, 2)
 	for p := 0; p*bfloat16Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {

@@ -4,6 +4,16 @@ package kernels
 
 import "math"
 
+// callBytes bounds the bytes of weights that a call of assembly reads: few rows take as long as these, and from memory a core may
+// read no more than 10 GB in a second. From four rows on, callWork allows no more anyway.
+const callBytes = 1 << 20
+
+// partsPerCall returns how many panels, or other parts of some weights of a size in bytes, to multiply with rows in one call that
+// does at most so many multiply-accumulates.
+func partsPerCall(work, rows, weights, size int) int {
+	return max(1, min(work/(rows*weights), callBytes/(weights*size)))
+}
+
 // panelColumns is the width of the panels of both kinds of matrix.
 const panelColumns = 32
 

@@ -53,7 +53,7 @@ func (c *mulFloat32Call) chunk(first, rows int) {
 // columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
 func (c *mulFloat32Call) columns(first, rows, column, end, width, limit int) {
 	b := cutBlocks(rows, limit)
-	perCall := max(1, floatCallWork/(rows*c.w.K*width))
+	perCall := partsPerCall(floatCallWork, rows, c.w.K*width, 4)
 	for part := column / width; part*width < end; {
 		n, mask := nextParts(part, perCall, end, width)
 		if b.higher > 0 {

@@ -43,7 +43,7 @@ func mulFloat32(y []float32, yStride int, x []float32, xStride, rows int, w *Flo
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulFloat32Call) chunk(first, rows int) {
 	b := cutBlocks(rows, mulFloat32Rows)
-	perCall := max(1, floatCallWork/(rows*c.w.K*float32Panel))
+	perCall := partsPerCall(floatCallWork, rows, c.w.K*float32Panel, 4)
 	for p := 0; p*float32Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {
@@ -110,7 +110,7 @@ func accumulateFloat32(y []float32, yStride int, x []float32, rowStep, kStep, ro
 // chunk multiplies a part of the rows, in blocks of nearly equal height, with all panels along a part of k.
 func (c *accumulateCall) chunk(first, rows, from, k int) {
 	b := cutBlocks(rows, mulFloat32Rows)
-	perCall := max(1, floatCallWork/(rows*k*float32Panel))
+	perCall := partsPerCall(floatCallWork, rows, k*float32Panel, 4)
 	for p := 0; p*float32Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {

@@ -49,7 +49,7 @@ func (c *mulInt16Call) chunk(first, rows int) {
 // columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
 func (c *mulInt16Call) columns(first, rows, column, end, width, limit int) {
 	b := cutBlocks(rows, limit)
-	perCall := max(1, callWork/2/(rows*c.w.K*width))
+	perCall := partsPerCall(callWork/2, rows, c.w.K*width, 2)
 	for part := column / width; part*width < end; {
 		n, mask := nextParts(part, perCall, end, width)
 		if b.higher > 0 {

@@ -35,7 +35,7 @@ func mulInt16(y []float32, yStride int, a []int16, aScales []float32, rows int, 
 // chunk multiplies rows with all panels, in blocks of nearly equal height.
 func (c *mulInt16Call) chunk(first, rows int) {
 	b := cutBlocks(rows, mulInt16Rows)
-	perCall := max(1, callWorkNEON/(rows*c.w.K*int16Panel))
+	perCall := partsPerCall(callWorkNEON, rows, c.w.K*int16Panel, 2)
 	for p := 0; p*int16Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {

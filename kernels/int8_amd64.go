@@ -9,8 +9,8 @@ const (
 	mulInt8Rows, mulInt8RowsAVX2, mulInt8RowsDouble = 12, 6, 6
 	// mulInt8Chunk is about how many bytes of activations stay in the second-level cache while all panels pass.
 	mulInt8Chunk = 256 << 10
-	// callWork bounds the multiply-accumulates of one call of assembly to some 10 to 50 µs: the garbage collector cannot
-	// interrupt assembly, it waits for it.
+	// callWork bounds the multiply-accumulates of one call of assembly, of which a Zen 4 does 220 in a nanosecond: the garbage collector cannot
+	// interrupt assembly, it waits for it. Slower instructions have a half or a quarter of it. See callBytes, too.
 	callWork = 4 << 20
 )
 
@@ -83,7 +83,7 @@ func (c *mulInt8Call) chunk(first, rows int) {
 // columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
 func (c *mulInt8Call) columns(first, rows, column, end, width, limit int) {
 	b := cutBlocks(rows, limit)
-	perCall := max(1, callWork/(rows*c.w.K*width))
+	perCall := partsPerCall(callWork, rows, c.w.K*width, 1)
 	for part := column / width; part*width < end; {
 		n, mask := nextParts(part, perCall, end, width)
 		if b.higher > 0 {

@@ -69,7 +69,7 @@ func (c *mulInt8Call) blocks(level cpu.Level, first int, b blocks, unit int) {
 		work = callWorkNEON
 	}
 	rows := unit * (b.split + b.height*b.lower)
-	perCall := max(1, work/(rows*c.w.K*int8Panel))
+	perCall := partsPerCall(work, rows, c.w.K*int8Panel, 1)
 	for p := 0; p*int8Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {

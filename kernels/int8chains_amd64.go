@@ -124,7 +124,7 @@ func (c *chainCall) gather(row, height int, places []uint8) {
 
 // block multiplies a block with some strips.
 func (c *chainCall) block(row, height, strip, endStrip int) {
-	perCall := max(1, callWork/2/(c.unit*height*c.w.K*chainColumns))
+	perCall := partsPerCall(callWork/2, c.unit*height, c.w.K*chainColumns, 1)
 	for strip < endStrip {
 		n, mask := nextParts(strip, min(perCall, endStrip-strip), c.w.N, chainColumns)
 		c.call(height, row, strip, n, mask)

@@ -117,7 +117,7 @@ func (c *mulInt8Call) sparseRow(row, n int, l sparseLists) {
 		if c.level == cpu.AVX512VNNI && c.w.N-column >= sparseWide*sparseStrip {
 			width = sparseWide * sparseStrip
 		}
-		strips := min(max(1, callWork/2/(max(1, n)*width)), (c.w.N-column)/width)
+		strips := min(partsPerCall(callWork/2, 1, max(1, n)*width, 1), (c.w.N-column)/width)
 		c.sparseStrips(row, n, column, width, strips, l)
 		column += width * strips
 	}

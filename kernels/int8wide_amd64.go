@@ -55,7 +55,7 @@ func (c *wideCall) chunk(first, rows int) {
 		limit = mulInt8RowsAVX2
 	}
 	b := cutBlocks(rows, limit)
-	perCall := max(1, callWork/2/(rows*c.w.K*int8Panel))
+	perCall := partsPerCall(callWork/2, rows, c.w.K*int8Panel, 1)
 	for p := 0; p*int8Panel < c.w.N; {
 		n, mask := nextPanels(p, perCall, c.w.N)
 		if b.higher > 0 {
