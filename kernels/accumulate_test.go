@@ -166,7 +166,7 @@ func BenchmarkAccumulateFloat32(b *testing.B) {
 			{"Pack+x·w", func() { w.Pack(s.k, s.n, matrix, s.n); AccumulateFloat32(y, s.n, x, s.k, s.rows, &w) }},
 			{"PackTransposed+x·w", func() { w.PackTransposed(s.k, s.n, matrix, s.k); AccumulateFloat32(y, s.n, x, s.k, s.rows, &w) }},
 		} {
-			b.Run(name+c.name, func(b *testing.B) { reportMACs(b, s.rows*s.k*s.n, c.run) })
+			b.Run(name+c.name, func(b *testing.B) { reportBeside(b, Float32Peak, s.rows*s.k*s.n, c.run) })
 		}
 	}
 }

@@ -200,7 +200,7 @@ func BenchmarkDotRows(b *testing.B) {
 			reportMACs(b, chosen*k, func() { DotRowsInt8(y, a, 0.1, choice) })
 		})
 		b.Run(fmt.Sprintf("float32/%d", chosen), func(b *testing.B) {
-			reportMACs(b, chosen*k, func() { DotRowsFloat32(y, x, floats, k, ids, bias) })
+			reportBeside(b, Float32Peak, chosen*k, func() { DotRowsFloat32(y, x, floats, k, ids, bias) })
 		})
 	}
 }
@@ -212,7 +212,7 @@ func BenchmarkAttention(b *testing.B) {
 		q, k, v, out, scratch := normals(r, nk*256), normals(r, nk*256), normals(r, nk*256), make([]float32, nk*256), make([]float32, s.ScratchLen(nk))
 		for _, nq := range []int{1, nk} {
 			b.Run(fmt.Sprintf("queries=%d/keys=%d", nq, nk), func(b *testing.B) {
-				reportMACs(b, 2*nq*nk*256, func() { s.Run(out, q, k, v, nq, nk, scratch) })
+				reportBeside(b, Float32Peak, 2*nq*nk*256, func() { s.Run(out, q, k, v, nq, nk, scratch) })
 			})
 		}
 		for _, name := range []string{"kept", "kept-bfloat16"} {
@@ -221,7 +221,7 @@ func BenchmarkAttention(b *testing.B) {
 			kept := make([]float32, s.KeptLen(nk))
 			s.Keep(kept, k, v, nk, scratch)
 			b.Run(fmt.Sprintf("%s/keys=%d", name, nk), func(b *testing.B) {
-				reportMACs(b, 2*nk*256, func() { s.RunKept(out, q, kept, nk, scratch) })
+				reportBeside(b, Float32Peak, 2*nk*256, func() { s.RunKept(out, q, kept, nk, scratch) })
 			})
 		}
 		rows := make([]int32, nk)
@@ -229,7 +229,7 @@ func BenchmarkAttention(b *testing.B) {
 			rows[i] = int32(r.IntN(nk))
 		}
 		b.Run(fmt.Sprintf("rows/keys=%d", nk), func(b *testing.B) {
-			reportMACs(b, 2*nk*256, func() { s.RunRows(out, q, k, v, rows, scratch) })
+			reportBeside(b, Float32Peak, 2*nk*256, func() { s.RunRows(out, q, k, v, rows, scratch) })
 		})
 	}
 }

@@ -13,8 +13,8 @@ import (
 // beyondFamily names, for each set of instructions that is not all of a family's, the functions of assembly that need it:
 // their callers must have asked cpu.Integer, cpu.HasByteCompress or usesBF16. All others run on every processor of their family.
 var beyondFamily = map[string][]string{
-	"AVX-VNNI": {"dotsInt8AVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
-	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double",
+	"AVX-VNNI": {"dotsInt8AVXVNNI", "int16BurstAVXVNNI", "int8BurstAVXVNNI", "mulInt16AVXVNNI", "mulInt8AVXVNNI"},
+	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int16BurstAVX512VNNI", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double",
 		"mulInt8AVX512DoubleBytes", "mulInt8AVX512Unfetched", "mulInt8SparseAVX512", "mulInt8SparseAVX512Wide"},
 	"AVX-512 VBMI2": {"listInt8AVX512"},
 	"AVX-512 BF16":  {"accumulateBFloat16BF16"},

@@ -99,3 +99,23 @@ func quantizeInt16(dst []int16, x []float32, multiplier, limit float32) {
 		quantizeInt16AVX512(&dst[0], &x[0], len(x), multiplier, limit)
 	}
 }
+
+// int16Burst does about n multiply-accumulates of words on registers and returns how many.
+func int16Burst(n int) int {
+	perTurn, burst := 0, (func(int))(nil) // multiply-accumulates in a turn of the loop
+	switch cpu.Integer() {
+	case cpu.AVX512VNNI:
+		perTurn, burst = 24*32, int16BurstAVX512VNNI
+	case cpu.AVX512:
+		perTurn, burst = 24*32, int16BurstAVX512
+	case cpu.AVXVNNI:
+		perTurn, burst = 12*16, int16BurstAVXVNNI
+	case cpu.AVX2:
+		perTurn, burst = 12*16, int16BurstAVX2
+	default:
+		return int16BurstProduct(n)
+	}
+	turns := n/perTurn + 1
+	burst(turns)
+	return turns * perTurn
+}

@@ -83,3 +83,14 @@ func quantizeInt16(dst []int16, x []float32, multiplier, limit float32) {
 	}
 	quantizeInt16Generic(dst, x, multiplier, limit)
 }
+
+// int16Burst does about n multiply-accumulates of words on registers and returns how many.
+func int16Burst(n int) int {
+	if cpu.Active() == cpu.Generic {
+		return int16BurstProduct(n)
+	}
+	const perTurn = 24 * 4 // multiply-accumulates in a turn of the loop
+	turns := n/perTurn + 1
+	int16BurstNEON(turns)
+	return turns * perTurn
+}

@@ -9,3 +9,6 @@ func mulInt16(y []float32, yStride int, a []int16, aScales []float32, rows int, 
 func quantizeInt16(dst []int16, x []float32, multiplier, limit float32) {
 	quantizeInt16Generic(dst, x, multiplier, limit)
 }
+
+// int16Burst does about n multiply-accumulates of words and returns how many.
+func int16Burst(n int) int { return int16BurstProduct(n) }

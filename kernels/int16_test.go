@@ -212,7 +212,7 @@ func BenchmarkMulInt16(b *testing.B) {
 			w, a, aScales := PackInt16(k, n, int16s(r, k*n, 1000), normals(r, n)), int16s(r, rows*k, 1000), normals(r, rows)
 			y := make([]float32, rows*n)
 			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
-				reportMACs(b, rows*k*n, func() { MulInt16(y, n, a, aScales, rows, w, nil, None) })
+				reportBeside(b, Int16Peak, rows*k*n, func() { MulInt16(y, n, a, aScales, rows, w, nil, None) })
 			})
 		}
 	}

@@ -3181,3 +3181,68 @@ turn:
 	SUBS $1, R0
 	BNE turn
 	RET
+
+// func int16BurstNEON(turns int)
+TEXT ·int16BurstNEON(SB), NOSPLIT, $0-8
+	MOVD turns+0(FP), R0
+	WORD $0x6f00e400 // movi v0.2d, #0000000000000000
+	WORD $0x6f00e401 // movi v1.2d, #0000000000000000
+	WORD $0x6f00e402 // movi v2.2d, #0000000000000000
+	WORD $0x6f00e403 // movi v3.2d, #0000000000000000
+	WORD $0x6f00e404 // movi v4.2d, #0000000000000000
+	WORD $0x6f00e405 // movi v5.2d, #0000000000000000
+	WORD $0x6f00e406 // movi v6.2d, #0000000000000000
+	WORD $0x6f00e407 // movi v7.2d, #0000000000000000
+	WORD $0x6f00e408 // movi v8.2d, #0000000000000000
+	WORD $0x6f00e409 // movi v9.2d, #0000000000000000
+	WORD $0x6f00e40a // movi v10.2d, #0000000000000000
+	WORD $0x6f00e40b // movi v11.2d, #0000000000000000
+	WORD $0x6f00e40c // movi v12.2d, #0000000000000000
+	WORD $0x6f00e40d // movi v13.2d, #0000000000000000
+	WORD $0x6f00e40e // movi v14.2d, #0000000000000000
+	WORD $0x6f00e40f // movi v15.2d, #0000000000000000
+	WORD $0x6f00e410 // movi v16.2d, #0000000000000000
+	WORD $0x6f00e411 // movi v17.2d, #0000000000000000
+	WORD $0x6f00e412 // movi v18.2d, #0000000000000000
+	WORD $0x6f00e413 // movi v19.2d, #0000000000000000
+	WORD $0x6f00e414 // movi v20.2d, #0000000000000000
+	WORD $0x6f00e415 // movi v21.2d, #0000000000000000
+	WORD $0x6f00e416 // movi v22.2d, #0000000000000000
+	WORD $0x6f00e417 // movi v23.2d, #0000000000000000
+	WORD $0x6f00e418 // movi v24.2d, #0000000000000000
+	WORD $0x6f00e419 // movi v25.2d, #0000000000000000
+	WORD $0x6f00e41a // movi v26.2d, #0000000000000000
+	WORD $0x6f00e41b // movi v27.2d, #0000000000000000
+	WORD $0x6f00e41c // movi v28.2d, #0000000000000000
+	WORD $0x6f00e41d // movi v29.2d, #0000000000000000
+	WORD $0x6f00e41e // movi v30.2d, #0000000000000000
+	WORD $0x6f00e41f // movi v31.2d, #0000000000000000
+
+turn:
+	WORD $0x0e7a8300 // smlal v0.4s, v24.4h, v26.4h
+	WORD $0x0e7b8321 // smlal v1.4s, v25.4h, v27.4h
+	WORD $0x0e7a8302 // smlal v2.4s, v24.4h, v26.4h
+	WORD $0x0e7b8323 // smlal v3.4s, v25.4h, v27.4h
+	WORD $0x0e7a8304 // smlal v4.4s, v24.4h, v26.4h
+	WORD $0x0e7b8325 // smlal v5.4s, v25.4h, v27.4h
+	WORD $0x0e7a8306 // smlal v6.4s, v24.4h, v26.4h
+	WORD $0x0e7b8327 // smlal v7.4s, v25.4h, v27.4h
+	WORD $0x0e7a8308 // smlal v8.4s, v24.4h, v26.4h
+	WORD $0x0e7b8329 // smlal v9.4s, v25.4h, v27.4h
+	WORD $0x0e7a830a // smlal v10.4s, v24.4h, v26.4h
+	WORD $0x0e7b832b // smlal v11.4s, v25.4h, v27.4h
+	WORD $0x0e7a830c // smlal v12.4s, v24.4h, v26.4h
+	WORD $0x0e7b832d // smlal v13.4s, v25.4h, v27.4h
+	WORD $0x0e7a830e // smlal v14.4s, v24.4h, v26.4h
+	WORD $0x0e7b832f // smlal v15.4s, v25.4h, v27.4h
+	WORD $0x0e7a8310 // smlal v16.4s, v24.4h, v26.4h
+	WORD $0x0e7b8331 // smlal v17.4s, v25.4h, v27.4h
+	WORD $0x0e7a8312 // smlal v18.4s, v24.4h, v26.4h
+	WORD $0x0e7b8333 // smlal v19.4s, v25.4h, v27.4h
+	WORD $0x0e7a8314 // smlal v20.4s, v24.4h, v26.4h
+	WORD $0x0e7b8335 // smlal v21.4s, v25.4h, v27.4h
+	WORD $0x0e7a8316 // smlal v22.4s, v24.4h, v26.4h
+	WORD $0x0e7b8337 // smlal v23.4s, v25.4h, v27.4h
+	SUBS $1, R0
+	BNE turn
+	RET

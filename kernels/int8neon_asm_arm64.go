@@ -51,3 +51,8 @@ func int8BurstSDOT(turns int)
 //
 //go:noescape
 func int8BurstSMMLA(turns int)
+
+// int16BurstNEON does 24 independent SMLAL of 4 words in each turn.
+//
+//go:noescape
+func int16BurstNEON(turns int)

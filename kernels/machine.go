@@ -15,6 +15,9 @@ func Implementations() []string {
 // instruction that the CPU has for it, on registers alone. Products are measured against it.
 func Int8Peak(d time.Duration) float64 { return peak(d, int8Burst) }
 
+// Int16Peak is the same for products of MulInt16. Where there is no such loop it is what a product reaches on the first-level cache.
+func Int16Peak(d time.Duration) float64 { return peak(d, int16Burst) }
+
 // Float32Peak is the same for float32. Where there is no such loop it is what a product reaches on the first-level cache.
 func Float32Peak(d time.Duration) float64 { return peak(d, float32Burst) }
 
@@ -43,6 +46,17 @@ func float32BurstProduct(n int) int {
 	done := 0
 	for ; done < n; done += rows * k * columns {
 		MulFloat32(y, columns, x, k, rows, w, nil, None)
+	}
+	return done
+}
+
+// int16BurstProduct is the same for words.
+func int16BurstProduct(n int) int {
+	const rows, k, columns = 12, 64, 64
+	w, a, y := PackInt16(k, columns, make([]int16, k*columns), make([]float32, columns)), make([]int16, rows*Int16Stride(k)), make([]float32, rows*columns)
+	scales, done := make([]float32, rows), 0
+	for ; done < n; done += rows * k * columns {
+		MulInt16(y, columns, a, scales, rows, w, nil, None)
 	}
 	return done
 }

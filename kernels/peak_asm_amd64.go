@@ -14,6 +14,26 @@ func int8BurstAVX512(turns int)
 //go:noescape
 func int8BurstAVX2(turns int)
 
+// int16BurstAVX512VNNI does 24 independent VPDPWSSD of 32 words in each turn.
+//
+//go:noescape
+func int16BurstAVX512VNNI(turns int)
+
+// int16BurstAVX512 does 24 independent VPMADDWD and VPADDD of 32 words in each turn.
+//
+//go:noescape
+func int16BurstAVX512(turns int)
+
+// int16BurstAVXVNNI does 12 independent VPDPWSSD of 16 words in each turn.
+//
+//go:noescape
+func int16BurstAVXVNNI(turns int)
+
+// int16BurstAVX2 does 12 independent VPMADDWD and VPADDD of 16 words in each turn.
+//
+//go:noescape
+func int16BurstAVX2(turns int)
+
 // float32BurstAVX512 does 24 independent VFMADD231PS in each turn.
 //
 //go:noescape

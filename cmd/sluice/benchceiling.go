@@ -65,8 +65,8 @@ func ceiling(precision cpumodel.Precision, d time.Duration) float64 {
 	switch precision {
 	case cpumodel.Float32:
 		return kernels.Float32Peak(d)
-	case cpumodel.Int16: // an instruction does half as many as in 8 bits
-		return kernels.Int8Peak(d) / 2
+	case cpumodel.Int16:
+		return kernels.Int16Peak(d)
 	}
 	return kernels.Int8Peak(d)
 }

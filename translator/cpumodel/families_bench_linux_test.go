@@ -77,14 +77,8 @@ func benchGreedy(b *testing.B, m *model.Model, s *Stepper, sentences int, random
 	b.ReportMetric(100*float64(after.EncodeTime-before.EncodeTime)/parts, "%encoder")
 	b.ReportMetric(100*float64(after.StepTime-before.StepTime)/parts, "%decoder")
 	b.ReportMetric(float64(parameterBytes(m, s.w.precision))/1e6, "MB")
-	peak := kernels.Int8Peak
-	if s.w.precision == Float32 {
-		peak = kernels.Float32Peak
-	}
+	peak := map[Precision]func(time.Duration) float64{Int8: kernels.Int8Peak, Int16: kernels.Int16Peak, Float32: kernels.Float32Peak}[s.w.precision]
 	ceiling := peak(20 * time.Millisecond)
-	if s.w.precision == Int16 {
-		ceiling /= 2
-	}
 	b.ReportMetric(100*macs/seconds/ceiling, "%peak") // zeros that are left out included
 }
 

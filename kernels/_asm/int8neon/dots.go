@@ -68,14 +68,15 @@ func bursts(file *neon.File) {
 		name, what string
 		operation  func(f *neon.Func, sum, n, m v)
 	}{
-		{"NEON", "24 independent products of 8 bytes, and as many additions,", func(f *neon.Func, sum, n, m v) {
+		{"int8BurstNEON", "24 independent products of 8 bytes, and as many additions,", func(f *neon.Func, sum, n, m v) {
 			f.SMULL(28, n, m, false)
 			f.SADALP(sum, 28)
 		}},
-		{"SDOT", "24 independent SDOT", (*neon.Func).SDOT},
-		{"SMMLA", "24 independent SMMLA", (*neon.Func).SMMLA},
+		{"int8BurstSDOT", "24 independent SDOT", (*neon.Func).SDOT},
+		{"int8BurstSMMLA", "24 independent SMMLA", (*neon.Func).SMMLA},
+		{"int16BurstNEON", "24 independent SMLAL of 4 words", func(f *neon.Func, sum, n, m v) { f.SMLAL(sum, n, m, false) }},
 	} {
-		f := file.Func("int8Burst"+b.name, "turns int", "", fmt.Sprintf("int8Burst%s does %s in each turn.", b.name, b.what))
+		f := file.Func(b.name, "turns int", "", fmt.Sprintf("%s does %s in each turn.", b.name, b.what))
 		f.Arg("turns", 0)
 		for i := range v(32) {
 			f.Zero(i)

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/sluice-mt/sluice/kernels/_asm/asm"
 )
@@ -48,11 +49,52 @@ func main() {
 	JNZ(LabelRef("turn"))
 	VZEROUPPER()
 	RET()
+	int16Bursts()
 	float32Burst(asm.AVX512, 24)
 	float32Burst(asm.AVX2, 12)
 	read(asm.AVX512)
 	read(asm.AVX2)
 	Generate()
+}
+
+// int16Bursts generates what the products of words do, on zeros. The last two registers are the operands, those before them have room for
+// products that are not added yet.
+func int16Bursts() {
+	const operands, free = 2, 2
+	dotProduct := func(a, b, sum, _ reg.VecPhysical) { VPDPWSSD(a, b, sum) }
+	pairs := func(a, b, sum, part reg.VecPhysical) {
+		VPMADDWD(a, b, part)
+		VPADDD(part, sum, sum)
+	}
+	for _, c := range []struct {
+		isa, does   string
+		registers   []reg.VecPhysical
+		multiplyAdd func(a, b, sum, part reg.VecPhysical)
+	}{
+		{"AVX512VNNI", "VPDPWSSD of 32 words", asm.Z[:28], dotProduct},
+		{"AVX512", "VPMADDWD and VPADDD of 32 words", asm.Z[:28], pairs},
+		{"AVXVNNI", "VPDPWSSD of 16 words", asm.Y[:16], func(a, b, sum, _ reg.VecPhysical) { asm.VexVPDPWSSD(a, b, sum) }},
+		{"AVX2", "VPMADDWD and VPADDD of 16 words", asm.Y[:16], pairs},
+	} {
+		name, sums := "int16Burst"+c.isa, len(c.registers)-operands-free
+		asm.Kernel(name, "func(turns int)", fmt.Sprintf("%s does %d independent %s in each turn.", name, sums, c.does))
+		turns := asm.Int("turns")
+		for _, v := range c.registers {
+			if c.isa[:4] == "AVX5" {
+				VPXORD(v, v, v)
+			} else {
+				VPXOR(v, v, v)
+			}
+		}
+		Label("turn")
+		for i := range sums {
+			c.multiplyAdd(c.registers[sums+free], c.registers[sums+free+1], c.registers[i], c.registers[sums+i%free])
+		}
+		DECQ(turns)
+		JNZ(LabelRef("turn"))
+		VZEROUPPER()
+		RET()
+	}
 }
 
 // read generates loads that nothing waits for, a line after the other.
