@@ -271,3 +271,126 @@ func FuzzQuantizeRowsInt16(f *testing.F) {
 		})
 	})
 }
+
+func FuzzQuantisedNorms(f *testing.F) {
+	seeds(f, uint8(3), uint8(37), true)
+	f.Add([]byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0xc0, 0, 0, 0, 0xbf, 0xcd, 0xcc, 0xcc, 0x3d}, uint8(3), uint8(37), true) // 1, 2, -3, -0.5, 0.1
+	f.Fuzz(func(t *testing.T, data []byte, rows, length uint8, residual bool) {
+		rows %= 8
+		n, stride := int(length), Int8Stride(int(length))
+		x, scale := fuzzFloats(data, int(rows)*n), fuzzFloats(data, n)
+		var added, bias []float32
+		if residual {
+			added, bias = slices.Clone(x), scale
+			slices.Reverse(added)
+		}
+		for name, norm := range map[string]func(g *arena, bytes []uint8, scales, dst []float32){
+			"LayerNormQuantised": func(g *arena, bytes []uint8, scales, dst []float32) {
+				LayerNormQuantised(bytes, scales, dst, guard(g, x), guardOrNil(g, added), guard(g, scale), guardOrNil(g, bias), int(rows), n, 1e-6)
+			},
+			"RMSNormQuantised": func(g *arena, bytes []uint8, scales, dst []float32) {
+				RMSNormQuantised(bytes, scales, dst, guard(g, x), guardOrNil(g, added), guard(g, scale), int(rows), n, 1e-6)
+			},
+		} {
+			agreeEverywhere(t, name, func(g *arena) []float32 {
+				bytes, scales, dst := guard(g, make([]uint8, int(rows)*stride)), guard(g, make([]float32, rows)), guard(g, make([]float32, int(rows)*n))
+				norm(g, bytes, scales, dst)
+				if n == 0 {
+					return scales
+				}
+				return slices.Concat(dst, scales, withoutPadding(bytes, stride, n))
+			})
+		}
+	})
+}
+
+func FuzzGates(f *testing.F) {
+	seeds(f, uint8(37), true)
+	f.Fuzz(func(t *testing.T, data []byte, length uint8, input bool) {
+		n := int(length)
+		u := fuzzFloats(data, 4*n)
+		s, m := u[n:2*n], u[2*n:3*n]
+		var x []float32
+		if input {
+			x = slices.Clone(u)
+			slices.Reverse(x)
+		}
+		agreeEverywhere(t, "GRU", func(g *arena) []float32 {
+			out := guard(g, s)
+			GRU(out, guardOrNil(g, x), guard(g, u[:3*n]))
+			return out
+		})
+		agreeEverywhere(t, "LSTM", func(g *arena) []float32 {
+			out, memories := guard(g, s), guard(g, m)
+			LSTM(out, memories, guardOrNil(g, x), guard(g, u))
+			return slices.Concat(out, memories)
+		})
+	})
+}
+
+func FuzzEmbedInt8(f *testing.F) {
+	seeds(f, uint8(37), float32(0.013), float32(16))
+	f.Fuzz(func(t *testing.T, data []byte, length uint8, factor, scale float32) {
+		row, position := make([]int8, length), fuzzFloats(data, int(length))
+		for i := range row {
+			row[i] = int8(fuzzByte(data, i, 1))
+		}
+		agreeEverywhere(t, "EmbedInt8", func(g *arena) []float32 {
+			dst := guard(g, make([]float32, length))
+			EmbedInt8(dst, guard(g, row), factor, scale, guard(g, position))
+			return dst
+		})
+	})
+}
+
+func FuzzPick(f *testing.F) {
+	seeds(f, uint8(70), uint8(50))
+	f.Add([]byte{0, 1, 2, 3, 4}, uint8(70), uint8(5))
+	f.Add([]byte{0, 1, 2, 3, 4}, uint8(70), uint8(4)) // one beyond
+	f.Fuzz(func(t *testing.T, data []byte, n, from uint8) {
+		src, places := fuzzFloats(data, int(from)), make([]int32, n)
+		beyond := false
+		for i := range places {
+			places[i] = int32(int8(fuzzByte(data, i, 1)))
+			beyond = beyond || places[i] < 0 || int(places[i]) >= len(src)
+		}
+		agreeEverywhere(t, "Pick", func(g *arena) []float32 {
+			dst := guard(g, make([]float32, n))
+			if panicked := panics(func() { Pick(dst, guard(g, src), guard(g, places)) }); panicked != beyond {
+				t.Fatalf("panics: %v, although a place is beyond the elements: %v", panicked, beyond)
+			}
+			if beyond {
+				clear(dst) // which of them have been picked is not said
+			}
+			return dst
+		})
+	})
+}
+
+func FuzzChosenMatrix(f *testing.F) {
+	seeds(f, uint8(3), uint8(70), uint8(37))
+	f.Add([]byte{0x80, 0x7f, 0, 0xff, 0x81}, uint8(5), uint8(200), uint8(100)) // the extremes of both, in all combinations
+	f.Add([]byte{1}, uint8(1), uint8(0), uint8(2))                             // rows without elements
+	f.Fuzz(func(t *testing.T, data []byte, rows, k, n uint8) {
+		const tableRows = 90
+		rows %= 20
+		weights, a, ids := make([]int8, tableRows*int(k)), make([]uint8, int(rows)*Int8Stride(int(k))), make([]int32, n)
+		for i := range weights {
+			weights[i] = int8(fuzzByte(data, i, 0))
+		}
+		for i := range a {
+			a[i] = fuzzByte(data, i, 1)
+		}
+		for i := range ids {
+			ids[i] = int32(fuzzByte(data, i, 2)) % tableRows
+		}
+		table, aScales := PackInt8Rows(tableRows, int(k), weights, fuzzFloats(data, tableRows)), fuzzFloats(data, int(rows))
+		agreeEverywhere(t, "Matrix", func(g *arena) []float32 {
+			var w Int8Matrix
+			table.Matrix(&w, guard(g, ids))
+			y := guard(g, make([]float32, int(rows)*int(n)))
+			MulInt8(y, int(n), guard(g, a), guard(g, aScales), int(rows), &w, nil, None)
+			return y
+		})
+	})
+}

@@ -100,6 +100,9 @@ func resize[T any](b []T, n int) []T {
 
 // gatherColumns fills panels from column first on, which is a multiple of the panel, and leaves zeros after the last column.
 func gatherColumns(w *Int8Matrix, t *Int8Rows, ids []int32, first int) {
+	if w.steps == 0 {
+		return
+	}
 	rest := w.panels[first*w.steps*4:]
 	if len(ids)%int8Panel > 0 {
 		clear(rest[len(ids)/int8Panel*int8Panel*w.steps*4:])

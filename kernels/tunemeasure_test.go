@@ -245,6 +245,14 @@ func TestPartsOfMatrices(t *testing.T) {
 	}
 }
 
+// Parts are measured without lists, which the whole goes by.
+func TestPartsHaveNoLists(t *testing.T) {
+	w := PackInt8Rectified(128, 128, make([]int8, 128*128), make([]float32, 128))
+	if w.hasDouble() && w.part(0, 64).listed() != nil {
+		t.Error("a part goes by lists")
+	}
+}
+
 // All parts of a shape have their turns, and are as wide.
 func TestPiecesOfAShape(t *testing.T) {
 	var matrices []Matrix
