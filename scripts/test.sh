@@ -57,7 +57,7 @@ for implementation in generic avx2 avxvnni avx512; do
 	SLUICE_CPU=$implementation go test -count=1 -short ./kernels/...
 done
 go test -short -tags purego ./kernels/...
-go test -short -tags purego -run 'TestHistories|TestLeftOut|TestBest|TestInt16Kinds|TestAllocations' ./translator/cpumodel # all of them take half an hour
+go test -short -tags purego -run 'TestHistories|TestLeftOut|TestBest|TestInt16Kinds|TestAllocations' ./translator/cpumodel # all of them take many minutes
 
 step "CUDA kernels: no spills" # that the PTX is what the sources give is one of the tests
 if scripts/ptx.sh python >/dev/null; then
