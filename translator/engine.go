@@ -239,15 +239,29 @@ func (e *Engine) take(dst []*unit, tokens int, wait bool) ([]*unit, bool) {
 	return dst, false
 }
 
-// takeAhead is take for a worker that would not begin what it takes at once: it leaves to others what they could, and what should not wait.
-func (e *Engine) takeAhead(dst []*unit, tokens int) []*unit {
+// takeAhead is take for a worker that would not begin what it takes at once, and has room for so many pieces: it leaves to others what they could, and
+// what should not wait. A sentence that is longer than the room is left until slots wait for it.
+func (e *Engine) takeAhead(dst []*unit, tokens, room int) []*unit {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	now := time.Now()
 	if e.closed || e.idle.Load() > 0 || len(e.returned) > 0 || len(e.urgent) > 0 || !e.pool.Ready(now) {
 		return dst
 	}
-	return e.cut(dst, tokens, now)
+	taken := e.cut(dst, tokens, now)
+	if tokensOf(taken[len(dst):]) > room {
+		e.returned = slices.Insert(e.returned, 0, taken[len(dst):]...)
+		return dst
+	}
+	return taken
+}
+
+// tokensOf is how many source pieces the units have together.
+func tokensOf(units []*unit) (n int) {
+	for _, u := range units {
+		n += len(u.tokens)
+	}
+	return n
 }
 
 // cut takes a mini-batch from the pool, which must be ready. Of what is too much for a worker, all others get the rest first.

@@ -128,11 +128,11 @@ func (w *worker) refill() bool {
 // of like length, so that many may end at once. There must be memory for it beside what is encoded already. What has to be redone is not kept
 // waiting by others: it is encoded as soon as slots wait.
 func (w *worker) encodeAhead() {
-	most := max(w.budget.Tokens, w.engine.config.Text.MaxLength)
-	if w.encoded+most > w.budget.Encoded || !w.queue.Hungry(w.decoder.Slots()) || len(w.redo) > 0 || w.failure() != nil {
+	room := w.budget.Encoded - w.encoded
+	if room < w.budget.Tokens || !w.queue.Hungry(w.decoder.Slots()) || len(w.redo) > 0 || w.failure() != nil {
 		return
 	}
-	if w.taken = w.engine.takeAhead(w.taken[:0], w.budget.Tokens); len(w.taken) > 0 {
+	if w.taken = w.engine.takeAhead(w.taken[:0], w.budget.Tokens, room); len(w.taken) > 0 {
 		w.encode(w.taken)
 	}
 }

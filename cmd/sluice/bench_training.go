@@ -32,7 +32,7 @@ type trainingRow struct {
 	Reached   float64 `json:"share_of_the_roofline"`
 }
 
-// benchTraining trains a student on random sentences: whole updates, of which the first two are a warm-up. Then as many are made with the device's
+// benchTraining trains a student on random sentences: whole updates, of which the first four are a warm-up: both feeds take their memory at their second use. Then as many are made with the device's
 // clock, whose events take time, too, after others that make the events.
 func benchTraining(driver *cuda.Driver, device int, s student, of card, pieces, updates int) (trainingRow, error) {
 	row := trainingRow{Model: s.Name, Pieces: pieces}
@@ -41,7 +41,7 @@ func benchTraining(driver *cuda.Driver, device int, s student, of card, pieces, 
 		return row, err
 	}
 	defer b.trainer.Close()
-	const warmUp = 2
+	const warmUp = 4
 	if _, _, err := b.update(warmUp); err != nil {
 		return row, err
 	}
@@ -124,15 +124,17 @@ func (b *trainingBench) update(updates int) (elapsed time.Duration, measured gpu
 	return elapsed, gpunetwork.Times{Waited: after.Waited - before.Waited, Stretches: after.Stretches[len(before.Stretches):]}, err
 }
 
-// updateOn makes an update.
+// updateOn makes an update as a training does, which waits once: for the squares, with which the loss comes.
 func updateOn(trainer *gpunetwork.Trainer, o *optimiser.Optimiser, batch *network.Batch, seed uint64) error {
-	loss, err := trainer.Train(0, batch, network.Options{LabelSmoothing: 0.1, Dropout: 0.1}, seed)
+	if err := trainer.Begin(0, batch, network.Options{LabelSmoothing: 0.1, Dropout: 0.1}, seed); err != nil {
+		return err
+	}
+	scale := 1 / float64(len(batch.Target.Tokens))
+	square, err := trainer.Squares(scale)
 	if err != nil {
 		return err
 	}
-	scale := 1 / float64(loss.Words)
-	square, err := trainer.Squares(scale)
-	if err != nil {
+	if _, err := trainer.Losses(0); err != nil {
 		return err
 	}
 	move, _, err := o.Decide(square)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
 )
 
 // A card is what a GPU can do at most, by its maker's data sheet: without sparsity, float16 with sums in float32.
@@ -242,9 +243,15 @@ func (s architectureSize) outputProduct(rows int) productShape {
 	return productShape{"output layer", rows, s.Vocabulary, s.Dim}
 }
 
+// Each layer of the encoder has a kernel of attention, which reads queries, keys and values and writes what it found, and two of norms besides its
+// products.
 func (s student) encoderBound(c card, tokens int) float64 {
+	const kernelsBesideProducts = 3
+	products := s.layerProducts(tokens)
+	attention := 2 * 4 * float64(tokens) * float64(s.Dim) / c.bandwidth
+	layer := max(c.sum(products)+attention, c.least(len(products)+kernelsBesideProducts, len(products)))
 	context, _ := c.bound(s.contextProduct(tokens))
-	return float64(s.Encoder)*c.sum(s.layerProducts(tokens)) + context
+	return c.least(1, 0) + float64(s.Encoder)*layer + max(context, c.least(1, 1)) // with embeddings
 }
 
 // A step is that of a mean position: with self-attention, each reads the keys and values of one more word than the one before.
@@ -294,7 +301,7 @@ func (c card) sum(products []productShape) (seconds float64) {
 }
 
 const (
-	modelTokens = 8192    // source pieces encoded at a time
+	modelTokens = 8192    // source pieces encoded at a time with 512 slots
 	modelLength = 25      // pieces of a sentence, source and target
 	modelKernel = 0.84e-6 // seconds that a kernel in a graph costs at least, measured on a card with empty kernels
 
@@ -310,13 +317,15 @@ func (c card) least(kernels, products int) float64 {
 }
 
 // roofline is the most source pieces a second that a card can translate with an architecture, with so many hypotheses in a step and a beam:
-// if every kernel reached the bound of its memory or its tensor cores, and nothing else took time.
+// if every kernel reached the bound of its memory or its tensor cores, and nothing else took time. Sentences are encoded in mini-batches of the size that
+// belongs to so many slots, or one by one if that is less than a sentence.
 func (c card) roofline(a architecture, rows, beam int) float64 {
+	tokens := max(gpumodel.MiniBatch(rows), modelLength)
 	output := a.size().outputProduct(rows)
 	outputTime, _ := c.slower(c.outputBytes(output), output.operations())
 	step := a.stepBound(c, rows) + max(outputTime, c.least(3, 1))
 	sentences := float64(rows) / float64(beam)
-	return 1 / (a.encoderBound(c, modelTokens)/modelTokens + step/sentences)
+	return 1 / (a.encoderBound(c, tokens)/float64(tokens) + step/sentences)
 }
 
 // printRoofline prints the table for all cards and students.
