@@ -115,7 +115,8 @@ Without a GPU the command says so and prints a roofline model of the same table 
   sluice bench --device gpu
   sluice bench gpu --device 1 --sizes base --streams 1,2,4 --beams 1
   sluice bench gpu --roofline`,
-		Args: exactArguments(0, "no arguments"),
+		Args:        exactArguments(0, "no arguments"),
+		Annotations: finishes(), // a row of the tables, and prints what was measured
 		RunE: func(command *cobra.Command, _ []string) error {
 			return b.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr())
 		},
@@ -195,6 +196,9 @@ func (b *gpuBench) run(ctx context.Context, out, stderr io.Writer) error {
 func (b *gpuBench) report(ctx context.Context, r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, chosen []architecture, stderr io.Writer) error {
 	for _, a := range chosen {
 		for _, part := range b.parts(ctx, r, driver, device, a) {
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w: %w", errInterrupted, context.Cause(ctx))
+			}
 			err := part.measure()
 			if errors.Is(err, cuda.ErrOutOfMemory) {
 				fmt.Fprintf(stderr, "%s: not all of its %s was measured: %v\n", a.size().Name, part.name, err)
@@ -298,11 +302,14 @@ func (b *gpuBench) measure(ctx context.Context, device *gpumodel.Device, a archi
 	for _, streams := range b.streams {
 		for _, slots := range b.slots {
 			for _, beam := range b.beams {
+				if ctx.Err() != nil {
+					return rows, fmt.Errorf("%w: %w", errInterrupted, context.Cause(ctx))
+				}
 				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: slots, Beam: beam}
 				if err := row.choose(ctx, device, weights, a.size().Vocabulary, b.work.loads); err != nil {
 					return rows, err
 				}
-				if err := row.run(weights, clock, text, b.sentences, b.work.passes); err != nil {
+				if err := row.run(ctx, weights, clock, text, b.sentences, b.work.passes); err != nil {
 					return rows, err
 				}
 				if of.tensor > 0 {
@@ -336,8 +343,8 @@ func (r *gpuRow) options() search.Options {
 	return search.Options{Beam: r.Beam, Normalize: 1, MaxLengthFactor: 1}
 }
 
-// run translates with all streams at once, in passes over the same sentences.
-func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, text randomText, sentences int, until passes) error {
+// run translates with all streams at once, in passes over the same sentences. When ctx is done, there is no further one.
+func (r *gpuRow) run(ctx context.Context, weights *gpumodel.Weights, clock *gpumodel.Clock, text randomText, sentences int, until passes) error {
 	if sentences == 0 {
 		sentences = max(20, 4*r.Slots/r.Beam)
 	}
@@ -359,7 +366,7 @@ func (r *gpuRow) run(weights *gpumodel.Weights, clock *gpumodel.Clock, text rand
 		}
 	}
 	var all []gpuPass
-	for began := time.Now(); len(all) == 0 || !until.enough(len(all), time.Since(began)); {
+	for began := time.Now(); len(all) == 0 || ctx.Err() == nil && !until.enough(len(all), time.Since(began)); {
 		pass, err := measurePass(workers, steppers, clock, texts)
 		if err != nil {
 			return err

@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"regexp"
 	"strings"
@@ -109,6 +111,20 @@ func TestBenchGPU(t *testing.T) {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("%s is not in\n%s", want, &out)
 		}
+	}
+}
+
+// A benchmark that is interrupted ends behind what it is measuring, and prints what it has.
+func TestBenchGPUInterrupted(t *testing.T) {
+	t.Setenv(driverVariable, emulated.LibraryOfBFloat16(t, emulated.Unwatched, emulated.Sources(t)...))
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	b := gpuBench{known: toys(), sizes: namesOf(toys()), streams: []int{1}, slots: []int{1}, beams: []int{1}, sentences: 1, precision: "bfloat16",
+		work: gpuWork{tokens: modelLength, rows: 2, rounds: 1, copies: 1, pieces: 30, updates: 1, passes: passes{count: 1 << 30, limit: time.Hour}}}
+	time.AfterFunc(3*time.Second, func() { interrupt(errors.New("a signal was received")) }) // passes would go on for an hour
+	var out, messages bytes.Buffer
+	err := b.run(ctx, &out, &messages)
+	if exitCode(err) != exitInterrupted || !strings.Contains(err.Error(), "a signal was received") || !regexp.MustCompile(`(?m)^ +toy +encoder: feed-forward, up `).MatchString(out.String()) {
+		t.Errorf("%v: %s%s", err, &messages, &out)
 	}
 }
 
