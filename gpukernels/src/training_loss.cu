@@ -1,4 +1,4 @@
-// Cross-entropy with smoothed labels, some columns of the logits at a time: those of many rows never exist all. First the statistics of each row, over
+// Cross-entropy with smoothed labels, some columns of the logits at a time: all of them never exist. First the statistics of each row, over
 // all columns; then the logits are made once more, and their gradients.
 #include "rows.cuh"
 
