@@ -52,7 +52,7 @@ func TestBenchGPU(t *testing.T) {
 			t.Errorf("a sentence at a time takes %d slots of a beam of %d", row.Slots, row.Beam)
 		}
 		for _, share := range []float64{row.Encode, row.Step, row.Output, row.Busy} {
-			if !(share > 0 && share <= 1) {
+			if !(share > 0 && share <= 1.001) { // of the times of two clocks
 				t.Errorf("a share of %v in %+v", share, row)
 			}
 		}
