@@ -9,7 +9,7 @@ package kernels
 //go:noescape
 func int8BurstAVX512(turns int)
 
-// int8BurstAVX2 does 12 independent times in each turn what mulInt8ChainsAVX2 does for a chain of four steps of 32 bytes.
+// int8BurstAVX2 does 12 times, independently, what mulInt8ChainsAVX2 does for a chain of four steps of 32 bytes, in each turn.
 //
 //go:noescape
 func int8BurstAVX2(turns int)

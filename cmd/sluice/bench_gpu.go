@@ -196,10 +196,10 @@ func (b *gpuBench) run(ctx context.Context, out, stderr io.Writer) error {
 func (b *gpuBench) report(ctx context.Context, r *gpuReport, driver *cuda.Driver, device *gpumodel.Device, chosen []architecture, stderr io.Writer) error {
 	for _, a := range chosen {
 		for _, part := range b.parts(ctx, r, driver, device, a) {
-			if ctx.Err() != nil {
-				return fmt.Errorf("%w: %w", errInterrupted, context.Cause(ctx))
+			err := interruption(ctx)
+			if err == nil {
+				err = part.measure()
 			}
-			err := part.measure()
 			if errors.Is(err, cuda.ErrOutOfMemory) {
 				fmt.Fprintf(stderr, "%s: not all of its %s was measured: %v\n", a.size().Name, part.name, err)
 			} else if err != nil {
@@ -208,6 +208,14 @@ func (b *gpuBench) report(ctx context.Context, r *gpuReport, driver *cuda.Driver
 		}
 	}
 	return nil
+}
+
+// interruption is why nothing more is to be measured, or nil.
+func interruption(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errInterrupted, context.Cause(ctx))
 }
 
 // A benchPart adds what it measures to a report, even if it fails in the end.
@@ -302,8 +310,8 @@ func (b *gpuBench) measure(ctx context.Context, device *gpumodel.Device, a archi
 	for _, streams := range b.streams {
 		for _, slots := range b.slots {
 			for _, beam := range b.beams {
-				if ctx.Err() != nil {
-					return rows, fmt.Errorf("%w: %w", errInterrupted, context.Cause(ctx))
+				if err := interruption(ctx); err != nil {
+					return rows, err
 				}
 				row := gpuRow{Model: a.size().Name, Streams: streams, Slots: slots, Beam: beam}
 				if err := row.choose(ctx, device, weights, a.size().Vocabulary, b.work.loads); err != nil {

@@ -40,7 +40,7 @@ func printKernels(w io.Writer, heading string, rows []kernelRow) {
 	fmt.Fprintf(t, "%s\tkernel\tm\tn\tk\tµs\tcopies\tcuBLASLt, µs\twith the same bits, µs\town beside it, µs\tbound, µs\tby\t\n", heading)
 	for _, k := range rows {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t\n", k.Model, k.Kernel, k.M, k.N, numberOrDash(k.K), k.Microseconds,
-			k.copies(), microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), microsecondsOrDash(k.Beside), k.bound(), cmp.Or(k.By, "-"))
+			k.copies(), microsecondsOrDash(k.Library), microsecondsOrDash(k.SameBits), microsecondsOrDash(k.Beside), microsecondsOrDash(k.Bound), cmp.Or(k.By, "-"))
 	}
 	t.Flush()
 	if len(rows) == 0 {
@@ -48,14 +48,6 @@ func printKernels(w io.Writer, heading string, rows []kernelRow) {
 	}
 	fmt.Fprintln(w, "Each kernel goes over copies of its operands in turn, which exceed the second-level cache; \"cached\" stands where they do not.\n"+
 		"cuBLASLt and what is beside it have one copy.")
-}
-
-// bound is that, which may be less than what can be told, or a dash where it is not known.
-func (k *kernelRow) bound() string {
-	if k.By == "" {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", k.Bound)
 }
 
 // copies says over how many copies of its operands the kernel went.
@@ -338,7 +330,7 @@ func (s architectureSize) outputKernel(c card, rows int) timedKernel {
 func (s student) encoderKernels(tokens int) []timedKernel {
 	sentences := tokens / modelLength
 	tokens = sentences * modelLength
-	return []timedKernel{{what: "encoder: attention", m: tokens, n: modelLength, k: s.Dim, bytes: 4 * 2 * float64(tokens) * float64(s.Dim),
+	return []timedKernel{{what: "encoder: attention", m: tokens, n: modelLength, k: s.Dim, bytes: s.encoderAttentionBytes(tokens),
 		operations: 2 * 2 * float64(tokens) * modelLength * float64(s.Dim),
 		ready: func(r *kernelRig) func() error {
 			result, qkv, starts := r.halves(tokens*s.Dim), r.halves(3*tokens*s.Dim), r.numbers(sentences+1, 0, modelLength)

@@ -32,8 +32,8 @@ type trainingRow struct {
 	Reached   float64 `json:"share_of_the_roofline"`
 }
 
-// benchTraining trains a student on random sentences: whole updates, of which the first four are a warm-up: both feeds take their memory at their second use. Then as many are made with the device's
-// clock, whose events take time, too, after others that make the events.
+// benchTraining trains a student on random sentences: whole updates, after four that are a warm-up, since both feeds take their memory at their second
+// use. Then as many are made with the device's clock, whose events take time, too, after others that make the events.
 func benchTraining(driver *cuda.Driver, device int, s student, of card, pieces, updates int) (trainingRow, error) {
 	row := trainingRow{Model: s.Name, Pieces: pieces}
 	b, err := openTrainingBench(driver, device, s, pieces)

@@ -353,7 +353,7 @@ func TestBenchProducts(t *testing.T) {
 			return gpukernels.NewChooser(context, kernels, blas, gpukernels.Float16, gpukernels.LibraryProducts, nil, 0)
 		})
 		must(err)
-		row := kernelRow{Model: "toy", Kernel: "up", M: 5, N: 16, K: 8, Microseconds: 1, Copies: 1, By: "memory"}
+		row := kernelRow{Model: "toy", Kernel: "up", M: 5, N: 16, K: 8, Microseconds: 1, Copies: 1, Bound: 0.01, By: "memory"}
 		must(beside.time(productShape{"up", 5, 16, 8}, &row))
 		must(beside.close())
 		var out bytes.Buffer

@@ -243,13 +243,16 @@ func (s architectureSize) outputProduct(rows int) productShape {
 	return productShape{"output layer", rows, s.Vocabulary, s.Dim}
 }
 
-// Each layer of the encoder has a kernel of attention, which reads queries, keys and values and writes what it found, and two of norms besides its
-// products.
+// encoderAttentionBytes are the queries, keys and values of so many tokens, and what attention finds for them, in float16.
+func (s student) encoderAttentionBytes(tokens int) float64 {
+	return 4 * 2 * float64(tokens) * float64(s.Dim)
+}
+
+// Each layer of the encoder has a kernel of attention and two of norms besides its products.
 func (s student) encoderBound(c card, tokens int) float64 {
 	const kernelsBesideProducts = 3
 	products := s.layerProducts(tokens)
-	attention := 2 * 4 * float64(tokens) * float64(s.Dim) / c.bandwidth
-	layer := max(c.sum(products)+attention, c.least(len(products)+kernelsBesideProducts, len(products)))
+	layer := max(c.sum(products)+s.encoderAttentionBytes(tokens)/c.bandwidth, c.least(len(products)+kernelsBesideProducts, len(products)))
 	context, _ := c.bound(s.contextProduct(tokens))
 	return c.least(1, 0) + float64(s.Encoder)*layer + max(context, c.least(1, 1)) // with embeddings
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/sluice-mt/sluice/internal/cputime"
 )
 
 // Idle lets an emulated device, whose library this is, do nothing of what streams are asked for, until the test ends, so that the time of those who ask
@@ -29,6 +31,22 @@ func Idle(t testing.TB, library string) (asked func() int) {
 		count(&n)
 		return int(n)
 	}
+}
+
+// MeasureHost does something again and again with a device that is idle, a few times as a warm-up, and reports how often each time asks the device for
+// something, and what it takes the processor.
+func MeasureHost(b *testing.B, library string, warmUp int, work func(number int)) {
+	b.Helper()
+	asked := Idle(b, library)
+	for number := range warmUp {
+		work(number)
+	}
+	before, began := asked(), cputime.Process()
+	for number := warmUp; b.Loop(); number++ {
+		work(number)
+	}
+	b.ReportMetric(float64(asked()-before)/float64(b.N), "asked/op")
+	b.ReportMetric(float64(cputime.Process()-began)/float64(b.N)/1e3, "processor-us/op")
 }
 
 // Setting returns what changes a setting of an emulated device, whose library this is, and returns 0 if there is such a setting. It is nil for

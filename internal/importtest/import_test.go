@@ -58,7 +58,7 @@ const table = `
 	kernels: internal/cpu internal/hugepage
 
 	gpukernels/cuda:
-	gpukernels/emulated: internal/sharedtest
+	gpukernels/emulated: internal/cputime internal/sharedtest
 	gpukernels: gpukernels/cuda
 	gpukernels/occupancy:
 	gpukernels/tools/ptxas: gpukernels gpukernels/occupancy

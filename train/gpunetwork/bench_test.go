@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-mt/sluice/gpukernels"
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
-	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/train/network"
 	"github.com/sluice-mt/sluice/train/optimiser"
 )
@@ -25,16 +24,8 @@ func BenchmarkHost(b *testing.B) {
 			n := newNetwork(b, student(c.more))
 			gpu := openTrainer(b, n, initial(n), gpukernels.BFloat16)
 			batch := batchOfSentences(200)
-			asked := emulated.Idle(b, libraryFor(b, gpukernels.BFloat16))
-			for step := range 3 { // which take memory: the block, and both feeds
-				hostUpdate(b, gpu, batch, uint64(step))
-			}
-			before, began := asked(), cputime.Process()
-			for step := 1; b.Loop(); step++ {
-				hostUpdate(b, gpu, batch, uint64(step))
-			}
-			b.ReportMetric(float64(asked()-before)/float64(b.N), "asked/op")
-			b.ReportMetric(float64(cputime.Process()-began)/float64(b.N)/1e3, "processor-us/op")
+			// The first updates take memory: the block, and both feeds at their second use.
+			emulated.MeasureHost(b, libraryFor(b, gpukernels.BFloat16), 4, func(step int) { hostUpdate(b, gpu, batch, uint64(step)) })
 		})
 	}
 }

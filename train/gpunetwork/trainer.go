@@ -151,18 +151,6 @@ func (t *Trainer) Begin(worker int, b *network.Batch, options network.Options, s
 // Losses waits until a worker has done what it was asked for, and returns the losses that were not returned before, in the order of their mini-batches.
 func (t *Trainer) Losses(worker int) ([]network.Loss, error) { return t.workers[worker].losses() }
 
-// Train is Begin, and waits for the loss, which is the only one that there is to wait for.
-func (t *Trainer) Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error) {
-	if err := t.Begin(worker, b, options, seed); err != nil {
-		return network.Loss{}, err
-	}
-	losses, err := t.Losses(worker)
-	if err != nil {
-		return network.Loss{}, err
-	}
-	return losses[len(losses)-1], nil
-}
-
 // Squares adds the gradients of all devices to that of the first, in their order, and returns the sum of its squares, times scale.
 func (t *Trainer) Squares(scale float64) (float64, error) {
 	for _, other := range t.workers[1:] {

@@ -51,6 +51,18 @@ func newNetwork(t testing.TB, description []byte) *network.Network {
 	return n
 }
 
+// Train is Begin, and waits for the loss, which is the only one that there is to wait for.
+func (t *Trainer) Train(worker int, b *network.Batch, options network.Options, seed uint64) (network.Loss, error) {
+	if err := t.Begin(worker, b, options, seed); err != nil {
+		return network.Loss{}, err
+	}
+	losses, err := t.Losses(worker)
+	if err != nil {
+		return network.Loss{}, err
+	}
+	return losses[len(losses)-1], nil
+}
+
 // openDriver returns the driver that the environment names, a real one perhaps, or an emulated device with the kernels for a type.
 func openDriver(t testing.TB, stored gpukernels.Storage) *cuda.Driver {
 	t.Helper()

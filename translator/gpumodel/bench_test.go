@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
-	"github.com/sluice-mt/sluice/internal/cputime"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -50,14 +49,5 @@ func benchmarkHost(b *testing.B, autoregression string, rows int) {
 		s.Step(slots, tokens, false)
 		s.Best(all, nil, best)
 	}
-	for number := range 3 { // which take memory and capture graphs
-		step(number)
-	}
-	asked := emulated.Idle(b, library(b, emulated.Unwatched))
-	before, began := asked(), cputime.Process()
-	for number := 3; b.Loop(); number++ {
-		step(number)
-	}
-	b.ReportMetric(float64(asked()-before)/float64(b.N), "asked/op")
-	b.ReportMetric(float64(cputime.Process()-began)/float64(b.N)/1e3, "processor-us/op")
+	emulated.MeasureHost(b, library(b, emulated.Unwatched), 3, step) // the first ones take memory and capture graphs
 }

@@ -14,41 +14,7 @@ import (
 func main() {
 	ConstraintExpr("!purego")
 
-	// 24 sums are what the products have; 4 registers each for the operands, which all stay zero.
-	asm.Kernel("int8BurstAVX512", "func(turns int)", "int8BurstAVX512 does 24 independent VPDPBUSD of 64 bytes in each turn.")
-	turns := asm.Int("turns")
-	for _, z := range asm.Z {
-		VPXORD(z, z, z)
-	}
-	Label("turn")
-	for i := range 24 {
-		VPDPBUSD(asm.Z[24+i%4], asm.Z[28+i%4], asm.Z[i])
-	}
-	DECQ(turns)
-	JNZ(LabelRef("turn"))
-	VZEROUPPER()
-	RET()
-
-	asm.Kernel("int8BurstAVX2", "func(turns int)", "int8BurstAVX2 does 12 independent times in each turn what mulInt8ChainsAVX2 does for a chain of four steps of 32 bytes.")
-	turns = asm.Int("turns")
-	for _, y := range asm.Y {
-		VPXOR(y, y, y)
-	}
-	Label("turn")
-	for i := range 12 {
-		sum, part := asm.Y[12], asm.Y[13]
-		VPMADDUBSW(asm.Y[14], asm.Y[15], sum)
-		for range 3 {
-			VPMADDUBSW(asm.Y[14], asm.Y[15], part)
-			VPADDW(part, sum, sum)
-		}
-		VPMADDWD(asm.Y[14], sum, sum)
-		VPADDD(sum, asm.Y[i], asm.Y[i])
-	}
-	DECQ(turns)
-	JNZ(LabelRef("turn"))
-	VZEROUPPER()
-	RET()
+	int8Bursts()
 	int16Bursts()
 	float32Burst(asm.AVX512, 24)
 	float32Burst(asm.AVX2, 12)
@@ -57,8 +23,48 @@ func main() {
 	Generate()
 }
 
-// int16Bursts generates what the products of words do, on zeros. The last two registers are the operands, those before them have room for
-// products that are not added yet.
+// burst generates a kernel that does the same in each turn, on registers that are all zeros.
+func burst(name, does string, registers []reg.VecPhysical, zero func(v reg.VecPhysical), turn func()) {
+	asm.Kernel(name, "func(turns int)", name+" does "+does+" in each turn.")
+	turns := asm.Int("turns")
+	for _, v := range registers {
+		zero(v)
+	}
+	Label("turn")
+	turn()
+	DECQ(turns)
+	JNZ(LabelRef("turn"))
+	VZEROUPPER()
+	RET()
+}
+
+func zeroZ(v reg.VecPhysical) { VPXORD(v, v, v) }
+
+func zeroY(v reg.VecPhysical) { VPXOR(v, v, v) }
+
+// int8Bursts generates what the products of bytes do. 24 sums are what the products with AVX-512 have; 4 registers each are for the operands.
+func int8Bursts() {
+	burst("int8BurstAVX512", "24 independent VPDPBUSD of 64 bytes", asm.Z, zeroZ, func() {
+		for i := range 24 {
+			VPDPBUSD(asm.Z[24+i%4], asm.Z[28+i%4], asm.Z[i])
+		}
+	})
+	burst("int8BurstAVX2", "12 times, independently, what mulInt8ChainsAVX2 does for a chain of four steps of 32 bytes,", asm.Y, zeroY, func() {
+		for i := range 12 {
+			sum, part := asm.Y[12], asm.Y[13]
+			VPMADDUBSW(asm.Y[14], asm.Y[15], sum)
+			for range 3 {
+				VPMADDUBSW(asm.Y[14], asm.Y[15], part)
+				VPADDW(part, sum, sum)
+			}
+			VPMADDWD(asm.Y[14], sum, sum)
+			VPADDD(sum, asm.Y[i], asm.Y[i])
+		}
+	})
+}
+
+// int16Bursts generates what the products of words do. The last two registers are the operands, those before them have room for products that
+// are not added yet.
 func int16Bursts() {
 	const operands, free = 2, 2
 	dotProduct := func(a, b, sum, _ reg.VecPhysical) { VPDPWSSD(a, b, sum) }
@@ -69,31 +75,20 @@ func int16Bursts() {
 	for _, c := range []struct {
 		isa, does   string
 		registers   []reg.VecPhysical
+		zero        func(v reg.VecPhysical)
 		multiplyAdd func(a, b, sum, part reg.VecPhysical)
 	}{
-		{"AVX512VNNI", "VPDPWSSD of 32 words", asm.Z[:28], dotProduct},
-		{"AVX512", "VPMADDWD and VPADDD of 32 words", asm.Z[:28], pairs},
-		{"AVXVNNI", "VPDPWSSD of 16 words", asm.Y[:16], func(a, b, sum, _ reg.VecPhysical) { asm.VexVPDPWSSD(a, b, sum) }},
-		{"AVX2", "VPMADDWD and VPADDD of 16 words", asm.Y[:16], pairs},
+		{"AVX512VNNI", "VPDPWSSD of 32 words", asm.Z[:28], zeroZ, dotProduct},
+		{"AVX512", "VPMADDWD and VPADDD of 32 words", asm.Z[:28], zeroZ, pairs},
+		{"AVXVNNI", "VPDPWSSD of 16 words", asm.Y[:16], zeroY, func(a, b, sum, _ reg.VecPhysical) { asm.VexVPDPWSSD(a, b, sum) }},
+		{"AVX2", "VPMADDWD and VPADDD of 16 words", asm.Y[:16], zeroY, pairs},
 	} {
-		name, sums := "int16Burst"+c.isa, len(c.registers)-operands-free
-		asm.Kernel(name, "func(turns int)", fmt.Sprintf("%s does %d independent %s in each turn.", name, sums, c.does))
-		turns := asm.Int("turns")
-		for _, v := range c.registers {
-			if c.isa[:4] == "AVX5" {
-				VPXORD(v, v, v)
-			} else {
-				VPXOR(v, v, v)
+		sums := len(c.registers) - operands - free
+		burst("int16Burst"+c.isa, fmt.Sprintf("%d independent %s", sums, c.does), c.registers, c.zero, func() {
+			for i := range sums {
+				c.multiplyAdd(c.registers[sums+free], c.registers[sums+free+1], c.registers[i], c.registers[sums+i%free])
 			}
-		}
-		Label("turn")
-		for i := range sums {
-			c.multiplyAdd(c.registers[sums+free], c.registers[sums+free+1], c.registers[i], c.registers[sums+i%free])
-		}
-		DECQ(turns)
-		JNZ(LabelRef("turn"))
-		VZEROUPPER()
-		RET()
+		})
 	}
 }
 
@@ -119,17 +114,9 @@ func float32Burst(isa asm.ISA, sums int) {
 	if isa == asm.AVX512 {
 		registers = asm.Z
 	}
-	asm.Kernel(name, "func(turns int)", fmt.Sprintf("%s does %d independent VFMADD231PS in each turn.", name, sums))
-	turns := asm.Int("turns")
-	for _, v := range registers {
-		VXORPS(v, v, v)
-	}
-	Label("turn")
-	for i := range sums {
-		VFMADD231PS(registers[len(registers)-1], registers[len(registers)-2], registers[i])
-	}
-	DECQ(turns)
-	JNZ(LabelRef("turn"))
-	VZEROUPPER()
-	RET()
+	burst(name, fmt.Sprintf("%d independent VFMADD231PS", sums), registers, func(v reg.VecPhysical) { VXORPS(v, v, v) }, func() {
+		for i := range sums {
+			VFMADD231PS(registers[len(registers)-1], registers[len(registers)-2], registers[i])
+		}
+	})
 }
