@@ -63,9 +63,10 @@ func (c *accumulateCall) call(height, blocks, row, from, k, panel, panels int, m
 	column := panel * float32Panel
 	x, y := &c.x[row*c.rowStep+from*c.kStep], &c.y[row*c.yStride+column]
 	w, wStep := &c.w.panels[column*c.w.K+from*float32Panel], 4*float32Panel*c.w.K
+	yStride, floor := 4*c.yStride, floorOf(None)
 	if c.level == cpu.AVX2 {
-		accumulateFloat32AVX2(height, x, 4*c.rowStep, 4*c.kStep, blocks, w, wStep, k, y, 4*c.yStride, panels, mask)
+		accumulateFloat32AVX2(height, x, 4*c.rowStep, 4*c.kStep, blocks, w, wStep, k, y, yStride, 4*float32Panel, y, yStride, panels, floor, mask)
 		return
 	}
-	accumulateFloat32AVX512(height, x, 4*c.rowStep, 4*c.kStep, blocks, w, wStep, k, y, 4*c.yStride, panels, mask)
+	accumulateFloat32AVX512(height, x, 4*c.rowStep, 4*c.kStep, blocks, w, wStep, k, y, yStride, 4*float32Panel, y, yStride, panels, floor, mask)
 }

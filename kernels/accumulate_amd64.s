@@ -4,9 +4,9 @@
 
 #include "textflag.h"
 
-// func accumulateFloat32AVX512(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+// func accumulateFloat32AVX512(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·accumulateFloat32AVX512(SB), NOSPLIT, $0-92
+TEXT ·accumulateFloat32AVX512(SB), NOSPLIT, $8-120
 	MOVQ  height+0(FP), AX
 	CMPQ  AX, $0x00000001
 	JEQ   rows1
@@ -32,15 +32,17 @@ TEXT ·accumulateFloat32AVX512(SB), NOSPLIT, $0-92
 	JEQ   rows11
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel12:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block12:
 	MOVQ      DX, BX
@@ -52,8 +54,8 @@ block12:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      (SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -327,89 +329,131 @@ single12:
 	JNZ          single12
 
 finish12:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z20, K1, (BX)
-	VMOVUPS Z21, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z22, K1, (BX)
-	VMOVUPS Z23, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block12
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel12
+	VBROADCASTSS floor+112(FP), Z24
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z24, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z24, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z24, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z24, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z24, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z24, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z24, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z24, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z24, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z24, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z24, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z24, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z24, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z24, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z24, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z24, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z24, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z24, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z24, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z24, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z20, Z24, Z20
+	VMOVUPS      Z20, K1, (BX)
+	VMAXPS       Z21, Z24, Z21
+	VMOVUPS      Z21, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z22, Z24, Z22
+	VMOVUPS      Z22, K1, (BX)
+	VMAXPS       Z23, Z24, Z23
+	VMOVUPS      Z23, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block12
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel12
 	VZEROUPPER
 	RET
 
 rows11:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel11:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block11:
 	MOVQ      DX, BX
@@ -421,8 +465,8 @@ block11:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      (SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -678,84 +722,123 @@ single11:
 	JNZ          single11
 
 finish11:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z20, K1, (BX)
-	VMOVUPS Z21, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block11
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel11
+	VBROADCASTSS floor+112(FP), Z22
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z22, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z22, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z22, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z22, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z22, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z22, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z22, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z22, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z22, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z22, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z22, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z22, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z22, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z22, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z22, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z22, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z22, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z22, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z22, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z22, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z20, Z22, Z20
+	VMOVUPS      Z20, K1, (BX)
+	VMAXPS       Z21, Z22, Z21
+	VMOVUPS      Z21, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block11
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel11
 	VZEROUPPER
 	RET
 
 rows10:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel10:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block10:
 	MOVQ      DX, BX
@@ -767,8 +850,8 @@ block10:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      (SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -1006,79 +1089,115 @@ single10:
 	JNZ          single10
 
 finish10:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block10
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel10
+	VBROADCASTSS floor+112(FP), Z20
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z20, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z20, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z20, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z20, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z20, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z20, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z20, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z20, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z20, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z20, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z20, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z20, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z20, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z20, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z20, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z20, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z20, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z20, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z20, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z20, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block10
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel10
 	VZEROUPPER
 	RET
 
 rows9:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel9:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block9:
 	MOVQ      DX, BX
@@ -1088,8 +1207,8 @@ block9:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      (SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -1304,74 +1423,107 @@ single9:
 	JNZ          single9
 
 finish9:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block9
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel9
+	VBROADCASTSS floor+112(FP), Z18
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z18, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z18, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z18, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z18, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z18, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z18, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z18, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z18, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z18, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z18, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z18, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z18, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z18, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z18, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z18, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z18, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z18, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z18, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block9
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel9
 	VZEROUPPER
 	RET
 
 rows8:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel8:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block8:
 	MOVQ      DX, BX
@@ -1381,8 +1533,8 @@ block8:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      (SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -1579,69 +1731,99 @@ single8:
 	JNZ          single8
 
 finish8:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block8
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel8
+	VBROADCASTSS floor+112(FP), Z16
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z16, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z16, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z16, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z16, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z16, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z16, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z16, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z16, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z16, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z16, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z16, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z16, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z16, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z16, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z16, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z16, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block8
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel8
 	VZEROUPPER
 	RET
 
 rows7:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel7:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block7:
 	MOVQ      DX, BX
@@ -1651,8 +1833,8 @@ block7:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      (SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -1831,64 +2013,91 @@ single7:
 	JNZ          single7
 
 finish7:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block7
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel7
+	VBROADCASTSS floor+112(FP), Z14
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z14, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z14, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z14, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z14, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z14, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z14, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z14, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z14, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z14, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z14, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z14, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z14, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z14, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z14, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block7
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel7
 	VZEROUPPER
 	RET
 
 rows6:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel6:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block6:
 	MOVQ      DX, BX
@@ -1896,8 +2105,8 @@ block6:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      (SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -2053,59 +2262,83 @@ single6:
 	JNZ          single6
 
 finish6:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block6
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel6
+	VBROADCASTSS floor+112(FP), Z12
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z12, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z12, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z12, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z12, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z12, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z12, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z12, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z12, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z12, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z12, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z12, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z12, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block6
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel6
 	VZEROUPPER
 	RET
 
 rows5:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel5:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block5:
 	MOVQ      DX, BX
@@ -2113,8 +2346,8 @@ block5:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      (SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -2252,54 +2485,75 @@ single5:
 	JNZ          single5
 
 finish5:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block5
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel5
+	VBROADCASTSS floor+112(FP), Z10
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z10, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z10, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z10, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z10, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z10, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z10, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z10, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z10, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z10, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z10, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block5
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel5
 	VZEROUPPER
 	RET
 
 rows4:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel4:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block4:
 	MOVQ      DX, BX
@@ -2307,8 +2561,8 @@ block4:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      (SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -2428,56 +2682,74 @@ single4:
 	JNZ          single4
 
 finish4:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block4
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel4
+	VBROADCASTSS floor+112(FP), Z8
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z8, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z8, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z8, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z8, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z8, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z8, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z8, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block4
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel4
 	VZEROUPPER
 	RET
 
 rows3:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel3:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block3:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      (SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	ADDQ      R11, R10
@@ -2574,51 +2846,66 @@ single3:
 	JNZ          single3
 
 finish3:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block3
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel3
+	VBROADCASTSS floor+112(FP), Z6
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z6, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z6, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z6, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z6, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z6, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z6, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block3
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel3
 	VZEROUPPER
 	RET
 
 rows2:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel2:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block2:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      (SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	ADDQ      R11, R10
@@ -2697,46 +2984,58 @@ single2:
 	JNZ          single2
 
 finish2:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block2
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel2
+	VBROADCASTSS floor+112(FP), Z4
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z4, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z4, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z4, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z4, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block2
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel2
 	VZEROUPPER
 	RET
 
 rows1:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel1:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block1:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      (SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	SUBQ      $0x00000004, R9
@@ -2797,25 +3096,32 @@ single1:
 	JNZ          single1
 
 finish1:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block1
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel1
+	VBROADCASTSS floor+112(FP), Z2
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z2, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block1
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel1
 	VZEROUPPER
 	RET
 
-// func accumulateFloat32AVX2(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+// func accumulateFloat32AVX2(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·accumulateFloat32AVX2(SB), NOSPLIT, $0-92
+TEXT ·accumulateFloat32AVX2(SB), NOSPLIT, $8-120
 	MOVQ height+0(FP), AX
 	CMPQ AX, $0x00000001
 	JEQ  rows1
@@ -2835,8 +3141,10 @@ panel6:
 
 strip6:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block6:
 	MOVQ    DX, BX
@@ -2844,9 +3152,9 @@ block6:
 	ADDQ    AX, SI
 	MOVQ    w+40(FP), R10
 	MOVQ    k+56(FP), R11
-	MOVQ    yStride+72(FP), R13
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    fromStride+72(FP), R13
+	MOVQ    (SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x000000ff, R14
 	JNZ     part1
@@ -2864,7 +3172,7 @@ block6:
 	JMP     done2
 
 part1:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R12), Y12, Y0
@@ -2880,8 +3188,8 @@ part1:
 	VMASKMOVPS   (R12), Y12, Y10
 
 done2:
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    (SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x0000ff00, R14
 	JNZ     part3
@@ -2899,7 +3207,7 @@ done2:
 	JMP     done4
 
 part3:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R12), Y12, Y1
@@ -2941,83 +3249,115 @@ step6:
 	ADDQ         $0x00000080, R10
 	DECQ         R11
 	JNZ          step6
-	MOVQ         yStride+72(FP), SI
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), SI
 	MOVQ         R8, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part5
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMOVUPS      Y6, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMOVUPS      Y8, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y10, Y13, Y10
 	VMOVUPS      Y10, (BX)
 	JMP          done6
 
 part5:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMASKMOVPS   Y6, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMASKMOVPS   Y8, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y10, Y13, Y10
 	VMASKMOVPS   Y10, Y12, (BX)
 
 done6:
 	MOVQ    R8, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part7
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y7, Y13, Y7
 	VMOVUPS Y7, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y9, Y13, Y9
 	VMOVUPS Y9, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y11, Y13, Y11
 	VMOVUPS Y11, 32(BX)
 	JMP     done8
 
 part7:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y7, Y13, Y7
 	VMASKMOVPS   Y7, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y9, Y13, Y9
 	VMASKMOVPS   Y9, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y11, Y13, Y11
 	VMASKMOVPS   Y11, Y12, 32(BX)
 
 done8:
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	MOVQ fromStride+72(FP), BX
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
 	ADDQ AX, DX
 	ADDQ AX, DX
 	ADDQ AX, DX
@@ -3027,14 +3367,18 @@ done8:
 	DECQ R9
 	JNZ  block6
 	ADDQ $0x00000040, w+40(FP)
-	ADDQ $0x00000040, y+64(FP)
-	RORL $0x10, mask+88(FP)
+	ADDQ $0x00000040, from+64(FP)
+	ADDQ $0x00000040, y+88(FP)
+	RORL $0x10, mask+116(FP)
 	DECQ DI
 	JNZ  strip6
 	MOVQ wStep+48(FP), DX
 	SUBQ $0x00000080, DX
 	ADDQ DX, w+40(FP)
-	DECQ panels+80(FP)
+	MOVQ fromStep+80(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, from+64(FP)
+	DECQ panels+104(FP)
 	JNZ  panel6
 	VZEROUPPER
 	RET
@@ -3048,8 +3392,10 @@ panel5:
 
 strip5:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block5:
 	MOVQ    DX, BX
@@ -3057,9 +3403,9 @@ block5:
 	ADDQ    AX, SI
 	MOVQ    w+40(FP), R10
 	MOVQ    k+56(FP), R11
-	MOVQ    yStride+72(FP), R13
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    fromStride+72(FP), R13
+	MOVQ    (SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x000000ff, R14
 	JNZ     part9
@@ -3075,7 +3421,7 @@ block5:
 	JMP     done10
 
 part9:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R12), Y12, Y0
@@ -3089,8 +3435,8 @@ part9:
 	VMASKMOVPS   (R12), Y12, Y8
 
 done10:
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    (SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x0000ff00, R14
 	JNZ     part11
@@ -3106,7 +3452,7 @@ done10:
 	JMP     done12
 
 part11:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R12), Y12, Y1
@@ -3143,74 +3489,101 @@ step5:
 	ADDQ         $0x00000080, R10
 	DECQ         R11
 	JNZ          step5
-	MOVQ         yStride+72(FP), SI
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), SI
 	MOVQ         R8, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part13
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMOVUPS      Y6, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMOVUPS      Y8, (BX)
 	JMP          done14
 
 part13:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMASKMOVPS   Y6, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMASKMOVPS   Y8, Y12, (BX)
 
 done14:
 	MOVQ    R8, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part15
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y7, Y13, Y7
 	VMOVUPS Y7, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y9, Y13, Y9
 	VMOVUPS Y9, 32(BX)
 	JMP     done16
 
 part15:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y7, Y13, Y7
 	VMASKMOVPS   Y7, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y9, Y13, Y9
 	VMASKMOVPS   Y9, Y12, 32(BX)
 
 done16:
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	MOVQ fromStride+72(FP), BX
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
 	ADDQ AX, DX
 	ADDQ AX, DX
 	ADDQ AX, DX
@@ -3219,14 +3592,18 @@ done16:
 	DECQ R9
 	JNZ  block5
 	ADDQ $0x00000040, w+40(FP)
-	ADDQ $0x00000040, y+64(FP)
-	RORL $0x10, mask+88(FP)
+	ADDQ $0x00000040, from+64(FP)
+	ADDQ $0x00000040, y+88(FP)
+	RORL $0x10, mask+116(FP)
 	DECQ DI
 	JNZ  strip5
 	MOVQ wStep+48(FP), DX
 	SUBQ $0x00000080, DX
 	ADDQ DX, w+40(FP)
-	DECQ panels+80(FP)
+	MOVQ fromStep+80(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, from+64(FP)
+	DECQ panels+104(FP)
 	JNZ  panel5
 	VZEROUPPER
 	RET
@@ -3240,8 +3617,10 @@ panel4:
 
 strip4:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block4:
 	MOVQ    DX, BX
@@ -3249,9 +3628,9 @@ block4:
 	ADDQ    AX, SI
 	MOVQ    w+40(FP), R10
 	MOVQ    k+56(FP), R11
-	MOVQ    yStride+72(FP), R13
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    fromStride+72(FP), R13
+	MOVQ    (SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x000000ff, R14
 	JNZ     part17
@@ -3265,7 +3644,7 @@ block4:
 	JMP     done18
 
 part17:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R12), Y12, Y0
@@ -3277,8 +3656,8 @@ part17:
 	VMASKMOVPS   (R12), Y12, Y6
 
 done18:
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    (SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x0000ff00, R14
 	JNZ     part19
@@ -3292,7 +3671,7 @@ done18:
 	JMP     done20
 
 part19:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R12), Y12, Y1
@@ -3324,65 +3703,87 @@ step4:
 	ADDQ         $0x00000080, R10
 	DECQ         R11
 	JNZ          step4
-	MOVQ         yStride+72(FP), SI
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), SI
 	MOVQ         R8, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part21
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMOVUPS      Y6, (BX)
 	JMP          done22
 
 part21:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMASKMOVPS   Y6, Y12, (BX)
 
 done22:
 	MOVQ    R8, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part23
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y7, Y13, Y7
 	VMOVUPS Y7, 32(BX)
 	JMP     done24
 
 part23:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y7, Y13, Y7
 	VMASKMOVPS   Y7, Y12, 32(BX)
 
 done24:
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
-	ADDQ yStride+72(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	ADDQ yStride+96(FP), R8
+	MOVQ fromStride+72(FP), BX
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
 	ADDQ AX, DX
 	ADDQ AX, DX
 	ADDQ AX, DX
@@ -3390,14 +3791,18 @@ done24:
 	DECQ R9
 	JNZ  block4
 	ADDQ $0x00000040, w+40(FP)
-	ADDQ $0x00000040, y+64(FP)
-	RORL $0x10, mask+88(FP)
+	ADDQ $0x00000040, from+64(FP)
+	ADDQ $0x00000040, y+88(FP)
+	RORL $0x10, mask+116(FP)
 	DECQ DI
 	JNZ  strip4
 	MOVQ wStep+48(FP), DX
 	SUBQ $0x00000080, DX
 	ADDQ DX, w+40(FP)
-	DECQ panels+80(FP)
+	MOVQ fromStep+80(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, from+64(FP)
+	DECQ panels+104(FP)
 	JNZ  panel4
 	VZEROUPPER
 	RET
@@ -3411,16 +3816,18 @@ panel3:
 
 strip3:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block3:
 	MOVQ    DX, BX
 	MOVQ    w+40(FP), R9
 	MOVQ    k+56(FP), R10
-	MOVQ    yStride+72(FP), R12
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    fromStride+72(FP), R12
+	MOVQ    (SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x000000ff, R13
 	JNZ     part25
@@ -3432,7 +3839,7 @@ block3:
 	JMP     done26
 
 part25:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R11), Y12, Y0
@@ -3442,8 +3849,8 @@ part25:
 	VMASKMOVPS   (R11), Y12, Y4
 
 done26:
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    (SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x0000ff00, R13
 	JNZ     part27
@@ -3455,7 +3862,7 @@ done26:
 	JMP     done28
 
 part27:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R11), Y12, Y1
@@ -3481,70 +3888,91 @@ step3:
 	ADDQ         $0x00000080, R9
 	DECQ         R10
 	JNZ          step3
-	MOVQ         yStride+72(FP), R9
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), R9
 	MOVQ         DI, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part29
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	JMP          done30
 
 part29:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 
 done30:
 	MOVQ    DI, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part31
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R9, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    R9, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	JMP     done32
 
 part31:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         R9, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 
 done32:
-	ADDQ yStride+72(FP), DI
-	ADDQ yStride+72(FP), DI
-	ADDQ yStride+72(FP), DI
+	ADDQ yStride+96(FP), DI
+	ADDQ yStride+96(FP), DI
+	ADDQ yStride+96(FP), DI
+	MOVQ fromStride+72(FP), BX
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
 	ADDQ AX, DX
 	ADDQ AX, DX
 	ADDQ AX, DX
 	DECQ R8
 	JNZ  block3
 	ADDQ $0x00000040, w+40(FP)
-	ADDQ $0x00000040, y+64(FP)
-	RORL $0x10, mask+88(FP)
+	ADDQ $0x00000040, from+64(FP)
+	ADDQ $0x00000040, y+88(FP)
+	RORL $0x10, mask+116(FP)
 	DECQ SI
 	JNZ  strip3
 	MOVQ wStep+48(FP), DX
 	SUBQ $0x00000080, DX
 	ADDQ DX, w+40(FP)
-	DECQ panels+80(FP)
+	MOVQ fromStep+80(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, from+64(FP)
+	DECQ panels+104(FP)
 	JNZ  panel3
 	VZEROUPPER
 	RET
@@ -3558,16 +3986,18 @@ panel2:
 
 strip2:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block2:
 	MOVQ    DX, BX
 	MOVQ    w+40(FP), R9
 	MOVQ    k+56(FP), R10
-	MOVQ    yStride+72(FP), R12
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    fromStride+72(FP), R12
+	MOVQ    (SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x000000ff, R13
 	JNZ     part33
@@ -3577,7 +4007,7 @@ block2:
 	JMP     done34
 
 part33:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R11), Y12, Y0
@@ -3585,8 +4015,8 @@ part33:
 	VMASKMOVPS   (R11), Y12, Y2
 
 done34:
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    (SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x0000ff00, R13
 	JNZ     part35
@@ -3596,7 +4026,7 @@ done34:
 	JMP     done36
 
 part35:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R11), Y12, Y1
@@ -3617,60 +4047,76 @@ step2:
 	ADDQ         $0x00000080, R9
 	DECQ         R10
 	JNZ          step2
-	MOVQ         yStride+72(FP), R9
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), R9
 	MOVQ         DI, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part37
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	JMP          done38
 
 part37:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 
 done38:
 	MOVQ    DI, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part39
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R9, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	JMP     done40
 
 part39:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 
 done40:
-	ADDQ yStride+72(FP), DI
-	ADDQ yStride+72(FP), DI
+	ADDQ yStride+96(FP), DI
+	ADDQ yStride+96(FP), DI
+	MOVQ fromStride+72(FP), BX
+	ADDQ BX, (SP)
+	ADDQ BX, (SP)
 	ADDQ AX, DX
 	ADDQ AX, DX
 	DECQ R8
 	JNZ  block2
 	ADDQ $0x00000040, w+40(FP)
-	ADDQ $0x00000040, y+64(FP)
-	RORL $0x10, mask+88(FP)
+	ADDQ $0x00000040, from+64(FP)
+	ADDQ $0x00000040, y+88(FP)
+	RORL $0x10, mask+116(FP)
 	DECQ SI
 	JNZ  strip2
 	MOVQ wStep+48(FP), DX
 	SUBQ $0x00000080, DX
 	ADDQ DX, w+40(FP)
-	DECQ panels+80(FP)
+	MOVQ fromStep+80(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, from+64(FP)
+	DECQ panels+104(FP)
 	JNZ  panel2
 	VZEROUPPER
 	RET
@@ -3684,16 +4130,18 @@ panel1:
 
 strip1:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block1:
 	MOVQ    DX, BX
 	MOVQ    w+40(FP), R9
 	MOVQ    k+56(FP), R10
-	MOVQ    yStride+72(FP), R11
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R12
+	MOVQ    fromStride+72(FP), R11
+	MOVQ    (SP), R11
+	MOVL    mask+116(FP), R12
 	NOTL    R12
 	TESTL   $0x000000ff, R12
 	JNZ     part41
@@ -3701,14 +4149,14 @@ block1:
 	JMP     done42
 
 part41:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R11), Y12, Y0
 
 done42:
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R12
+	MOVQ    (SP), R11
+	MOVL    mask+116(FP), R12
 	NOTL    R12
 	TESTL   $0x0000ff00, R12
 	JNZ     part43
@@ -3716,7 +4164,7 @@ done42:
 	JMP     done44
 
 part43:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R11), Y12, Y1
@@ -3732,50 +4180,61 @@ step1:
 	ADDQ         $0x00000080, R9
 	DECQ         R10
 	JNZ          step1
-	MOVQ         yStride+72(FP), BX
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), BX
 	MOVQ         DI, BX
-	MOVL         mask+88(FP), R9
+	MOVL         mask+116(FP), R9
 	NOTL         R9
 	TESTL        $0x000000ff, R9
 	JNZ          part45
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	JMP          done46
 
 part45:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 
 done46:
 	MOVQ    DI, BX
-	MOVL    mask+88(FP), R9
+	MOVL    mask+116(FP), R9
 	NOTL    R9
 	TESTL   $0x0000ff00, R9
 	JNZ     part47
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	JMP     done48
 
 part47:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 
 done48:
-	ADDQ yStride+72(FP), DI
+	ADDQ yStride+96(FP), DI
+	MOVQ fromStride+72(FP), BX
+	ADDQ BX, (SP)
 	ADDQ AX, DX
 	DECQ R8
 	JNZ  block1
 	ADDQ $0x00000040, w+40(FP)
-	ADDQ $0x00000040, y+64(FP)
-	RORL $0x10, mask+88(FP)
+	ADDQ $0x00000040, from+64(FP)
+	ADDQ $0x00000040, y+88(FP)
+	RORL $0x10, mask+116(FP)
 	DECQ SI
 	JNZ  strip1
 	MOVQ wStep+48(FP), DX
 	SUBQ $0x00000080, DX
 	ADDQ DX, w+40(FP)
-	DECQ panels+80(FP)
+	MOVQ fromStep+80(FP), DX
+	SUBQ $0x00000080, DX
+	ADDQ DX, from+64(FP)
+	DECQ panels+104(FP)
 	JNZ  panel1
 	VZEROUPPER
 	RET
@@ -3800,9 +4259,9 @@ DATA bit_of_lane_8<>+24(SB)/4, $0x00004000
 DATA bit_of_lane_8<>+28(SB)/4, $0x00008000
 GLOBL bit_of_lane_8<>(SB), RODATA|NOPTR, $32
 
-// func accumulateBFloat16BF16(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+// func accumulateBFloat16BF16(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·accumulateBFloat16BF16(SB), NOSPLIT, $0-92
+TEXT ·accumulateBFloat16BF16(SB), NOSPLIT, $8-120
 	MOVQ  height+0(FP), AX
 	CMPQ  AX, $0x00000001
 	JEQ   rows1
@@ -3828,15 +4287,17 @@ TEXT ·accumulateBFloat16BF16(SB), NOSPLIT, $0-92
 	JEQ   rows11
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel12:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block12:
 	MOVQ      DX, BX
@@ -3848,8 +4309,8 @@ block12:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      (SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -4483,89 +4944,131 @@ single12:
 	JNZ  single12
 
 finish12:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z20, K1, (BX)
-	VMOVUPS Z21, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z22, K1, (BX)
-	VMOVUPS Z23, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block12
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel12
+	VBROADCASTSS floor+112(FP), Z24
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z24, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z24, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z24, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z24, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z24, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z24, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z24, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z24, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z24, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z24, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z24, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z24, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z24, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z24, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z24, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z24, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z24, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z24, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z24, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z24, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z20, Z24, Z20
+	VMOVUPS      Z20, K1, (BX)
+	VMAXPS       Z21, Z24, Z21
+	VMOVUPS      Z21, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z22, Z24, Z22
+	VMOVUPS      Z22, K1, (BX)
+	VMAXPS       Z23, Z24, Z23
+	VMOVUPS      Z23, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block12
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel12
 	VZEROUPPER
 	RET
 
 rows11:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel11:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block11:
 	MOVQ      DX, BX
@@ -4577,8 +5080,8 @@ block11:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      (SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -5164,84 +5667,123 @@ single11:
 	JNZ  single11
 
 finish11:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z20, K1, (BX)
-	VMOVUPS Z21, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block11
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel11
+	VBROADCASTSS floor+112(FP), Z22
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z22, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z22, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z22, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z22, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z22, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z22, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z22, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z22, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z22, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z22, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z22, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z22, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z22, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z22, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z22, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z22, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z22, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z22, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z22, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z22, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z20, Z22, Z20
+	VMOVUPS      Z20, K1, (BX)
+	VMAXPS       Z21, Z22, Z21
+	VMOVUPS      Z21, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block11
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel11
 	VZEROUPPER
 	RET
 
 rows10:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel10:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block10:
 	MOVQ      DX, BX
@@ -5253,8 +5795,8 @@ block10:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      (SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -5792,79 +6334,115 @@ single10:
 	JNZ  single10
 
 finish10:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block10
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel10
+	VBROADCASTSS floor+112(FP), Z20
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z20, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z20, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z20, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z20, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z20, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z20, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z20, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z20, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z20, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z20, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z20, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z20, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z20, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z20, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z20, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z20, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z20, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z20, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z20, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z20, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block10
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel10
 	VZEROUPPER
 	RET
 
 rows9:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel9:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block9:
 	MOVQ      DX, BX
@@ -5874,8 +6452,8 @@ block9:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      (SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -6360,74 +6938,107 @@ single9:
 	JNZ  single9
 
 finish9:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block9
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel9
+	VBROADCASTSS floor+112(FP), Z18
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z18, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z18, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z18, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z18, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z18, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z18, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z18, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z18, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z18, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z18, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z18, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z18, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z18, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z18, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z18, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z18, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z18, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z18, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block9
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel9
 	VZEROUPPER
 	RET
 
 rows8:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel8:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block8:
 	MOVQ      DX, BX
@@ -6437,8 +7048,8 @@ block8:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      (SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -6875,69 +7486,99 @@ single8:
 	JNZ  single8
 
 finish8:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block8
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel8
+	VBROADCASTSS floor+112(FP), Z16
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z16, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z16, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z16, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z16, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z16, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z16, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z16, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z16, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z16, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z16, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z16, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z16, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z16, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z16, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z16, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z16, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block8
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel8
 	VZEROUPPER
 	RET
 
 rows7:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel7:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block7:
 	MOVQ      DX, BX
@@ -6947,8 +7588,8 @@ block7:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      (SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -7337,64 +7978,91 @@ single7:
 	JNZ  single7
 
 finish7:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block7
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel7
+	VBROADCASTSS floor+112(FP), Z14
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z14, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z14, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z14, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z14, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z14, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z14, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z14, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z14, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z14, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z14, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z14, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z14, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z14, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z14, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block7
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel7
 	VZEROUPPER
 	RET
 
 rows6:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel6:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block6:
 	MOVQ      DX, BX
@@ -7402,8 +8070,8 @@ block6:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      (SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -7739,59 +8407,83 @@ single6:
 	JNZ  single6
 
 finish6:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block6
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel6
+	VBROADCASTSS floor+112(FP), Z12
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z12, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z12, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z12, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z12, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z12, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z12, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z12, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z12, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z12, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z12, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z12, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z12, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block6
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel6
 	VZEROUPPER
 	RET
 
 rows5:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel5:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block5:
 	MOVQ      DX, BX
@@ -7799,8 +8491,8 @@ block5:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      (SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -8088,54 +8780,75 @@ single5:
 	JNZ  single5
 
 finish5:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block5
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel5
+	VBROADCASTSS floor+112(FP), Z10
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z10, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z10, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z10, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z10, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z10, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z10, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z10, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z10, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z10, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z10, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block5
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel5
 	VZEROUPPER
 	RET
 
 rows4:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel4:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block4:
 	MOVQ      DX, BX
@@ -8143,8 +8856,8 @@ block4:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      (SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -8384,56 +9097,74 @@ single4:
 	JNZ  single4
 
 finish4:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block4
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel4
+	VBROADCASTSS floor+112(FP), Z8
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z8, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z8, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z8, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z8, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z8, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z8, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z8, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block4
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel4
 	VZEROUPPER
 	RET
 
 rows3:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel3:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block3:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      (SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	ADDQ      R11, R10
@@ -8620,51 +9351,66 @@ single3:
 	JNZ  single3
 
 finish3:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block3
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel3
+	VBROADCASTSS floor+112(FP), Z6
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z6, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z6, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z6, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z6, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z6, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z6, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block3
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel3
 	VZEROUPPER
 	RET
 
 rows2:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel2:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block2:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      (SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	ADDQ      R11, R10
@@ -8803,46 +9549,58 @@ single2:
 	JNZ  single2
 
 finish2:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block2
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel2
+	VBROADCASTSS floor+112(FP), Z4
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z4, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z4, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z4, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z4, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block2
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel2
 	VZEROUPPER
 	RET
 
 rows1:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel1:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, (SP)
 
 block1:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      (SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	SUBQ      $0x00000004, R9
@@ -8933,25 +9691,32 @@ single1:
 	JNZ  single1
 
 finish1:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block1
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel1
+	VBROADCASTSS floor+112(FP), Z2
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z2, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, (SP)
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block1
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel1
 	VZEROUPPER
 	RET
 
-// func accumulateBFloat16AVX512(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+// func accumulateBFloat16AVX512(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 // Requires: AVX, AVX512F, MMX+, SSE
-TEXT ·accumulateBFloat16AVX512(SB), NOSPLIT, $8-92
+TEXT ·accumulateBFloat16AVX512(SB), NOSPLIT, $16-120
 	STMXCSR (SP)
 	MOVL    (SP), AX
 	ORL     $0x00008040, AX
@@ -8982,15 +9747,17 @@ TEXT ·accumulateBFloat16AVX512(SB), NOSPLIT, $8-92
 	JEQ     rows11
 	MOVQ    rowStep+16(FP), AX
 	MOVQ    kStep+24(FP), CX
-	MOVL    mask+88(FP), DX
+	MOVL    mask+116(FP), DX
 	KMOVW   DX, K1
 	SHRL    $0x10, DX
 	KMOVW   DX, K2
 
 panel12:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block12:
 	MOVQ      DX, BX
@@ -9002,8 +9769,8 @@ block12:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      8(SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -9607,90 +10374,132 @@ single12:
 	JNZ          single12
 
 finish12:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z20, K1, (BX)
-	VMOVUPS Z21, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z22, K1, (BX)
-	VMOVUPS Z23, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block12
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel12
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z24
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z24, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z24, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z24, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z24, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z24, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z24, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z24, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z24, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z24, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z24, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z24, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z24, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z24, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z24, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z24, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z24, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z24, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z24, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z24, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z24, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z20, Z24, Z20
+	VMOVUPS      Z20, K1, (BX)
+	VMAXPS       Z21, Z24, Z21
+	VMOVUPS      Z21, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z22, Z24, Z22
+	VMOVUPS      Z22, K1, (BX)
+	VMAXPS       Z23, Z24, Z23
+	VMOVUPS      Z23, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block12
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel12
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows11:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel11:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block11:
 	MOVQ      DX, BX
@@ -9702,8 +10511,8 @@ block11:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      8(SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -10264,85 +11073,124 @@ single11:
 	JNZ          single11
 
 finish11:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z20, K1, (BX)
-	VMOVUPS Z21, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block11
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel11
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z22
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z22, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z22, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z22, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z22, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z22, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z22, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z22, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z22, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z22, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z22, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z22, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z22, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z22, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z22, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z22, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z22, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z22, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z22, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z22, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z22, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z20, Z22, Z20
+	VMOVUPS      Z20, K1, (BX)
+	VMAXPS       Z21, Z22, Z21
+	VMOVUPS      Z21, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block11
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel11
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows10:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel10:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R10
+	MOVQ y+88(FP), R10
 	MOVQ blocks+32(FP), R11
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block10:
 	MOVQ      DX, BX
@@ -10354,8 +11202,8 @@ block10:
 	ADDQ      AX, R8
 	MOVQ      w+40(FP), R9
 	MOVQ      k+56(FP), R12
-	MOVQ      R10, R13
-	MOVQ      yStride+72(FP), R14
+	MOVQ      8(SP), R13
+	MOVQ      fromStride+72(FP), R14
 	VMOVUPS.Z (R13), K1, Z0
 	VMOVUPS.Z 64(R13), K2, Z1
 	ADDQ      R14, R13
@@ -10873,80 +11721,116 @@ single10:
 	JNZ          single10
 
 finish10:
-	MOVQ    R10, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z18, K1, (BX)
-	VMOVUPS Z19, K2, 64(BX)
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    yStride+72(FP), R10
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R11
-	JNZ     block10
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel10
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z20
+	MOVQ         R10, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z20, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z20, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z20, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z20, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z20, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z20, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z20, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z20, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z20, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z20, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z20, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z20, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z20, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z20, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z20, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z20, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z20, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z20, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z18, Z20, Z18
+	VMOVUPS      Z18, K1, (BX)
+	VMAXPS       Z19, Z20, Z19
+	VMOVUPS      Z19, K2, 64(BX)
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	ADDQ         yStride+96(FP), R10
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R11
+	JNZ          block10
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel10
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows9:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel9:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block9:
 	MOVQ      DX, BX
@@ -10956,8 +11840,8 @@ block9:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      8(SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -11427,75 +12311,108 @@ single9:
 	JNZ          single9
 
 finish9:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z16, K1, (BX)
-	VMOVUPS Z17, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block9
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel9
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z18
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z18, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z18, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z18, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z18, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z18, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z18, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z18, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z18, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z18, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z18, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z18, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z18, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z18, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z18, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z18, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z18, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z18, Z16
+	VMOVUPS      Z16, K1, (BX)
+	VMAXPS       Z17, Z18, Z17
+	VMOVUPS      Z17, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block9
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel9
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows8:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel8:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block8:
 	MOVQ      DX, BX
@@ -11505,8 +12422,8 @@ block8:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      8(SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -11933,70 +12850,100 @@ single8:
 	JNZ          single8
 
 finish8:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z14, K1, (BX)
-	VMOVUPS Z15, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block8
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel8
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z16
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z16, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z16, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z16, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z16, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z16, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z16, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z16, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z16, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z16, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z16, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z16, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z16, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z16, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z16, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z14, Z16, Z14
+	VMOVUPS      Z14, K1, (BX)
+	VMAXPS       Z15, Z16, Z15
+	VMOVUPS      Z15, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block8
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel8
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows7:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel7:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R9
+	MOVQ y+88(FP), R9
 	MOVQ blocks+32(FP), R10
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block7:
 	MOVQ      DX, BX
@@ -12006,8 +12953,8 @@ block7:
 	ADDQ      AX, DI
 	MOVQ      w+40(FP), R8
 	MOVQ      k+56(FP), R11
-	MOVQ      R9, R12
-	MOVQ      yStride+72(FP), R13
+	MOVQ      8(SP), R12
+	MOVQ      fromStride+72(FP), R13
 	VMOVUPS.Z (R12), K1, Z0
 	VMOVUPS.Z 64(R12), K2, Z1
 	ADDQ      R13, R12
@@ -12391,65 +13338,92 @@ single7:
 	JNZ          single7
 
 finish7:
-	MOVQ    R9, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z12, K1, (BX)
-	VMOVUPS Z13, K2, 64(BX)
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    yStride+72(FP), R9
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R10
-	JNZ     block7
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel7
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z14
+	MOVQ         R9, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z14, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z14, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z14, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z14, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z14, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z14, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z14, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z14, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z14, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z14, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z14, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z14, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z12, Z14, Z12
+	VMOVUPS      Z12, K1, (BX)
+	VMAXPS       Z13, Z14, Z13
+	VMOVUPS      Z13, K2, 64(BX)
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	ADDQ         yStride+96(FP), R9
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R10
+	JNZ          block7
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel7
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows6:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel6:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block6:
 	MOVQ      DX, BX
@@ -12457,8 +13431,8 @@ block6:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      8(SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -12794,60 +13768,84 @@ single6:
 	JNZ          single6
 
 finish6:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z10, K1, (BX)
-	VMOVUPS Z11, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block6
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel6
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z12
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z12, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z12, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z12, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z12, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z12, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z12, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z12, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z12, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z12, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z12, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z10, Z12, Z10
+	VMOVUPS      Z10, K1, (BX)
+	VMAXPS       Z11, Z12, Z11
+	VMOVUPS      Z11, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block6
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel6
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows5:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel5:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block5:
 	MOVQ      DX, BX
@@ -12855,8 +13853,8 @@ block5:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      8(SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -13149,55 +14147,76 @@ single5:
 	JNZ          single5
 
 finish5:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z8, K1, (BX)
-	VMOVUPS Z9, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block5
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel5
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z10
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z10, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z10, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z10, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z10, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z10, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z10, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z10, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z10, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z10, Z8
+	VMOVUPS      Z8, K1, (BX)
+	VMAXPS       Z9, Z10, Z9
+	VMOVUPS      Z9, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block5
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel5
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows4:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel4:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block4:
 	MOVQ      DX, BX
@@ -13205,8 +14224,8 @@ block4:
 	ADDQ      AX, SI
 	MOVQ      w+40(FP), DI
 	MOVQ      k+56(FP), R10
-	MOVQ      R8, R11
-	MOVQ      yStride+72(FP), R12
+	MOVQ      8(SP), R11
+	MOVQ      fromStride+72(FP), R12
 	VMOVUPS.Z (R11), K1, Z0
 	VMOVUPS.Z 64(R11), K2, Z1
 	ADDQ      R12, R11
@@ -13456,57 +14475,75 @@ single4:
 	JNZ          single4
 
 finish4:
-	MOVQ    R8, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z6, K1, (BX)
-	VMOVUPS Z7, K2, 64(BX)
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R9
-	JNZ     block4
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel4
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z8
+	MOVQ         R8, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z8, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z8, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z8, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z8, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z8, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z8, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z6, Z8, Z6
+	VMOVUPS      Z6, K1, (BX)
+	VMAXPS       Z7, Z8, Z7
+	VMOVUPS      Z7, K2, 64(BX)
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	ADDQ         yStride+96(FP), R8
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R9
+	JNZ          block4
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel4
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows3:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel3:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block3:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      8(SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	ADDQ      R11, R10
@@ -13708,52 +14745,67 @@ single3:
 	JNZ          single3
 
 finish3:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z4, K1, (BX)
-	VMOVUPS Z5, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block3
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel3
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z6
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z6, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z6, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z6, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z6, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z6, Z4
+	VMOVUPS      Z4, K1, (BX)
+	VMAXPS       Z5, Z6, Z5
+	VMOVUPS      Z5, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block3
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel3
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows2:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel2:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block2:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      8(SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	ADDQ      R11, R10
@@ -13912,47 +14964,59 @@ single2:
 	JNZ          single2
 
 finish2:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    SI, BX
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block2
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel2
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z4
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z4, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z4, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z4, Z2
+	VMOVUPS      Z2, K1, (BX)
+	VMAXPS       Z3, Z4, Z3
+	VMOVUPS      Z3, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block2
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel2
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
 rows1:
 	MOVQ  rowStep+16(FP), AX
 	MOVQ  kStep+24(FP), CX
-	MOVL  mask+88(FP), DX
+	MOVL  mask+116(FP), DX
 	KMOVW DX, K1
 	SHRL  $0x10, DX
 	KMOVW DX, K2
 
 panel1:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block1:
 	MOVQ      DX, BX
 	MOVQ      w+40(FP), SI
 	MOVQ      k+56(FP), R9
-	MOVQ      DI, R10
-	MOVQ      yStride+72(FP), R11
+	MOVQ      8(SP), R10
+	MOVQ      fromStride+72(FP), R11
 	VMOVUPS.Z (R10), K1, Z0
 	VMOVUPS.Z 64(R10), K2, Z1
 	SUBQ      $0x00000004, R9
@@ -14068,20 +15132,27 @@ single1:
 	JNZ          single1
 
 finish1:
-	MOVQ    DI, BX
-	MOVQ    yStride+72(FP), SI
-	VMOVUPS Z0, K1, (BX)
-	VMOVUPS Z1, K2, 64(BX)
-	ADDQ    yStride+72(FP), DI
-	ADDQ    AX, DX
-	DECQ    R8
-	JNZ     block1
-	MOVQ    wStep+48(FP), DX
-	ADDQ    DX, w+40(FP)
-	ADDQ    $0x00000080, y+64(FP)
-	DECQ    panels+80(FP)
-	JNZ     panel1
-	LDMXCSR (SP)
+	VBROADCASTSS floor+112(FP), Z2
+	MOVQ         DI, BX
+	MOVQ         yStride+96(FP), SI
+	VMAXPS       Z0, Z2, Z0
+	VMOVUPS      Z0, K1, (BX)
+	VMAXPS       Z1, Z2, Z1
+	VMOVUPS      Z1, K2, 64(BX)
+	ADDQ         yStride+96(FP), DI
+	MOVQ         fromStride+72(FP), BX
+	ADDQ         BX, 8(SP)
+	ADDQ         AX, DX
+	DECQ         R8
+	JNZ          block1
+	MOVQ         wStep+48(FP), DX
+	ADDQ         DX, w+40(FP)
+	MOVQ         fromStep+80(FP), DX
+	ADDQ         DX, from+64(FP)
+	ADDQ         $0x00000080, y+88(FP)
+	DECQ         panels+104(FP)
+	JNZ          panel1
+	LDMXCSR      (SP)
 	VZEROUPPER
 	RET
 
@@ -14095,9 +15166,9 @@ DATA const_ffff0000<>+24(SB)/4, $0xffff0000
 DATA const_ffff0000<>+28(SB)/4, $0xffff0000
 GLOBL const_ffff0000<>(SB), RODATA|NOPTR, $32
 
-// func accumulateBFloat16AVX2(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+// func accumulateBFloat16AVX2(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 // Requires: AVX, AVX2, FMA3, SSE
-TEXT ·accumulateBFloat16AVX2(SB), NOSPLIT, $8-92
+TEXT ·accumulateBFloat16AVX2(SB), NOSPLIT, $16-120
 	STMXCSR (SP)
 	MOVL    (SP), AX
 	ORL     $0x00008040, AX
@@ -14122,8 +15193,10 @@ panel6:
 
 strip6:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block6:
 	MOVQ    DX, BX
@@ -14131,9 +15204,9 @@ block6:
 	ADDQ    AX, SI
 	MOVQ    w+40(FP), R10
 	MOVQ    k+56(FP), R11
-	MOVQ    yStride+72(FP), R13
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    fromStride+72(FP), R13
+	MOVQ    8(SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x000000ff, R14
 	JNZ     part49
@@ -14151,7 +15224,7 @@ block6:
 	JMP     done50
 
 part49:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R12), Y12, Y0
@@ -14167,8 +15240,8 @@ part49:
 	VMASKMOVPS   (R12), Y12, Y10
 
 done50:
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    8(SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x0000ff00, R14
 	JNZ     part51
@@ -14186,7 +15259,7 @@ done50:
 	JMP     done52
 
 part51:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R12), Y12, Y1
@@ -14264,83 +15337,115 @@ step6:
 	ADDQ         $0x00000080, R10
 	DECQ         R11
 	JNZ          step6
-	MOVQ         yStride+72(FP), SI
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), SI
 	MOVQ         R8, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part53
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMOVUPS      Y6, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMOVUPS      Y8, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y10, Y13, Y10
 	VMOVUPS      Y10, (BX)
 	JMP          done54
 
 part53:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMASKMOVPS   Y6, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMASKMOVPS   Y8, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y10, Y13, Y10
 	VMASKMOVPS   Y10, Y12, (BX)
 
 done54:
 	MOVQ    R8, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part55
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y7, Y13, Y7
 	VMOVUPS Y7, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y9, Y13, Y9
 	VMOVUPS Y9, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y11, Y13, Y11
 	VMOVUPS Y11, 32(BX)
 	JMP     done56
 
 part55:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y7, Y13, Y7
 	VMASKMOVPS   Y7, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y9, Y13, Y9
 	VMASKMOVPS   Y9, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y11, Y13, Y11
 	VMASKMOVPS   Y11, Y12, 32(BX)
 
 done56:
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	MOVQ    fromStride+72(FP), BX
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
 	ADDQ    AX, DX
 	ADDQ    AX, DX
 	ADDQ    AX, DX
@@ -14350,14 +15455,18 @@ done56:
 	DECQ    R9
 	JNZ     block6
 	ADDQ    $0x00000040, w+40(FP)
-	ADDQ    $0x00000040, y+64(FP)
-	RORL    $0x10, mask+88(FP)
+	ADDQ    $0x00000040, from+64(FP)
+	ADDQ    $0x00000040, y+88(FP)
+	RORL    $0x10, mask+116(FP)
 	DECQ    DI
 	JNZ     strip6
 	MOVQ    wStep+48(FP), DX
 	SUBQ    $0x00000080, DX
 	ADDQ    DX, w+40(FP)
-	DECQ    panels+80(FP)
+	MOVQ    fromStep+80(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, from+64(FP)
+	DECQ    panels+104(FP)
 	JNZ     panel6
 	LDMXCSR (SP)
 	VZEROUPPER
@@ -14372,8 +15481,10 @@ panel5:
 
 strip5:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block5:
 	MOVQ    DX, BX
@@ -14381,9 +15492,9 @@ block5:
 	ADDQ    AX, SI
 	MOVQ    w+40(FP), R10
 	MOVQ    k+56(FP), R11
-	MOVQ    yStride+72(FP), R13
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    fromStride+72(FP), R13
+	MOVQ    8(SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x000000ff, R14
 	JNZ     part57
@@ -14399,7 +15510,7 @@ block5:
 	JMP     done58
 
 part57:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R12), Y12, Y0
@@ -14413,8 +15524,8 @@ part57:
 	VMASKMOVPS   (R12), Y12, Y8
 
 done58:
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    8(SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x0000ff00, R14
 	JNZ     part59
@@ -14430,7 +15541,7 @@ done58:
 	JMP     done60
 
 part59:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R12), Y12, Y1
@@ -14498,74 +15609,101 @@ step5:
 	ADDQ         $0x00000080, R10
 	DECQ         R11
 	JNZ          step5
-	MOVQ         yStride+72(FP), SI
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), SI
 	MOVQ         R8, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part61
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMOVUPS      Y6, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMOVUPS      Y8, (BX)
 	JMP          done62
 
 part61:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMASKMOVPS   Y6, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y8, Y13, Y8
 	VMASKMOVPS   Y8, Y12, (BX)
 
 done62:
 	MOVQ    R8, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part63
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y7, Y13, Y7
 	VMOVUPS Y7, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y9, Y13, Y9
 	VMOVUPS Y9, 32(BX)
 	JMP     done64
 
 part63:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y7, Y13, Y7
 	VMASKMOVPS   Y7, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y9, Y13, Y9
 	VMASKMOVPS   Y9, Y12, 32(BX)
 
 done64:
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	MOVQ    fromStride+72(FP), BX
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
 	ADDQ    AX, DX
 	ADDQ    AX, DX
 	ADDQ    AX, DX
@@ -14574,14 +15712,18 @@ done64:
 	DECQ    R9
 	JNZ     block5
 	ADDQ    $0x00000040, w+40(FP)
-	ADDQ    $0x00000040, y+64(FP)
-	RORL    $0x10, mask+88(FP)
+	ADDQ    $0x00000040, from+64(FP)
+	ADDQ    $0x00000040, y+88(FP)
+	RORL    $0x10, mask+116(FP)
 	DECQ    DI
 	JNZ     strip5
 	MOVQ    wStep+48(FP), DX
 	SUBQ    $0x00000080, DX
 	ADDQ    DX, w+40(FP)
-	DECQ    panels+80(FP)
+	MOVQ    fromStep+80(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, from+64(FP)
+	DECQ    panels+104(FP)
 	JNZ     panel5
 	LDMXCSR (SP)
 	VZEROUPPER
@@ -14596,8 +15738,10 @@ panel4:
 
 strip4:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), R8
+	MOVQ y+88(FP), R8
 	MOVQ blocks+32(FP), R9
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block4:
 	MOVQ    DX, BX
@@ -14605,9 +15749,9 @@ block4:
 	ADDQ    AX, SI
 	MOVQ    w+40(FP), R10
 	MOVQ    k+56(FP), R11
-	MOVQ    yStride+72(FP), R13
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    fromStride+72(FP), R13
+	MOVQ    8(SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x000000ff, R14
 	JNZ     part65
@@ -14621,7 +15765,7 @@ block4:
 	JMP     done66
 
 part65:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R12), Y12, Y0
@@ -14633,8 +15777,8 @@ part65:
 	VMASKMOVPS   (R12), Y12, Y6
 
 done66:
-	MOVQ    R8, R12
-	MOVL    mask+88(FP), R14
+	MOVQ    8(SP), R12
+	MOVL    mask+116(FP), R14
 	NOTL    R14
 	TESTL   $0x0000ff00, R14
 	JNZ     part67
@@ -14648,7 +15792,7 @@ done66:
 	JMP     done68
 
 part67:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R12), Y12, Y1
@@ -14706,65 +15850,87 @@ step4:
 	ADDQ         $0x00000080, R10
 	DECQ         R11
 	JNZ          step4
-	MOVQ         yStride+72(FP), SI
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), SI
 	MOVQ         R8, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part69
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMOVUPS      Y6, (BX)
 	JMP          done70
 
 part69:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 	ADDQ         SI, BX
+	VMAXPS       Y6, Y13, Y6
 	VMASKMOVPS   Y6, Y12, (BX)
 
 done70:
 	MOVQ    R8, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part71
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	ADDQ    SI, BX
+	VMAXPS  Y7, Y13, Y7
 	VMOVUPS Y7, 32(BX)
 	JMP     done72
 
 part71:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 	ADDQ         SI, BX
+	VMAXPS       Y7, Y13, Y7
 	VMASKMOVPS   Y7, Y12, 32(BX)
 
 done72:
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
-	ADDQ    yStride+72(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	ADDQ    yStride+96(FP), R8
+	MOVQ    fromStride+72(FP), BX
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
 	ADDQ    AX, DX
 	ADDQ    AX, DX
 	ADDQ    AX, DX
@@ -14772,14 +15938,18 @@ done72:
 	DECQ    R9
 	JNZ     block4
 	ADDQ    $0x00000040, w+40(FP)
-	ADDQ    $0x00000040, y+64(FP)
-	RORL    $0x10, mask+88(FP)
+	ADDQ    $0x00000040, from+64(FP)
+	ADDQ    $0x00000040, y+88(FP)
+	RORL    $0x10, mask+116(FP)
 	DECQ    DI
 	JNZ     strip4
 	MOVQ    wStep+48(FP), DX
 	SUBQ    $0x00000080, DX
 	ADDQ    DX, w+40(FP)
-	DECQ    panels+80(FP)
+	MOVQ    fromStep+80(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, from+64(FP)
+	DECQ    panels+104(FP)
 	JNZ     panel4
 	LDMXCSR (SP)
 	VZEROUPPER
@@ -14794,16 +15964,18 @@ panel3:
 
 strip3:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block3:
 	MOVQ    DX, BX
 	MOVQ    w+40(FP), R9
 	MOVQ    k+56(FP), R10
-	MOVQ    yStride+72(FP), R12
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    fromStride+72(FP), R12
+	MOVQ    8(SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x000000ff, R13
 	JNZ     part73
@@ -14815,7 +15987,7 @@ block3:
 	JMP     done74
 
 part73:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R11), Y12, Y0
@@ -14825,8 +15997,8 @@ part73:
 	VMASKMOVPS   (R11), Y12, Y4
 
 done74:
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    8(SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x0000ff00, R13
 	JNZ     part75
@@ -14838,7 +16010,7 @@ done74:
 	JMP     done76
 
 part75:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R11), Y12, Y1
@@ -14885,70 +16057,91 @@ step3:
 	ADDQ         $0x00000080, R9
 	DECQ         R10
 	JNZ          step3
-	MOVQ         yStride+72(FP), R9
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), R9
 	MOVQ         DI, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part77
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y4, Y13, Y4
 	VMOVUPS      Y4, (BX)
 	JMP          done78
 
 part77:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y4, Y13, Y4
 	VMASKMOVPS   Y4, Y12, (BX)
 
 done78:
 	MOVQ    DI, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part79
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R9, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	ADDQ    R9, BX
+	VMAXPS  Y5, Y13, Y5
 	VMOVUPS Y5, 32(BX)
 	JMP     done80
 
 part79:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 	ADDQ         R9, BX
+	VMAXPS       Y5, Y13, Y5
 	VMASKMOVPS   Y5, Y12, 32(BX)
 
 done80:
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
+	ADDQ    yStride+96(FP), DI
+	ADDQ    yStride+96(FP), DI
+	ADDQ    yStride+96(FP), DI
+	MOVQ    fromStride+72(FP), BX
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
 	ADDQ    AX, DX
 	ADDQ    AX, DX
 	ADDQ    AX, DX
 	DECQ    R8
 	JNZ     block3
 	ADDQ    $0x00000040, w+40(FP)
-	ADDQ    $0x00000040, y+64(FP)
-	RORL    $0x10, mask+88(FP)
+	ADDQ    $0x00000040, from+64(FP)
+	ADDQ    $0x00000040, y+88(FP)
+	RORL    $0x10, mask+116(FP)
 	DECQ    SI
 	JNZ     strip3
 	MOVQ    wStep+48(FP), DX
 	SUBQ    $0x00000080, DX
 	ADDQ    DX, w+40(FP)
-	DECQ    panels+80(FP)
+	MOVQ    fromStep+80(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, from+64(FP)
+	DECQ    panels+104(FP)
 	JNZ     panel3
 	LDMXCSR (SP)
 	VZEROUPPER
@@ -14963,16 +16156,18 @@ panel2:
 
 strip2:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block2:
 	MOVQ    DX, BX
 	MOVQ    w+40(FP), R9
 	MOVQ    k+56(FP), R10
-	MOVQ    yStride+72(FP), R12
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    fromStride+72(FP), R12
+	MOVQ    8(SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x000000ff, R13
 	JNZ     part81
@@ -14982,7 +16177,7 @@ block2:
 	JMP     done82
 
 part81:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R11), Y12, Y0
@@ -14990,8 +16185,8 @@ part81:
 	VMASKMOVPS   (R11), Y12, Y2
 
 done82:
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R13
+	MOVQ    8(SP), R11
+	MOVL    mask+116(FP), R13
 	NOTL    R13
 	TESTL   $0x0000ff00, R13
 	JNZ     part83
@@ -15001,7 +16196,7 @@ done82:
 	JMP     done84
 
 part83:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R11), Y12, Y1
@@ -15038,60 +16233,76 @@ step2:
 	ADDQ         $0x00000080, R9
 	DECQ         R10
 	JNZ          step2
-	MOVQ         yStride+72(FP), R9
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), R9
 	MOVQ         DI, BX
-	MOVL         mask+88(FP), R10
+	MOVL         mask+116(FP), R10
 	NOTL         R10
 	TESTL        $0x000000ff, R10
 	JNZ          part85
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMOVUPS      Y2, (BX)
 	JMP          done86
 
 part85:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 	ADDQ         R9, BX
+	VMAXPS       Y2, Y13, Y2
 	VMASKMOVPS   Y2, Y12, (BX)
 
 done86:
 	MOVQ    DI, BX
-	MOVL    mask+88(FP), R10
+	MOVL    mask+116(FP), R10
 	NOTL    R10
 	TESTL   $0x0000ff00, R10
 	JNZ     part87
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	ADDQ    R9, BX
+	VMAXPS  Y3, Y13, Y3
 	VMOVUPS Y3, 32(BX)
 	JMP     done88
 
 part87:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 	ADDQ         R9, BX
+	VMAXPS       Y3, Y13, Y3
 	VMASKMOVPS   Y3, Y12, 32(BX)
 
 done88:
-	ADDQ    yStride+72(FP), DI
-	ADDQ    yStride+72(FP), DI
+	ADDQ    yStride+96(FP), DI
+	ADDQ    yStride+96(FP), DI
+	MOVQ    fromStride+72(FP), BX
+	ADDQ    BX, 8(SP)
+	ADDQ    BX, 8(SP)
 	ADDQ    AX, DX
 	ADDQ    AX, DX
 	DECQ    R8
 	JNZ     block2
 	ADDQ    $0x00000040, w+40(FP)
-	ADDQ    $0x00000040, y+64(FP)
-	RORL    $0x10, mask+88(FP)
+	ADDQ    $0x00000040, from+64(FP)
+	ADDQ    $0x00000040, y+88(FP)
+	RORL    $0x10, mask+116(FP)
 	DECQ    SI
 	JNZ     strip2
 	MOVQ    wStep+48(FP), DX
 	SUBQ    $0x00000080, DX
 	ADDQ    DX, w+40(FP)
-	DECQ    panels+80(FP)
+	MOVQ    fromStep+80(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, from+64(FP)
+	DECQ    panels+104(FP)
 	JNZ     panel2
 	LDMXCSR (SP)
 	VZEROUPPER
@@ -15106,16 +16317,18 @@ panel1:
 
 strip1:
 	MOVQ x+8(FP), DX
-	MOVQ y+64(FP), DI
+	MOVQ y+88(FP), DI
 	MOVQ blocks+32(FP), R8
+	MOVQ from+64(FP), BX
+	MOVQ BX, 8(SP)
 
 block1:
 	MOVQ    DX, BX
 	MOVQ    w+40(FP), R9
 	MOVQ    k+56(FP), R10
-	MOVQ    yStride+72(FP), R11
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R12
+	MOVQ    fromStride+72(FP), R11
+	MOVQ    8(SP), R11
+	MOVL    mask+116(FP), R12
 	NOTL    R12
 	TESTL   $0x000000ff, R12
 	JNZ     part89
@@ -15123,14 +16336,14 @@ block1:
 	JMP     done90
 
 part89:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
 	VMASKMOVPS   (R11), Y12, Y0
 
 done90:
-	MOVQ    DI, R11
-	MOVL    mask+88(FP), R12
+	MOVQ    8(SP), R11
+	MOVL    mask+116(FP), R12
 	NOTL    R12
 	TESTL   $0x0000ff00, R12
 	JNZ     part91
@@ -15138,7 +16351,7 @@ done90:
 	JMP     done92
 
 part91:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
 	VMASKMOVPS   32(R11), Y12, Y1
@@ -15165,50 +16378,61 @@ step1:
 	ADDQ         $0x00000080, R9
 	DECQ         R10
 	JNZ          step1
-	MOVQ         yStride+72(FP), BX
+	VBROADCASTSS floor+112(FP), Y13
+	MOVQ         yStride+96(FP), BX
 	MOVQ         DI, BX
-	MOVL         mask+88(FP), R9
+	MOVL         mask+116(FP), R9
 	NOTL         R9
 	TESTL        $0x000000ff, R9
 	JNZ          part93
+	VMAXPS       Y0, Y13, Y0
 	VMOVUPS      Y0, (BX)
 	JMP          done94
 
 part93:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_0<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_0<>+0(SB), Y12, Y12
+	VMAXPS       Y0, Y13, Y0
 	VMASKMOVPS   Y0, Y12, (BX)
 
 done94:
 	MOVQ    DI, BX
-	MOVL    mask+88(FP), R9
+	MOVL    mask+116(FP), R9
 	NOTL    R9
 	TESTL   $0x0000ff00, R9
 	JNZ     part95
+	VMAXPS  Y1, Y13, Y1
 	VMOVUPS Y1, 32(BX)
 	JMP     done96
 
 part95:
-	VBROADCASTSS mask+88(FP), Y12
+	VBROADCASTSS mask+116(FP), Y12
 	VPAND        bit_of_lane_8<>+0(SB), Y12, Y12
 	VPCMPEQD     bit_of_lane_8<>+0(SB), Y12, Y12
+	VMAXPS       Y1, Y13, Y1
 	VMASKMOVPS   Y1, Y12, 32(BX)
 
 done96:
-	ADDQ    yStride+72(FP), DI
+	ADDQ    yStride+96(FP), DI
+	MOVQ    fromStride+72(FP), BX
+	ADDQ    BX, 8(SP)
 	ADDQ    AX, DX
 	DECQ    R8
 	JNZ     block1
 	ADDQ    $0x00000040, w+40(FP)
-	ADDQ    $0x00000040, y+64(FP)
-	RORL    $0x10, mask+88(FP)
+	ADDQ    $0x00000040, from+64(FP)
+	ADDQ    $0x00000040, y+88(FP)
+	RORL    $0x10, mask+116(FP)
 	DECQ    SI
 	JNZ     strip1
 	MOVQ    wStep+48(FP), DX
 	SUBQ    $0x00000080, DX
 	ADDQ    DX, w+40(FP)
-	DECQ    panels+80(FP)
+	MOVQ    fromStep+80(FP), DX
+	SUBQ    $0x00000080, DX
+	ADDQ    DX, from+64(FP)
+	DECQ    panels+104(FP)
 	JNZ     panel1
 	LDMXCSR (SP)
 	VZEROUPPER

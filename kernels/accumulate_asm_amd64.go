@@ -5,31 +5,32 @@
 package kernels
 
 // accumulateFloat32AVX512 computes blocks of height (1 to 12) rows of accumulateFloat32Generic for panels of 32 columns. k is at least 1.
-// Steps and yStride are in bytes, wStep from panel to panel. mask has a bit for each column of a panel that exists.
+// Steps and strides are in bytes, wStep and fromStep from panel to panel. Sums begin at what is at from. floor is what results are at least.
+// mask has a bit for each column of a panel that exists.
 //
 //go:noescape
-func accumulateFloat32AVX512(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+func accumulateFloat32AVX512(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
 // accumulateFloat32AVX2 computes blocks of height (1 to 6) rows of accumulateFloat32Generic for panels of 32 columns. k is at least 1.
 // See accumulateFloat32AVX512.
 //
 //go:noescape
-func accumulateFloat32AVX2(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+func accumulateFloat32AVX2(height int, x *float32, rowStep int, kStep int, blocks int, w *float32, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
 // accumulateBFloat16BF16 computes blocks of height (1 to 12) rows of accumulateBFloat16Generic for panels of 32 columns. k is at least 1.
 // See accumulateFloat32AVX512; k counts pairs.
 //
 //go:noescape
-func accumulateBFloat16BF16(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+func accumulateBFloat16BF16(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
 // accumulateBFloat16AVX512 computes blocks of height (1 to 12) rows of accumulateBFloat16Generic for panels of 32 columns. k is at least 1.
 // See accumulateFloat32AVX512; k counts pairs.
 //
 //go:noescape
-func accumulateBFloat16AVX512(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+func accumulateBFloat16AVX512(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
 // accumulateBFloat16AVX2 computes blocks of height (1 to 6) rows of accumulateBFloat16Generic for panels of 32 columns. k is at least 1.
 // See accumulateFloat32AVX512; k counts pairs.
 //
 //go:noescape
-func accumulateBFloat16AVX2(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, y *float32, yStride int, panels int, mask uint32)
+func accumulateBFloat16AVX2(height int, x *uint16, rowStep int, kStep int, blocks int, w *uint16, wStep int, k int, from *float32, fromStride int, fromStep int, y *float32, yStride int, panels int, floor float32, mask uint32)

@@ -633,7 +633,7 @@ func TestColumnsAgree(t *testing.T) {
 	})
 }
 
-// The same in 16 bits and in float32, and for chosen rows.
+// The same in 16 bits, in bfloat16 and in float32, and for chosen rows.
 func TestOtherColumnsAgree(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
 		const k, rows, n, first = 48, 7, 300, 128
@@ -643,15 +643,19 @@ func TestOtherColumnsAgree(t *testing.T) {
 			words[i] = int16(r.IntN(200) - 100)
 		}
 		scales, bias := normals(r, n), normals(r, n)
-		w16, w32 := PackInt16(k, n, words, scales), PackFloat32(k, n, floats)
+		w16, w32, half, halves := PackInt16(k, n, words, scales), PackFloat32(k, n, floats), new(BFloat16Matrix), make([]uint16, rows*k)
+		half.Pack(k, n, floats, n)
+		ToBFloat16(halves, x, k, rows, k)
 		a, aScales := make([]int16, rows*Int16Stride(k)), make([]float32, rows)
 		QuantizeRowsInt16(a, aScales, x, rows, k, w16.Limit)
-		whole16, whole32 := make([]float32, rows*n), make([]float32, rows*n)
+		whole16, whole32, wholeHalf := make([]float32, rows*n), make([]float32, rows*n), make([]float32, rows*n)
+		MulBFloat16(wholeHalf, n, halves, rows, half, bias, None)
 		MulInt16(whole16, n, a, aScales, rows, w16, bias, None)
 		MulFloat32(whole32, n, x, k, rows, w32, bias, None)
 		for _, end := range []int{first, first + 1, first + 64, n} {
-			part16, part32, m := w16.Columns(first, end), w32.Columns(first, end), end-first
-			got16, got32 := make([]float32, rows*m), make([]float32, rows*m)
+			part16, part32, partHalf, m := w16.Columns(first, end), w32.Columns(first, end), half.Columns(first, end), end-first
+			got16, got32, gotHalf := make([]float32, rows*m), make([]float32, rows*m), make([]float32, rows*m)
+			MulBFloat16(gotHalf, m, halves, rows, &partHalf, bias[first:end], None)
 			MulInt16(got16, m, a, aScales, rows, &part16, bias[first:end], None)
 			MulFloat32(got32, m, x, k, rows, &part32, bias[first:end], None)
 			for row := range rows {
@@ -660,6 +664,9 @@ func TestOtherColumnsAgree(t *testing.T) {
 				}
 				if !slices.Equal(got32[row*m:(row+1)*m], whole32[row*n+first:row*n+end]) {
 					t.Fatalf("columns %d to %d give other results in float32", first, end)
+				}
+				if !slices.Equal(gotHalf[row*m:(row+1)*m], wholeHalf[row*n+first:row*n+end]) {
+					t.Fatalf("columns %d to %d give other results in bfloat16", first, end)
 				}
 			}
 		}

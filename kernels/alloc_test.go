@@ -20,6 +20,8 @@ func TestKernelsAllocateNothing(t *testing.T) {
 		brief.KeepBFloat16 = true
 		bytes := make([]uint8, rows*Int8Stride(n))
 		zeros, wide, listed := thinned(r, rows*Int8Stride(k), 50), normals(r, rows*128), PackInt8Rectified(k, 128, int8s(r, k*128), normals(r, 128))
+		rounded, halves := PackBFloat16Rows(n, k, floats), make([]uint16, rows*BFloat16Stride(k))
+		half := rounded.Whole()
 		for name, kernel := range map[string]func(){
 			"QuantizeRows":      func() { QuantizeRows(a, aScales, x, rows, k) },
 			"QuantizeRowsFixed": func() { QuantizeRowsFixed(a, x, rows, k, 2) },
@@ -29,8 +31,13 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			"MulFloat32":        func() { MulFloat32(y, n, x, k, rows, floatMatrix, z, None) },
 			"DotRowsInt8":       func() { table.Choose(choice, ids, z); DotRowsInt8(y, a, 1, choice) },
 			"DotRowsFloat32":    func() { DotRowsFloat32(y, x, floats, k, ids, z) },
-			"ArgMax, AbsMax":    func() { ArgMax(x); AbsMax(x); MaxChosen(x, none) },
-			"norms":             func() { LayerNorm(y, x, z, w, w, rows, k, 1e-6); RMSNorm(y, x, z, w, rows, k, 1e-6) },
+			"bfloat16": func() {
+				ToBFloat16(halves, x, k, rows, k)
+				MulBFloat16(y, n, halves, rows, half, z, Rectified)
+				DotRowsBFloat16(y, x, rounded, ids, z)
+			},
+			"ArgMax, AbsMax": func() { ArgMax(x); AbsMax(x); MaxChosen(x, none) },
+			"norms":          func() { LayerNorm(y, x, z, w, w, rows, k, 1e-6); RMSNorm(y, x, z, w, rows, k, 1e-6) },
 			"quantised norms": func() {
 				LayerNormQuantised(bytes, aScales, y, x, z, w, w, rows, k, 1e-6)
 				RMSNormQuantised(bytes, aScales, y, x, z, w, rows, k, 1e-6)

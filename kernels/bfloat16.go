@@ -9,8 +9,8 @@ import (
 
 const bfloat16Panel = 32 // columns of a panel of BFloat16Matrix
 
-// BFloat16Matrix is a k×n matrix of bfloat16, the upper halves of float32, packed for AccumulateBFloat16: it takes half the
-// memory, and processors with AVX512_BF16 multiply it at twice the speed of float32. The zero value may be packed.
+// BFloat16Matrix is a k×n matrix of bfloat16, the upper halves of float32, packed for MulBFloat16 and AccumulateBFloat16: it takes
+// half the memory, and processors with AVX512_BF16 multiply it at up to twice the speed of float32. The zero value may be packed.
 //
 // The columns are cut into panels of 32 (the last one padded with zeros), and k is padded to a multiple of 2, so that the
 // two elements that VDPBF16PS multiplies at once lie together: panels[p][k/2][32 columns][2].
@@ -42,12 +42,19 @@ func (w *BFloat16Matrix) PackTransposed(k, n int, b []float32, stride int) {
 	need(len(b), span(n, stride, k), "elements of a bfloat16 matrix")
 	w.resize(k, n)
 	for j := range n {
-		column := w.panels[j/bfloat16Panel*bfloat16Panel*w.pairs*2+j%bfloat16Panel*2:]
+		column := w.column(j)
 		for i, v := range b[j*stride : j*stride+k] {
-			column[i/2*bfloat16Panel*2+i%2] = toBFloat16(v)
+			column[pairPlace(i)] = toBFloat16(v)
 		}
 	}
 }
+
+// column returns the panel of a column from its first element on; element i is at pairPlace(i).
+func (w *BFloat16Matrix) column(j int) []uint16 {
+	return w.panels[j/bfloat16Panel*bfloat16Panel*w.pairs*2+j%bfloat16Panel*2:]
+}
+
+func pairPlace(i int) int { return i/2*bfloat16Panel*2 + i%2 }
 
 // resize makes w a k×n matrix of zeros.
 func (w *BFloat16Matrix) resize(k, n int) {
@@ -73,12 +80,21 @@ func BFloat16Stride(k int) int { return roundUp(k, 2) }
 func ToBFloat16(dst []uint16, x []float32, xStride, rows, k int) {
 	need(len(x), span(rows, xStride, k), "elements to round to bfloat16")
 	stride := checkBFloat16(dst, rows, k)
+	if xStride == k && stride == k {
+		roundToBFloat16(dst[:rows*k], x[:rows*k])
+		return
+	}
 	for r := range rows {
 		row := dst[r*stride : (r+1)*stride]
-		for i, v := range x[r*xStride : r*xStride+k] {
-			row[i] = toBFloat16(v)
-		}
+		roundToBFloat16(row[:k], x[r*xStride:r*xStride+k])
 		clear(row[k:])
+	}
+}
+
+// roundToBFloat16Generic rounds as many elements as dst has.
+func roundToBFloat16Generic(dst []uint16, x []float32) {
+	for i, v := range x[:len(dst)] {
+		dst[i] = toBFloat16(v)
 	}
 }
 
@@ -125,6 +141,110 @@ func AccumulateBFloat16(y []float32, yStride int, x []uint16, rows int, w *BFloa
 	accumulateBFloat16(y, yStride, x, rows, w)
 }
 
+// MulBFloat16 computes y = act(bias + x·w) in float32. Each element of y is the chain of AccumulateBFloat16, begun at its bias, zero
+// without one. So an element depends on its row and its column alone.
+//
+// y: rows × w.N, yStride elements from row to row. x: rows of bfloat16 as ToBFloat16 writes them for w.K. bias: w.N, or nil.
+func MulBFloat16(y []float32, yStride int, x []uint16, rows int, w *BFloat16Matrix, bias []float32, act Activation) {
+	need(len(y), span(rows, yStride, w.N), "result of a bfloat16 product")
+	need(len(x), rows*BFloat16Stride(w.K), "activations of a bfloat16 product")
+	if bias != nil {
+		need(len(bias), w.N, "bias of a bfloat16 product")
+	}
+	if rows == 0 || w.N == 0 {
+		return
+	}
+	mulBFloat16(y, yStride, x, rows, w, bias, act)
+}
+
+func mulBFloat16Generic(y []float32, yStride int, x []uint16, rows int, w *BFloat16Matrix, bias []float32, act Activation) {
+	for r := range rows {
+		out := y[r*yStride : r*yStride+w.N]
+		for j := range out {
+			out[j] = flush(biasAt(bias, j))
+		}
+	}
+	accumulateBFloat16Generic(y, yStride, x, rows, w)
+	for r := range rows {
+		out := y[r*yStride : r*yStride+w.N]
+		for j, v := range out {
+			out[j] = activate(v, act)
+		}
+	}
+}
+
+// BFloat16Rows is a table of n rows of k bfloat16: the output layer, of which a decoder step needs only the rows on its shortlist.
+type BFloat16Rows struct {
+	N, K int
+
+	stride int      // elements from row to row: K rounded up to bfloat16Lanes, padded with zeros
+	rows   []uint16 // 64-byte aligned
+}
+
+const bfloat16Lanes = 16 // elements of a row that are multiplied at a time
+
+// PackBFloat16Rows rounds an n×k row-major table.
+func PackBFloat16Rows(n, k int, table []float32) *BFloat16Rows {
+	if k < 0 || n < 0 {
+		panic(fmt.Sprintf("kernels: %d rows of %d bfloat16", n, k))
+	}
+	need(len(table), n*k, "elements of bfloat16 rows")
+	t := &BFloat16Rows{N: n, K: k, stride: roundUp(k, bfloat16Lanes)}
+	t.rows = hugepage.Make[uint16](n * t.stride)
+	for i := range n {
+		roundToBFloat16(t.row(i), table[i*k:(i+1)*k])
+	}
+	return t
+}
+
+func (t *BFloat16Rows) row(i int) []uint16 { return t.rows[i*t.stride:][:t.K] }
+
+// Whole returns the matrix whose columns are the rows of the table.
+func (t *BFloat16Rows) Whole() *BFloat16Matrix {
+	w := new(BFloat16Matrix)
+	w.resize(t.K, t.N)
+	for j := range t.N {
+		column := w.column(j)
+		for i, b := range t.row(j) {
+			column[pairPlace(i)] = b
+		}
+	}
+	return w
+}
+
+// DotRowsBFloat16 multiplies one row of activations in float32 with chosen rows of a table: y[i] = x·row(ids[i]) + bias[ids[i]].
+//
+// y: len(ids). x: t.K. bias: t.N, or nil. An id outside of the table panics. The sum is that of DotRowsFloat32, so that a result differs from
+// MulBFloat16 on the same weights: a model uses one of the two for a given purpose, always.
+func DotRowsBFloat16(y []float32, x []float32, t *BFloat16Rows, ids []int32, bias []float32) {
+	need(len(y), len(ids), "result of chosen rows")
+	need(len(x), t.K, "activations for chosen rows")
+	if bias != nil {
+		need(len(bias), t.N, "bias of chosen rows")
+	}
+	checkIDs(ids, t.N)
+	dotRowsBFloat16(y[:len(ids)], x[:t.K], t, ids, bias)
+}
+
+func dotRowsBFloat16Generic(y []float32, x []float32, t *BFloat16Rows, ids []int32, bias []float32) {
+	for i, id := range ids {
+		var s stripes
+		for j, b := range t.row(int(id)) {
+			s[j%16] = fma32(x[j], math.Float32frombits(uint32(b)<<16), s[j%16])
+		}
+		y[i] = s.sum() + biasAt(bias, int(id))
+	}
+}
+
+// Columns is Int8Matrix.Columns for bfloat16.
+func (w *BFloat16Matrix) Columns(first, end int) BFloat16Matrix {
+	checkColumns(first, end, w.N)
+	part, columns := *w, roundUp(end-first, bfloat16Panel)
+	part.N = end - first
+	part.panels = w.panels[first*w.pairs*2:][:columns*w.pairs*2]
+	return part
+}
+
 func accumulateBFloat16Generic(y []float32, yStride int, x []uint16, rows int, w *BFloat16Matrix) {
 	stride := BFloat16Stride(w.K)
 	for r := range rows {
@@ -155,4 +275,23 @@ func flush(x float32) float32 {
 		return math.Float32frombits(math.Float32bits(x) & signBit)
 	}
 	return x
+}
+
+// What a Matrix tells a Tuning: products of bfloat16 do one panel at a time, in one way.
+
+func (w *BFloat16Matrix) size() (k, n int)      { return w.K, w.N }
+func (w *BFloat16Matrix) shape() string         { return fmt.Sprintf("bfloat16 %dx%d", w.K, w.N) }
+func (w *BFloat16Matrix) hasDouble() bool       { return false }
+func (w *BFloat16Matrix) from() *int            { return nil }
+func (w *BFloat16Matrix) leaves() *bool         { return nil }
+func (w *BFloat16Matrix) low() *bool            { return nil }
+func (w *BFloat16Matrix) listed() *nonzeroShare { return nil }
+
+func (w *BFloat16Matrix) part(first, end int) Matrix {
+	part := w.Columns(first, end)
+	return &part
+}
+
+func (w *BFloat16Matrix) multiply(in *tuningInput, rows, yStride int) {
+	MulBFloat16(in.y, yStride, in.halves, rows, w, nil, None)
 }

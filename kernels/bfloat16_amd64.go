@@ -19,17 +19,41 @@ type bfloat16Call struct {
 	w       *BFloat16Matrix
 	level   cpu.Level
 	native  bool // with VDPBF16PS
+
+	begins bool // sums begin at the bias, which may be nil; otherwise at what y contains
+	bias   []float32
+	floor  float32 // what results are at least
 }
 
 func accumulateBFloat16(y []float32, yStride int, x []uint16, rows int, w *BFloat16Matrix) {
-	level := cpu.Active()
-	if level == cpu.Generic {
+	if cpu.Active() == cpu.Generic {
 		accumulateBFloat16Generic(y, yStride, x, rows, w)
 		return
 	}
-	c := bfloat16Call{y, yStride, x, BFloat16Stride(w.K), w, level, cpu.Integer() == cpu.AVX512VNNI && usesBF16()}
+	c := newBFloat16Call(y, yStride, x, w)
 	c.multiply(rows)
 }
+
+func mulBFloat16(y []float32, yStride int, x []uint16, rows int, w *BFloat16Matrix, bias []float32, act Activation) {
+	if cpu.Active() == cpu.Generic || w.K == 0 {
+		mulBFloat16Generic(y, yStride, x, rows, w, bias, act)
+		return
+	}
+	c := newBFloat16Call(y, yStride, x, w)
+	c.begins, c.bias, c.floor = true, bias, floorOf(act)
+	c.part(rows, 0, w.pairs)
+}
+
+// newBFloat16Call is a product that is added to y, with the fastest instructions that may be used.
+func newBFloat16Call(y []float32, yStride int, x []uint16, w *BFloat16Matrix) bfloat16Call {
+	return bfloat16Call{
+		y: y, yStride: yStride, x: x, stride: BFloat16Stride(w.K), w: w, floor: floorOf(None),
+		level: cpu.Active(), native: multipliesNatively(),
+	}
+}
+
+// multipliesNatively reports whether products are those of VDPBF16PS. Where they are not, operands are unpacked to float32.
+func multipliesNatively() bool { return cpu.Integer() == cpu.AVX512VNNI && usesBF16() }
 
 // usesBF16 reports whether VDPBF16PS is to be used: if the processor has it, if it computes what accumulateBFloat16Generic
 // says (the manuals of its makers leave the roundings of its two products open), and if it is faster than unpacking to
@@ -52,7 +76,7 @@ func probe(y []float32, x []uint16, w *BFloat16Matrix, rows, k int) bfloat16Call
 	for i := range w.panels {
 		w.panels[i] = next()
 	}
-	return bfloat16Call{y, bfloat16Panel, x, k, w, cpu.AVX512, true}
+	return bfloat16Call{y: y, yStride: bfloat16Panel, x: x, stride: k, w: w, level: cpu.AVX512, native: true, floor: floorOf(None)}
 }
 
 // nativeAgrees compares VDPBF16PS with the reference.
@@ -90,13 +114,18 @@ func bfloat16Time(native bool) time.Duration {
 func (c *bfloat16Call) multiply(rows int) {
 	for from := 0; from < c.w.pairs; {
 		pairs := evenPart(c.w.pairs-from, accumulateK)
-		chunk := max(mulFloat32Chunk/(4*pairs), 2*mulFloat32Rows)
-		for first := 0; first < rows; {
-			n := evenPart(rows-first, chunk)
-			c.chunk(first, n, from, pairs)
-			first += n
-		}
+		c.part(rows, from, pairs)
 		from += pairs
+	}
+}
+
+// part multiplies rows along a part of the pairs.
+func (c *bfloat16Call) part(rows, from, pairs int) {
+	chunk := max(mulFloat32Chunk/(4*pairs), 2*mulFloat32Rows)
+	for first := 0; first < rows; {
+		n := evenPart(rows-first, chunk)
+		c.chunk(first, n, from, pairs)
+		first += n
 	}
 }
 
@@ -126,12 +155,53 @@ func (c *bfloat16Call) call(height, blocks, row, from, pairs, panel, panels int,
 	column := panel * bfloat16Panel
 	x, y := &c.x[row*c.stride+2*from], &c.y[row*c.yStride+column]
 	w, wStep := &c.w.panels[(column*c.w.pairs+from*bfloat16Panel)*2], 4*bfloat16Panel*c.w.pairs
+	yStride := 4 * c.yStride
+	begin, beginStride, beginStep := y, yStride, 4*bfloat16Panel
+	if c.begins {
+		begin, beginStep = panelBias(c.bias, column)
+		beginStride = 0
+	}
 	switch {
 	case c.level == cpu.AVX2:
-		accumulateBFloat16AVX2(height, x, 2*c.stride, 4, blocks, w, wStep, pairs, y, 4*c.yStride, panels, mask)
+		accumulateBFloat16AVX2(height, x, 2*c.stride, 4, blocks, w, wStep, pairs, begin, beginStride, beginStep, y, yStride, panels, c.floor, mask)
 	case c.native:
-		accumulateBFloat16BF16(height, x, 2*c.stride, 4, blocks, w, wStep, pairs, y, 4*c.yStride, panels, mask)
+		accumulateBFloat16BF16(height, x, 2*c.stride, 4, blocks, w, wStep, pairs, begin, beginStride, beginStep, y, yStride, panels, c.floor, mask)
 	default:
-		accumulateBFloat16AVX512(height, x, 2*c.stride, 4, blocks, w, wStep, pairs, y, 4*c.yStride, panels, mask)
+		accumulateBFloat16AVX512(height, x, 2*c.stride, 4, blocks, w, wStep, pairs, begin, beginStride, beginStep, y, yStride, panels, c.floor, mask)
 	}
+}
+
+// roundToBFloat16 rounds as many elements as dst has: all but the last ones with assembly.
+func roundToBFloat16(dst []uint16, x []float32) {
+	if level := cpu.Active(); level != cpu.Generic {
+		for whole := len(dst) &^ 15; whole > 0; {
+			n := min(whole, callElements)
+			roundBFloat16Call(level, dst, x, n)
+			dst, x, whole = dst[n:], x[n:], whole-n
+		}
+	}
+	roundToBFloat16Generic(dst, x)
+}
+
+//go:noinline
+func roundBFloat16Call(level cpu.Level, dst []uint16, x []float32, n int) {
+	if level == cpu.AVX2 {
+		roundBFloat16AVX2(&dst[0], &x[0], n)
+		return
+	}
+	roundBFloat16AVX512(&dst[0], &x[0], n)
+}
+
+// bfloat16Burst does about n multiply-accumulates on registers, those of the products, and returns how many.
+func bfloat16Burst(n int) int {
+	switch {
+	case cpu.Active() == cpu.Generic:
+		return bfloat16BurstProduct(n)
+	case !multipliesNatively():
+		return float32Burst(n)
+	}
+	const perTurn = 24 * 32
+	turns := n/perTurn + 1
+	bfloat16BurstBF16(turns)
+	return turns * perTurn
 }

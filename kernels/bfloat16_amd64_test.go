@@ -28,7 +28,7 @@ func TestVDPBF16PSAgrees(t *testing.T) {
 		a := &arena{t: t, before: rows%2 == 1}
 		got := guard(a, y)
 		if rows > 0 {
-			c := bfloat16Call{got, n, guard(a, x), BFloat16Stride(k), &w, cpu.AVX512, true}
+			c := bfloat16Call{y: got, yStride: n, x: guard(a, x), stride: BFloat16Stride(k), w: &w, level: cpu.AVX512, native: true, floor: floorOf(None)}
 			c.multiply(rows)
 		}
 		a.check("VDPBF16PS")

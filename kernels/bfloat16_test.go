@@ -38,6 +38,194 @@ func TestAccumulateBFloat16Agrees(t *testing.T) {
 	})
 }
 
+func TestMulBFloat16Agrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		check := func(seed uint64, rows, k, n int) {
+			t.Helper()
+			r := source(seed)
+			wild := seed%3 == 0
+			var w BFloat16Matrix
+			w.Pack(k, n, awkward(r, k*n, wild), n)
+			x, bias, yStride := make([]uint16, rows*BFloat16Stride(k)), awkward(r, n, wild), n+int(seed%2)*3
+			ToBFloat16(x, awkward(r, rows*k, wild), k, rows, k)
+			y := awkward(r, span(rows, yStride, n), wild) // what was there does not matter
+			for _, act := range []Activation{None, Rectified} {
+				for _, b := range [][]float32{bias, nil} {
+					agree(t, fmt.Sprintf("MulBFloat16 %d×%d×%d", rows, k, n), func(g *arena) []float32 {
+						out := guard(g, y)
+						MulBFloat16(out, yStride, guard(g, x), rows, &w, guardOrNil(g, b), act)
+						return out
+					})
+				}
+			}
+		}
+		for rows := range 30 {
+			check(uint64(rows), rows, 13, 70)
+		}
+		for i, k := range lengths {
+			check(uint64(i), 1+i%14, k, 33+i)
+			check(uint64(i), 13, 5, lengths[i])
+		}
+		check(4, 2, 0, 5)
+		check(5, 14, 2*accumulateKForTest+3, 33)
+	})
+}
+
+// A product begins at its bias, and is otherwise what is added to a result.
+func TestMulBFloat16BeginsAtTheBias(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(11)
+		const rows, k, n = 15, 70, 75
+		var w BFloat16Matrix
+		w.Pack(k, n, normals(r, k*n), n)
+		x, bias := make([]uint16, rows*k), normals(r, n)
+		ToBFloat16(x, normals(r, rows*k), k, rows, k)
+		want, got, rectified := make([]float32, rows*n), normals(r, rows*n), normals(r, rows*n)
+		for row := range rows {
+			copy(want[row*n:], bias)
+		}
+		AccumulateBFloat16(want, n, x, rows, &w)
+		MulBFloat16(got, n, x, rows, &w, bias, None)
+		MulBFloat16(rectified, n, x, rows, &w, bias, Rectified)
+		for i, v := range want {
+			if got[i] != v || rectified[i] != max(0, v) {
+				t.Fatalf("element %d is %v, rectified %v, want %v", i, got[i], rectified[i], v)
+			}
+		}
+	})
+}
+
+func TestToBFloat16Agrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, k := range lengths {
+			r := source(uint64(seed))
+			const rows = 3
+			xStride := k + seed%2*5
+			x := awkward(r, span(rows, xStride, k), seed%3 == 0)
+			for i := range x {
+				if i%3 == 0 { // any bits: denormals, NaN, halves
+					x[i] = math.Float32frombits(r.Uint32() &^ (r.Uint32() & 1 * 0x7fff))
+				}
+			}
+			agree(t, fmt.Sprintf("ToBFloat16 of %d", k), func(g *arena) []float32 {
+				dst := guard(g, make([]uint16, rows*BFloat16Stride(k)))
+				ToBFloat16(dst, guard(g, x), xStride, rows, k)
+				return bitsOf(dst)
+			})
+		}
+	})
+}
+
+// bitsOf makes numbers of words, which may be compared.
+func bitsOf(words []uint16) []float32 {
+	numbers := make([]float32, len(words))
+	for i, w := range words {
+		numbers[i] = float32(w)
+	}
+	return numbers
+}
+
+func TestDotRowsBFloat16Agrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for seed, k := range lengths {
+			r := source(uint64(seed))
+			const n = 70
+			ids := randomIDs(r.IntN, seed*2+1, n)
+			wild := seed%3 == 0
+			x, bias, table := awkward(r, k, wild), awkward(r, n, wild), PackBFloat16Rows(n, k, awkward(r, n*k, wild))
+			for _, b := range [][]float32{bias, nil} {
+				agree(t, fmt.Sprintf("DotRowsBFloat16 %d of %d", len(ids), k), func(g *arena) []float32 {
+					y, guarded := guard(g, make([]float32, len(ids))), *table
+					guarded.rows = guard(g, table.rows)
+					DotRowsBFloat16(y, guard(g, x), &guarded, guard(g, ids), guardOrNil(g, b))
+					return y
+				})
+			}
+		}
+	})
+}
+
+func randomIDs(intN func(int) int, count, n int) []int32 {
+	ids := make([]int32, count)
+	for i := range ids {
+		ids[i] = int32(intN(n))
+	}
+	return ids
+}
+
+// What pads a row is not added: it would make 0 of -0.
+func TestDotRowsBFloat16LeavesOutWhatPadsRows(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		const k = 17
+		x, weights := make([]float32, k), make([]float32, k)
+		for i := range x {
+			x[i], weights[i] = -1e-30, 1e-30 // their product is rounded to -0
+		}
+		y, bias := make([]float32, 1), []float32{float32(math.Copysign(0, -1))}
+		DotRowsBFloat16(y, x, PackBFloat16Rows(1, k, weights), []int32{0}, bias)
+		if y[0] != 0 || !math.Signbit(float64(y[0])) {
+			t.Errorf("the sum of numbers that are -0 is %v", y[0])
+		}
+	})
+}
+
+// Chosen rows of bfloat16 are those that a table of what they stand for has in float32, and columns of the whole matrix.
+func TestDotRowsBFloat16AreThoseOfFloat32(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(12)
+		const n, k = 70, 100
+		values, x, bias := normals(r, n*k), normals(r, k), normals(r, n)
+		table, widened := PackBFloat16Rows(n, k, values), make([]float32, n*k)
+		for i, v := range values {
+			widened[i] = fromBFloat16(toBFloat16(v))
+		}
+		ids := randomIDs(r.IntN, 37, n)
+		got, want, all := make([]float32, len(ids)), make([]float32, len(ids)), make([]float32, n)
+		DotRowsBFloat16(got, x, table, ids, bias)
+		DotRowsFloat32(want, x, widened, k, ids, bias)
+		halves := make([]uint16, k)
+		ToBFloat16(halves, x, k, 1, k)
+		MulBFloat16(all, n, halves, 1, table.Whole(), bias, None)
+		for i, id := range ids {
+			if got[i] != want[i] {
+				t.Errorf("row %d gives %v, in float32 %v", id, got[i], want[i])
+			}
+			near(t, "column of the whole matrix", all[id], float64(got[i]), 0, 0.3) // the activations are rounded
+		}
+	})
+}
+
+func TestBFloat16RejectsWhatDoesNotFit(t *testing.T) {
+	x, halves, table := make([]float32, 640), make([]uint16, 640), PackBFloat16Rows(10, 64, make([]float32, 640))
+	w := table.Whole()
+	for name, kernel := range map[string]func(){
+		"weights":        func() { w.Pack(10, 10, x[:99], 10) },
+		"table":          func() { PackBFloat16Rows(10, 64, x[:639]) },
+		"negative table": func() { PackBFloat16Rows(-1, 64, x) },
+		"rounded":        func() { ToBFloat16(halves[:127], x, 64, 2, 64) },
+		"to be rounded":  func() { ToBFloat16(halves, x[:127], 64, 2, 64) },
+		"activations":    func() { MulBFloat16(x, 10, halves[:127], 2, w, nil, None) },
+		"result":         func() { MulBFloat16(x[:19], 10, halves, 2, w, nil, None) },
+		"bias":           func() { MulBFloat16(x, 10, halves, 2, w, x[:9], None) },
+		"sums":           func() { AccumulateBFloat16(x[:19], 10, halves, 2, w) },
+		"columns":        func() { w.Columns(0, 11) },
+		"chosen":         func() { DotRowsBFloat16(x, x, table, []int32{10}, nil) },
+		"below":          func() { DotRowsBFloat16(x, x, table, []int32{-1}, nil) },
+		"of the choice":  func() { DotRowsBFloat16(x[:1], x, table, []int32{1, 2}, nil) },
+		"of a row":       func() { DotRowsBFloat16(x, x[:63], table, []int32{1}, nil) },
+		"chosen bias":    func() { DotRowsBFloat16(x, x, table, []int32{1}, x[:9]) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			kernel()
+		}()
+	}
+}
+
 // Denormals are zero, as operands, as sums and as what is added to.
 func TestAccumulateBFloat16FlushesDenormals(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
@@ -164,6 +352,51 @@ func FuzzAccumulateBFloat16(f *testing.F) {
 	})
 }
 
+func FuzzMulBFloat16(f *testing.F) {
+	seeds(f, uint8(13), uint8(9), uint8(40))
+	f.Fuzz(func(t *testing.T, data []byte, rows8, k8, n8 uint8) {
+		rows, k, n := int(rows8%30), int(k8%40), int(n8)
+		var w BFloat16Matrix
+		w.Pack(k, n, fuzzFloats(data, k*n), n)
+		x, bias, y := make([]uint16, rows*BFloat16Stride(k)), fuzzFloats(data, n), make([]float32, rows*n)
+		ToBFloat16(x, fuzzFloats(data, rows*k), k, rows, k)
+		agreeEverywhere(t, "MulBFloat16", func(g *arena) []float32 {
+			out := guard(g, y)
+			MulBFloat16(out, n, guard(g, x), rows, &w, guard(g, bias), Activation(k%2))
+			return out
+		})
+	})
+}
+
+func FuzzToBFloat16(f *testing.F) {
+	seeds(f, uint8(3), uint8(37))
+	f.Fuzz(func(t *testing.T, data []byte, rows8, k8 uint8) {
+		rows, k := int(rows8%9), int(k8)
+		x := fuzzFloats(data, rows*k)
+		agreeEverywhere(t, "ToBFloat16", func(g *arena) []float32 {
+			dst := guard(g, make([]uint16, rows*BFloat16Stride(k)))
+			ToBFloat16(dst, guard(g, x), k, rows, k)
+			return bitsOf(dst)
+		})
+	})
+}
+
+func FuzzDotRowsBFloat16(f *testing.F) {
+	seeds(f, uint8(21), uint8(37))
+	f.Fuzz(func(t *testing.T, data []byte, n, k uint8) {
+		ids := make([]int32, n)
+		for i := range ids {
+			ids[i] = int32(fuzzByte(data, i, 0)) % 7
+		}
+		x, table := fuzzFloats(data, int(k)), PackBFloat16Rows(7, int(k), fuzzFloats(data, 7*int(k)))
+		agreeEverywhere(t, "DotRowsBFloat16", func(g *arena) []float32 {
+			y := guard(g, make([]float32, len(ids)))
+			DotRowsBFloat16(y, guard(g, x), table, guard(g, ids), nil)
+			return y
+		})
+	})
+}
+
 func BenchmarkAccumulateBFloat16(b *testing.B) {
 	r := source(1)
 	for _, s := range []struct{ rows, k, n int }{{64, 512, 512}, {512, 512, 512}} {
@@ -172,7 +405,7 @@ func BenchmarkAccumulateBFloat16(b *testing.B) {
 		x, y := make([]uint16, s.rows*s.k), make([]float32, s.rows*s.n)
 		ToBFloat16(x, normals(r, s.rows*s.k), s.k, s.rows, s.k)
 		b.Run(fmt.Sprintf("%dx%dx%d", s.rows, s.k, s.n), func(b *testing.B) {
-			reportBeside(b, Float32Peak, s.rows*s.k*s.n, func() { AccumulateBFloat16(y, s.n, x, s.rows, &w) })
+			reportBeside(b, BFloat16Peak, s.rows*s.k*s.n, func() { AccumulateBFloat16(y, s.n, x, s.rows, &w) })
 		})
 	}
 }

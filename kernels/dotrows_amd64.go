@@ -65,3 +65,28 @@ func dotRowsFloat32Call(level cpu.Level, y, x, table []float32, k int, ids []int
 	}
 	dotRowsFloat32AVX512(&y[0], &x[0], &table[0], 4*k, &ids[0], len(ids), element(bias, 0))
 }
+
+func dotRowsBFloat16(y, x []float32, t *BFloat16Rows, ids []int32, bias []float32) {
+	level := cpu.Active()
+	if level == cpu.Generic || t.K == 0 || 2*len(t.rows) > math.MaxUint32 {
+		dotRowsBFloat16Generic(y, x, t, ids, bias)
+		return
+	}
+	for len(ids) > 0 {
+		n := min(len(ids), max(16, callWork/16/t.K&^15))
+		dotRowsBFloat16Call(level, y, x, t, ids[:n], bias)
+		y, ids = y[n:], ids[n:]
+	}
+}
+
+//go:noinline
+func dotRowsBFloat16Call(level cpu.Level, y, x []float32, t *BFloat16Rows, ids []int32, bias []float32) {
+	if level == cpu.AVX2 {
+		dotsBFloat16AVX2(&y[0], &x[0], &t.rows[0], &ids[0], 2*t.stride, len(ids), t.K)
+		for i, id := range ids {
+			y[i] += biasAt(bias, int(id))
+		}
+		return
+	}
+	dotRowsBFloat16AVX512(&y[0], &x[0], &t.rows[0], 2*t.stride, &ids[0], len(ids), t.K, element(bias, 0))
+}

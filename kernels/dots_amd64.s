@@ -8224,6 +8224,264 @@ noBias73:
 	VZEROUPPER
 	RET
 
+// func dotRowsBFloat16AVX512(y *float32, x *float32, table *uint16, stride int, ids *int32, n int, k int, bias *float32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV
+TEXT ·dotRowsBFloat16AVX512(SB), NOSPLIT, $64-64
+	MOVQ    ids+32(FP), AX
+	MOVQ    table+16(FP), CX
+	MOVQ    stride+24(FP), DX
+	MOVQ    x+8(FP), BX
+	MOVQ    k+48(FP), SI
+	MOVQ    SI, DI
+	ANDQ    $0x0f, DI
+	MOVQ    $0x00000010, R9
+	CMPQ    DI, R9
+	CMOVQLT DI, R9
+	MOVL    $0xffffffff, R8
+	BZHIL   R9, R8, R8
+	KMOVW   R8, K1
+	ANDQ    $-16, SI
+	ADDQ    SI, SI
+	MOVQ    n+40(FP), R8
+	MOVQ    y+0(FP), R9
+
+group:
+	MOVQ         $0x00000010, R11
+	CMPQ         R8, R11
+	CMOVQLT      R8, R11
+	MOVL         $0xffffffff, R10
+	BZHIL        R11, R10, R10
+	KMOVW        R10, K2
+	VMOVDQU32.Z  (AX), K2, Z0
+	VPBROADCASTD DX, Z1
+	VPMULLD      Z1, Z0, Z1
+	VMOVDQU32    Z1, (SP)
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z14, Z14, Z14
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	XORQ         R10, R10
+	CMPQ         R10, SI
+	JGE          tail75
+
+loop74:
+	VMOVUPS     (BX)(R10*2), Z17
+	LEAQ        (CX)(R10*1), R11
+	MOVL        (SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z1
+	MOVL        4(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z2
+	MOVL        8(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z3
+	MOVL        12(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z4
+	MOVL        16(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z5
+	MOVL        20(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z6
+	MOVL        24(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z7
+	MOVL        28(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z8
+	MOVL        32(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z9
+	MOVL        36(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z10
+	MOVL        40(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z11
+	MOVL        44(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z12
+	MOVL        48(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z13
+	MOVL        52(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z14
+	MOVL        56(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z15
+	MOVL        60(SP), R12
+	VPMOVZXWD   (R11)(R12*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, Z16
+	ADDQ        $0x20, R10
+	CMPQ        R10, SI
+	JLT         loop74
+
+tail75:
+	TESTQ       DI, DI
+	JZ          done76
+	VMOVUPS.Z   (BX)(R10*2), K1, Z17
+	LEAQ        (CX)(R10*1), R10
+	MOVL        (SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z1
+	MOVL        4(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z2
+	MOVL        8(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z3
+	MOVL        12(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z4
+	MOVL        16(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z5
+	MOVL        20(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z6
+	MOVL        24(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z7
+	MOVL        28(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z8
+	MOVL        32(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z9
+	MOVL        36(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z10
+	MOVL        40(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z11
+	MOVL        44(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z12
+	MOVL        48(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z13
+	MOVL        52(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z14
+	MOVL        56(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z15
+	MOVL        60(SP), R11
+	VPMOVZXWD   (R10)(R11*1), Z18
+	VPSLLD      $0x10, Z18, Z18
+	VFMADD231PS Z18, Z17, K1, Z16
+
+done76:
+	VINSERTF64X4 $0x01, Y5, Z1, Z17
+	VSHUFF64X2   $0xee, Z5, Z1, Z1
+	VADDPS       Z1, Z17, Z17
+	VINSERTF64X4 $0x01, Y13, Z9, Z1
+	VSHUFF64X2   $0xee, Z13, Z9, Z5
+	VADDPS       Z5, Z1, Z1
+	VSHUFF32X4   $0x88, Z1, Z17, Z5
+	VSHUFF32X4   $0xdd, Z1, Z17, Z1
+	VADDPS       Z1, Z5, Z5
+	VINSERTF64X4 $0x01, Y6, Z2, Z1
+	VSHUFF64X2   $0xee, Z6, Z2, Z2
+	VADDPS       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y14, Z10, Z2
+	VSHUFF64X2   $0xee, Z14, Z10, Z6
+	VADDPS       Z6, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z6
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z6, Z6
+	VINSERTF64X4 $0x01, Y7, Z3, Z1
+	VSHUFF64X2   $0xee, Z7, Z3, Z2
+	VADDPS       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y15, Z11, Z2
+	VSHUFF64X2   $0xee, Z15, Z11, Z3
+	VADDPS       Z3, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z3
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z3, Z3
+	VINSERTF64X4 $0x01, Y8, Z4, Z1
+	VSHUFF64X2   $0xee, Z8, Z4, Z2
+	VADDPS       Z2, Z1, Z1
+	VINSERTF64X4 $0x01, Y16, Z12, Z2
+	VSHUFF64X2   $0xee, Z16, Z12, Z4
+	VADDPS       Z4, Z2, Z2
+	VSHUFF32X4   $0x88, Z2, Z1, Z4
+	VSHUFF32X4   $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z4, Z4
+	VUNPCKLPD    Z6, Z5, Z1
+	VUNPCKHPD    Z6, Z5, Z2
+	VADDPS       Z2, Z1, Z1
+	VUNPCKLPD    Z4, Z3, Z2
+	VUNPCKHPD    Z4, Z3, Z3
+	VADDPS       Z3, Z2, Z2
+	VSHUFPS      $0x88, Z2, Z1, Z3
+	VSHUFPS      $0xdd, Z2, Z1, Z1
+	VADDPS       Z1, Z3, Z3
+	MOVQ         bias+56(FP), R10
+	VXORPS       Z1, Z1, Z1
+	TESTQ        R10, R10
+	JZ           noBias77
+	VXORPS       Z1, Z1, Z1
+	KMOVW        K2, K3
+	VPGATHERDD   (R10)(Z0*4), K3, Z1
+	VMOVAPS      Z1, Z1
+
+noBias77:
+	VADDPS  Z1, Z3, Z3
+	VMOVUPS Z3, K2, (R9)
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000010, R8
+	JG      group
+	VZEROUPPER
+	RET
+
 // func dotsInt8AVX2(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 // Requires: AVX, AVX2, MMX+
 TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
@@ -8237,7 +8495,7 @@ TEXT ·dotsInt8AVX2(SB), NOSPLIT, $0-48
 	VPXOR    Y1, Y1, Y1
 	XORQ     CX, CX
 
-negative74:
+negative78:
 	VPXOR    (AX)(CX*1), Y2, Y4
 	VPCMPGTB Y4, Y3, Y5
 	VPABSB   Y4, Y4
@@ -8246,16 +8504,16 @@ negative74:
 	VPADDD   Y4, Y1, Y1
 	ADDQ     $0x20, CX
 	CMPQ     CX, DX
-	JLT      negative74
+	JLT      negative78
 	MOVQ     base+16(FP), BX
 	MOVQ     ids+24(FP), SI
 	MOVQ     stride+32(FP), DI
 
-group75:
+group79:
 	CMPQ       n+40(FP), $0x00000008
-	JLT        next76
+	JLT        next80
 	CMPQ       n+40(FP), $0x00000010
-	JLT        fetched77
+	JLT        fetched81
 	MOVLQSX    32(SI), CX
 	IMULQ      DI, CX
 	ADDQ       BX, CX
@@ -8313,7 +8571,7 @@ group75:
 	PREFETCHT0 128(CX)
 	PREFETCHT0 192(CX)
 
-fetched77:
+fetched81:
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
@@ -8348,7 +8606,7 @@ fetched77:
 	VMOVDQA Y1, Y11
 	XORQ    CX, CX
 
-bytes78:
+bytes82:
 	VPXOR        (AX)(CX*1), Y2, Y12
 	VPCMPGTB     Y12, Y3, Y13
 	VPABSB       Y12, Y12
@@ -8386,7 +8644,7 @@ bytes78:
 	VPADDD       Y13, Y11, Y11
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes78
+	JLT          bytes82
 	VPHADDD      Y5, Y4, Y4
 	VPHADDD      Y7, Y6, Y6
 	VPHADDD      Y6, Y4, Y4
@@ -8404,12 +8662,12 @@ bytes78:
 	ADDQ         $0x00000020, SI
 	ADDQ         $0x00000020, y+0(FP)
 	SUBQ         $0x00000008, n+40(FP)
-	JMP          group75
+	JMP          group79
 
-next76:
-group79:
+next80:
+group83:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next80
+	JLT     next84
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
@@ -8428,7 +8686,7 @@ group79:
 	VMOVDQA Y1, Y7
 	XORQ    CX, CX
 
-bytes81:
+bytes85:
 	VPXOR        (AX)(CX*1), Y2, Y8
 	VPCMPGTB     Y8, Y3, Y9
 	VPABSB       Y8, Y8
@@ -8450,7 +8708,7 @@ bytes81:
 	VPADDD       Y9, Y7, Y7
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes81
+	JLT          bytes85
 	VPHADDD      Y5, Y4, Y4
 	VPHADDD      Y7, Y6, Y6
 	VPHADDD      Y6, Y4, Y4
@@ -8461,19 +8719,19 @@ bytes81:
 	ADDQ         $0x00000010, SI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group79
+	JMP          group83
 
-next80:
-group82:
+next84:
+group86:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next83
+	JLT     next87
 	MOVLQSX (SI), R8
 	IMULQ   DI, R8
 	ADDQ    BX, R8
 	VMOVDQA Y1, Y4
 	XORQ    CX, CX
 
-bytes84:
+bytes88:
 	VPXOR        (AX)(CX*1), Y2, Y5
 	VPCMPGTB     Y5, Y3, Y6
 	VPABSB       Y5, Y5
@@ -8483,7 +8741,7 @@ bytes84:
 	VPADDD       Y6, Y4, Y4
 	ADDQ         $0x20, CX
 	CMPQ         CX, DX
-	JLT          bytes84
+	JLT          bytes88
 	VPHADDD      Y4, Y4, Y4
 	VPHADDD      Y4, Y4, Y4
 	MOVQ         y+0(FP), CX
@@ -8493,9 +8751,9 @@ bytes84:
 	ADDQ         $0x00000004, SI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group82
+	JMP          group86
 
-next83:
+next87:
 	VZEROUPPER
 	RET
 
@@ -8521,9 +8779,9 @@ TEXT ·finishDotsAVX2(SB), NOSPLIT, $0-44
 	JZ           corrected
 	XORQ         R8, R8
 	CMPQ         R8, DI
-	JGE          tail86
+	JGE          tail90
 
-loop85:
+loop89:
 	VMOVUPS   (AX)(R8*4), Y4
 	VMOVUPS   32(AX)(R8*4), Y5
 	VMOVUPS   (CX)(R8*4), Y6
@@ -8546,11 +8804,11 @@ loop85:
 	VMOVUPS   Y5, 32(AX)(R8*4)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop85
+	JLT       loop89
 
-tail86:
+tail90:
 	CMPQ       R8, SI
-	JGE        done87
+	JGE        done91
 	VMASKMOVPS (AX)(R8*4), Y0, Y4
 	VMASKMOVPS 32(AX)(R8*4), Y1, Y5
 	VMASKMOVPS (CX)(R8*4), Y0, Y6
@@ -8572,16 +8830,16 @@ tail86:
 	VMASKMOVPS Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(R8*4)
 
-done87:
+done91:
 	VZEROUPPER
 	RET
 
 corrected:
 	XORQ R8, R8
 	CMPQ R8, DI
-	JGE  tail89
+	JGE  tail93
 
-loop88:
+loop92:
 	VMOVUPS   (AX)(R8*4), Y4
 	VMOVUPS   32(AX)(R8*4), Y5
 	VCVTDQ2PS Y4, Y4
@@ -8600,11 +8858,11 @@ loop88:
 	VMOVUPS   Y5, 32(AX)(R8*4)
 	ADDQ      $0x10, R8
 	CMPQ      R8, DI
-	JLT       loop88
+	JLT       loop92
 
-tail89:
+tail93:
 	CMPQ       R8, SI
-	JGE        done90
+	JGE        done94
 	VMASKMOVPS (AX)(R8*4), Y0, Y4
 	VMASKMOVPS 32(AX)(R8*4), Y1, Y5
 	VCVTDQ2PS  Y4, Y4
@@ -8622,7 +8880,7 @@ tail89:
 	VMASKMOVPS Y2, Y0, (AX)(R8*4)
 	VMASKMOVPS Y3, Y1, 32(AX)(R8*4)
 
-done90:
+done94:
 	VZEROUPPER
 	RET
 
@@ -8643,9 +8901,9 @@ TEXT ·dotsFloat32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    ids+24(FP), DI
 	MOVQ    stride+32(FP), R8
 
-group91:
+group95:
 	CMPQ    n+40(FP), $0x00000004
-	JLT     next92
+	JLT     next96
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8668,9 +8926,9 @@ group91:
 	VXORPS  Y9, Y9, Y9
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail94
+	JGE     tail98
 
-loop93:
+loop97:
 	VMOVUPS     (AX)(BX*4), Y10
 	VMOVUPS     32(AX)(BX*4), Y11
 	VFMADD231PS (R9)(BX*4), Y10, Y2
@@ -8683,11 +8941,11 @@ loop93:
 	VFMADD231PS 32(R12)(BX*4), Y11, Y9
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop93
+	JLT         loop97
 
-tail94:
+tail98:
 	CMPQ        BX, CX
-	JGE         done95
+	JGE         done99
 	VMASKMOVPS  (AX)(BX*4), Y0, Y10
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
 	VMASKMOVPS  (R9)(BX*4), Y0, Y12
@@ -8723,7 +8981,7 @@ tail94:
 	VFMADD231PS Y13, Y11, Y10
 	VBLENDVPS   Y1, Y10, Y9, Y9
 
-done95:
+done99:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8750,12 +9008,12 @@ done95:
 	ADDQ         $0x00000010, DI
 	ADDQ         $0x00000010, y+0(FP)
 	SUBQ         $0x00000004, n+40(FP)
-	JMP          group91
+	JMP          group95
 
-next92:
-group96:
+next96:
+group100:
 	CMPQ    n+40(FP), $0x00000001
-	JLT     next97
+	JLT     next101
 	MOVLQSX (DI), R9
 	IMULQ   R8, R9
 	ADDQ    SI, R9
@@ -8763,20 +9021,20 @@ group96:
 	VXORPS  Y3, Y3, Y3
 	XORQ    BX, BX
 	CMPQ    BX, DX
-	JGE     tail99
+	JGE     tail103
 
-loop98:
+loop102:
 	VMOVUPS     (AX)(BX*4), Y4
 	VMOVUPS     32(AX)(BX*4), Y5
 	VFMADD231PS (R9)(BX*4), Y4, Y2
 	VFMADD231PS 32(R9)(BX*4), Y5, Y3
 	ADDQ        $0x10, BX
 	CMPQ        BX, DX
-	JLT         loop98
+	JLT         loop102
 
-tail99:
+tail103:
 	CMPQ        BX, CX
-	JGE         done100
+	JGE         done104
 	VMASKMOVPS  (AX)(BX*4), Y0, Y4
 	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
 	VMASKMOVPS  (R9)(BX*4), Y0, Y6
@@ -8788,7 +9046,7 @@ tail99:
 	VFMADD231PS Y7, Y5, Y4
 	VBLENDVPS   Y1, Y4, Y3, Y3
 
-done100:
+done104:
 	MOVQ         y+0(FP), BX
 	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
@@ -8801,9 +9059,220 @@ done100:
 	ADDQ         $0x00000004, DI
 	ADDQ         $0x00000004, y+0(FP)
 	SUBQ         $0x00000001, n+40(FP)
-	JMP          group96
+	JMP          group100
 
-next97:
+next101:
+	VZEROUPPER
+	RET
+
+// func dotsBFloat16AVX2(y *float32, x *float32, base *uint16, ids *int32, stride int, n int, k int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·dotsBFloat16AVX2(SB), NOSPLIT, $0-56
+	MOVQ    x+8(FP), AX
+	MOVQ    k+48(FP), CX
+	MOVQ    CX, DX
+	ANDQ    $0x0f, DX
+	LEAQ    tail<>+0(SB), BX
+	NEGQ    DX
+	VMOVUPS 64(BX)(DX*4), Y0
+	VMOVUPS 96(BX)(DX*4), Y1
+	MOVQ    CX, DX
+	ANDQ    $-16, DX
+	MOVQ    base+16(FP), SI
+	MOVQ    ids+24(FP), DI
+	MOVQ    stride+32(FP), R8
+
+group105:
+	CMPQ    n+40(FP), $0x00000004
+	JLT     next106
+	MOVLQSX (DI), R9
+	IMULQ   R8, R9
+	ADDQ    SI, R9
+	MOVLQSX 4(DI), R10
+	IMULQ   R8, R10
+	ADDQ    SI, R10
+	MOVLQSX 8(DI), R11
+	IMULQ   R8, R11
+	ADDQ    SI, R11
+	MOVLQSX 12(DI), R12
+	IMULQ   R8, R12
+	ADDQ    SI, R12
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	XORQ    BX, BX
+	CMPQ    BX, DX
+	JGE     tail108
+
+loop107:
+	VMOVUPS     (AX)(BX*4), Y10
+	VMOVUPS     32(AX)(BX*4), Y11
+	VPMOVZXWD   (R9)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R9)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VFMADD231PS Y12, Y10, Y2
+	VFMADD231PS Y13, Y11, Y3
+	VPMOVZXWD   (R10)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R10)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VFMADD231PS Y12, Y10, Y4
+	VFMADD231PS Y13, Y11, Y5
+	VPMOVZXWD   (R11)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R11)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VFMADD231PS Y12, Y10, Y6
+	VFMADD231PS Y13, Y11, Y7
+	VPMOVZXWD   (R12)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R12)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VFMADD231PS Y12, Y10, Y8
+	VFMADD231PS Y13, Y11, Y9
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop107
+
+tail108:
+	CMPQ        BX, CX
+	JGE         done109
+	VMASKMOVPS  (AX)(BX*4), Y0, Y10
+	VMASKMOVPS  32(AX)(BX*4), Y1, Y11
+	VPMOVZXWD   (R9)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R9)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VMOVAPS     Y2, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y2, Y2
+	VMOVAPS     Y3, Y12
+	VFMADD231PS Y13, Y11, Y12
+	VBLENDVPS   Y1, Y12, Y3, Y3
+	VPMOVZXWD   (R10)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R10)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VMOVAPS     Y4, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y4, Y4
+	VMOVAPS     Y5, Y12
+	VFMADD231PS Y13, Y11, Y12
+	VBLENDVPS   Y1, Y12, Y5, Y5
+	VPMOVZXWD   (R11)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R11)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VMOVAPS     Y6, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y6, Y6
+	VMOVAPS     Y7, Y12
+	VFMADD231PS Y13, Y11, Y12
+	VBLENDVPS   Y1, Y12, Y7, Y7
+	VPMOVZXWD   (R12)(BX*2), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPMOVZXWD   16(R12)(BX*2), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VMOVAPS     Y8, Y14
+	VFMADD231PS Y12, Y10, Y14
+	VBLENDVPS   Y0, Y14, Y8, Y8
+	VMOVAPS     Y9, Y10
+	VFMADD231PS Y13, Y11, Y10
+	VBLENDVPS   Y1, Y10, Y9, Y9
+
+done109:
+	MOVQ         y+0(FP), BX
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X3
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X2, X4, X2
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X4
+	VADDPS       X4, X6, X4
+	VADDPS       Y9, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X5
+	VADDPS       X5, X8, X5
+	VUNPCKHPD    X2, X3, X6
+	VUNPCKLPD    X2, X3, X3
+	VADDPS       X6, X3, X3
+	VUNPCKHPD    X5, X4, X2
+	VUNPCKLPD    X5, X4, X4
+	VADDPS       X2, X4, X4
+	VSHUFPS      $0xdd, X4, X3, X2
+	VSHUFPS      $0x88, X4, X3, X3
+	VADDPS       X2, X3, X3
+	VMOVUPS      X3, (BX)
+	ADDQ         $0x00000010, DI
+	ADDQ         $0x00000010, y+0(FP)
+	SUBQ         $0x00000004, n+40(FP)
+	JMP          group105
+
+next106:
+group110:
+	CMPQ    n+40(FP), $0x00000001
+	JLT     next111
+	MOVLQSX (DI), R9
+	IMULQ   R8, R9
+	ADDQ    SI, R9
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	XORQ    BX, BX
+	CMPQ    BX, DX
+	JGE     tail113
+
+loop112:
+	VMOVUPS     (AX)(BX*4), Y4
+	VMOVUPS     32(AX)(BX*4), Y5
+	VPMOVZXWD   (R9)(BX*2), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VPMOVZXWD   16(R9)(BX*2), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VFMADD231PS Y6, Y4, Y2
+	VFMADD231PS Y7, Y5, Y3
+	ADDQ        $0x10, BX
+	CMPQ        BX, DX
+	JLT         loop112
+
+tail113:
+	CMPQ        BX, CX
+	JGE         done114
+	VMASKMOVPS  (AX)(BX*4), Y0, Y4
+	VMASKMOVPS  32(AX)(BX*4), Y1, Y5
+	VPMOVZXWD   (R9)(BX*2), Y6
+	VPSLLD      $0x10, Y6, Y6
+	VPMOVZXWD   16(R9)(BX*2), Y7
+	VPSLLD      $0x10, Y7, Y7
+	VMOVAPS     Y2, Y8
+	VFMADD231PS Y6, Y4, Y8
+	VBLENDVPS   Y0, Y8, Y2, Y2
+	VMOVAPS     Y3, Y4
+	VFMADD231PS Y7, Y5, Y4
+	VBLENDVPS   Y1, Y4, Y3, Y3
+
+done114:
+	MOVQ         y+0(FP), BX
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X3
+	VPERMILPS    $0x4e, X3, X2
+	VADDPS       X2, X3, X3
+	VPERMILPS    $0xb1, X3, X2
+	VADDPS       X2, X3, X3
+	VMOVSS       X3, (BX)
+	ADDQ         $0x00000004, DI
+	ADDQ         $0x00000004, y+0(FP)
+	SUBQ         $0x00000001, n+40(FP)
+	JMP          group110
+
+next111:
 	VZEROUPPER
 	RET
 
@@ -8821,9 +9290,9 @@ TEXT ·valuesAVX2(SB), NOSPLIT, $0-80
 	ANDQ    $-16, CX
 	MOVQ    v+40(FP), BX
 
-group101:
+group115:
 	CMPQ queries+56(FP), $0x00000002
-	JLT  next102
+	JLT  next116
 	MOVQ out+0(FP), DX
 	MOVQ DX, SI
 	ADDQ outStride+8(FP), DX
@@ -8839,9 +9308,9 @@ group101:
 	XORQ DX, DX
 	LEAQ -31(CX), R10
 	CMPQ DX, R10
-	JGE  rest104
+	JGE  rest118
 
-turn103:
+turn117:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8853,7 +9322,7 @@ turn103:
 	MOVQ   offsets+48(FP), R12
 	XORQ   R11, R11
 
-keys105:
+keys119:
 	MOVLQSX      (R12)(R11*4), R13
 	LEAQ         (BX)(R13*4), R13
 	VBROADCASTSS (R8)(R11*4), Y10
@@ -8868,7 +9337,7 @@ keys105:
 	VFMADD231PS  96(R13)(DX*4), Y11, Y9
 	INCQ         R11
 	CMPQ         R11, nk+64(FP)
-	JLT          keys105
+	JLT          keys119
 	MOVQ         inverses+32(FP), R11
 	VBROADCASTSS (R11), Y10
 	VMOVAPS      Y10, Y11
@@ -8892,13 +9361,13 @@ keys105:
 	VMOVUPS      Y3, 96(DI)(DX*4)
 	ADDQ         $0x20, DX
 	CMPQ         DX, R10
-	JLT          turn103
+	JLT          turn117
 
-rest104:
+rest118:
 	CMPQ DX, CX
-	JGE  tail107
+	JGE  tail121
 
-loop106:
+loop120:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8906,7 +9375,7 @@ loop106:
 	MOVQ   offsets+48(FP), R11
 	XORQ   R10, R10
 
-keys108:
+keys122:
 	MOVLQSX      (R11)(R10*4), R12
 	LEAQ         (BX)(R12*4), R12
 	VBROADCASTSS (R8)(R10*4), Y6
@@ -8917,7 +9386,7 @@ keys108:
 	VFMADD231PS  32(R12)(DX*4), Y7, Y5
 	INCQ         R10
 	CMPQ         R10, nk+64(FP)
-	JLT          keys108
+	JLT          keys122
 	MOVQ         inverses+32(FP), R10
 	VBROADCASTSS (R10), Y6
 	VMOVAPS      Y6, Y7
@@ -8933,11 +9402,11 @@ keys108:
 	VMOVUPS      Y3, 32(DI)(DX*4)
 	ADDQ         $0x10, DX
 	CMPQ         DX, CX
-	JLT          loop106
+	JLT          loop120
 
-tail107:
+tail121:
 	CMPQ   DX, AX
-	JGE    done109
+	JGE    done123
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -8945,7 +9414,7 @@ tail107:
 	MOVQ   offsets+48(FP), R11
 	XORQ   R10, R10
 
-keys110:
+keys124:
 	MOVLQSX      (R11)(R10*4), R12
 	LEAQ         (BX)(R12*4), R12
 	VBROADCASTSS (R8)(R10*4), Y6
@@ -8968,7 +9437,7 @@ keys110:
 	VBLENDVPS    Y1, Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, nk+64(FP)
-	JLT          keys110
+	JLT          keys124
 	MOVQ         inverses+32(FP), R8
 	VBROADCASTSS (R8), Y6
 	VMOVAPS      Y6, Y7
@@ -8983,15 +9452,15 @@ keys110:
 	VMASKMOVPS   Y2, Y0, (DI)(DX*4)
 	VMASKMOVPS   Y3, Y1, 32(DI)(DX*4)
 
-done109:
+done123:
 	ADDQ $0x00000008, inverses+32(FP)
 	SUBQ $0x00000002, queries+56(FP)
-	JMP  group101
+	JMP  group115
 
-next102:
-group111:
+next116:
+group125:
 	CMPQ queries+56(FP), $0x00000001
-	JLT  next112
+	JLT  next126
 	MOVQ out+0(FP), DX
 	MOVQ DX, SI
 	ADDQ outStride+8(FP), DX
@@ -9003,9 +9472,9 @@ group111:
 	XORQ DX, DX
 	LEAQ -31(CX), DI
 	CMPQ DX, DI
-	JGE  rest114
+	JGE  rest128
 
-turn113:
+turn127:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
@@ -9013,7 +9482,7 @@ turn113:
 	MOVQ   offsets+48(FP), R10
 	XORQ   R9, R9
 
-keys115:
+keys129:
 	MOVLQSX      (R10)(R9*4), R11
 	LEAQ         (BX)(R11*4), R11
 	VBROADCASTSS (R8)(R9*4), Y6
@@ -9023,7 +9492,7 @@ keys115:
 	VFMADD231PS  96(R11)(DX*4), Y6, Y5
 	INCQ         R9
 	CMPQ         R9, nk+64(FP)
-	JLT          keys115
+	JLT          keys129
 	MOVQ         inverses+32(FP), R9
 	VBROADCASTSS (R9), Y6
 	VMOVAPS      Y6, Y7
@@ -9037,19 +9506,19 @@ keys115:
 	VMOVUPS      Y3, 96(SI)(DX*4)
 	ADDQ         $0x20, DX
 	CMPQ         DX, DI
-	JLT          turn113
+	JLT          turn127
 
-rest114:
+rest128:
 	CMPQ DX, CX
-	JGE  tail117
+	JGE  tail131
 
-loop116:
+loop130:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+48(FP), R9
 	XORQ   DI, DI
 
-keys118:
+keys132:
 	MOVLQSX      (R9)(DI*4), R10
 	LEAQ         (BX)(R10*4), R10
 	VBROADCASTSS (R8)(DI*4), Y4
@@ -9057,7 +9526,7 @@ keys118:
 	VFMADD231PS  32(R10)(DX*4), Y4, Y3
 	INCQ         DI
 	CMPQ         DI, nk+64(FP)
-	JLT          keys118
+	JLT          keys132
 	MOVQ         inverses+32(FP), DI
 	VBROADCASTSS (DI), Y4
 	VMOVAPS      Y4, Y5
@@ -9067,17 +9536,17 @@ keys118:
 	VMOVUPS      Y3, 32(SI)(DX*4)
 	ADDQ         $0x10, DX
 	CMPQ         DX, CX
-	JLT          loop116
+	JLT          loop130
 
-tail117:
+tail131:
 	CMPQ   DX, AX
-	JGE    done119
+	JGE    done133
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	MOVQ   offsets+48(FP), R9
 	XORQ   DI, DI
 
-keys120:
+keys134:
 	MOVLQSX      (R9)(DI*4), R10
 	LEAQ         (BX)(R10*4), R10
 	VBROADCASTSS (R8)(DI*4), Y4
@@ -9091,7 +9560,7 @@ keys120:
 	VBLENDVPS    Y1, Y5, Y3, Y3
 	INCQ         DI
 	CMPQ         DI, nk+64(FP)
-	JLT          keys120
+	JLT          keys134
 	MOVQ         inverses+32(FP), DI
 	VBROADCASTSS (DI), Y4
 	VMOVAPS      Y4, Y5
@@ -9100,11 +9569,11 @@ keys120:
 	VMASKMOVPS   Y2, Y0, (SI)(DX*4)
 	VMASKMOVPS   Y3, Y1, 32(SI)(DX*4)
 
-done119:
+done133:
 	ADDQ $0x00000004, inverses+32(FP)
 	SUBQ $0x00000001, queries+56(FP)
-	JMP  group111
+	JMP  group125
 
-next112:
+next126:
 	VZEROUPPER
 	RET

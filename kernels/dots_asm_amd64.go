@@ -178,6 +178,12 @@ func dotRowsInt8AVX512(y *float32, a *uint8, aScale float32, table *int8, stride
 //go:noescape
 func dotRowsFloat32AVX512(y *float32, x *float32, table *float32, stride int, ids *int32, n int, bias *float32)
 
+// dotRowsBFloat16AVX512 computes dotRowsBFloat16Generic for n >= 1 ids and k >= 1. stride is in bytes: of k elements, padded to a multiple of 16.
+// bias may be nil. The table has less than 4 GiB.
+//
+//go:noescape
+func dotRowsBFloat16AVX512(y *float32, x *float32, table *uint16, stride int, ids *int32, n int, k int, bias *float32)
+
 // dotsInt8AVX2 stores Σ (a-128)·row for the rows that start ids[i]·stride bytes from base. Rows have stride bytes, a multiple of 32.
 //
 //go:noescape
@@ -192,6 +198,11 @@ func finishDotsAVX2(y *float32, corrections *int32, scales *float32, bias *float
 //
 //go:noescape
 func dotsFloat32AVX2(y *float32, x *float32, base *float32, ids *int32, stride int, n int, k int)
+
+// dotsBFloat16AVX2 stores dotGeneric of x and the rows of k >= 1 bfloat16, padded to a multiple of 16, that start ids[i]·stride bytes from base.
+//
+//go:noescape
+func dotsBFloat16AVX2(y *float32, x *float32, base *uint16, ids *int32, stride int, n int, k int)
 
 // valuesAVX2 computes the weighted values of queries in one head; value j starts at element offsets[j] of v.
 // outStride and pitch are the bytes from a query to the next. All counts are at least 1.

@@ -17,7 +17,7 @@ var beyondFamily = map[string][]string{
 	"AVX-512 VNNI": {"dotRowsInt8AVX512", "int16BurstAVX512VNNI", "int8BurstAVX512", "mulInt16AVX512VNNI", "mulInt16AVX512VNNIDouble", "mulInt8AVX512", "mulInt8AVX512Double",
 		"mulInt8AVX512DoubleBytes", "mulInt8AVX512Unfetched", "mulInt8SparseAVX512", "mulInt8SparseAVX512Wide"},
 	"AVX-512 VBMI2": {"listInt8AVX512"},
-	"AVX-512 BF16":  {"accumulateBFloat16BF16"},
+	"AVX-512 BF16":  {"accumulateBFloat16BF16", "bfloat16BurstBF16"},
 }
 
 // A kernel for AVX-512 that uses an instruction of VNNI by mistake would pass every test on the machines that have both.

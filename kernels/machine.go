@@ -21,6 +21,10 @@ func Int16Peak(d time.Duration) float64 { return peak(d, int16Burst) }
 // Float32Peak is the same for float32. Where there is no such loop it is what a product reaches on the first-level cache.
 func Float32Peak(d time.Duration) float64 { return peak(d, float32Burst) }
 
+// BFloat16Peak is the same for products of MulBFloat16: with VDPBF16PS where they use it, else what float32 does, to which they widen.
+// Where there is no such loop it is what a product reaches on the first-level cache.
+func BFloat16Peak(d time.Duration) float64 { return peak(d, bfloat16Burst) }
+
 // peak measures a burst of about so many multiply-accumulates, which returns how many it has done.
 func peak(d time.Duration, burst func(n int) int) float64 {
 	const fewest = 20 // bursts: one that other processes interrupted says nothing
@@ -57,6 +61,18 @@ func int16BurstProduct(n int) int {
 	scales, done := make([]float32, rows), 0
 	for ; done < n; done += rows * k * columns {
 		MulInt16(y, columns, a, scales, rows, w, nil, None)
+	}
+	return done
+}
+
+// bfloat16BurstProduct is the same for bfloat16.
+func bfloat16BurstProduct(n int) int {
+	const rows, k, columns = 12, 64, 64
+	var w BFloat16Matrix
+	w.Pack(k, columns, make([]float32, k*columns), columns)
+	x, y, done := make([]uint16, rows*k), make([]float32, rows*columns), 0
+	for ; done < n; done += rows * k * columns {
+		MulBFloat16(y, columns, x, rows, &w, nil, None)
 	}
 	return done
 }

@@ -16,6 +16,9 @@ func TestPeaksBoundTheProducts(t *testing.T) {
 		r := source(1)
 		a, words, x, aScales, y := uint8s(r, rows*k), int16s(r, rows*k, 1000), normals(r, rows*k), normals(r, rows), make([]float32, rows*n)
 		eight, sixteen, float := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackInt16(k, n, int16s(r, k*n, 1000), normals(r, n)), PackFloat32(k, n, normals(r, k*n))
+		half, halves := new(BFloat16Matrix), make([]uint16, rows*k)
+		half.Pack(k, n, normals(r, k*n), n)
+		ToBFloat16(halves, x, k, rows, k)
 		for _, c := range []struct {
 			name     string
 			peak     func(time.Duration) float64
@@ -23,6 +26,7 @@ func TestPeaksBoundTheProducts(t *testing.T) {
 		}{
 			{"int8", Int8Peak, func() { MulInt8(y, n, a, aScales, rows, eight, nil, None) }},
 			{"int16", Int16Peak, func() { MulInt16(y, n, words, aScales, rows, sixteen, nil, None) }},
+			{"bfloat16", BFloat16Peak, func() { MulBFloat16(y, n, halves, rows, half, nil, None) }},
 			{"float32", Float32Peak, func() { MulFloat32(y, n, x, k, rows, float, nil, None) }},
 		} {
 			best := 0.0

@@ -44,6 +44,11 @@ func float32BurstAVX512(turns int)
 //go:noescape
 func float32BurstAVX2(turns int)
 
+// bfloat16BurstBF16 does 24 independent VDPBF16PS of 32 bfloat16 in each turn.
+//
+//go:noescape
+func bfloat16BurstBF16(turns int)
+
 // readAVX512 loads lines of 64 bytes, a multiple of 8 of them.
 //
 //go:noescape

@@ -5359,6 +5359,60 @@ DATA const_c2fe0000<>+24(SB)/4, $0xc2fe0000
 DATA const_c2fe0000<>+28(SB)/4, $0xc2fe0000
 GLOBL const_c2fe0000<>(SB), RODATA|NOPTR, $32
 
+// func roundBFloat16AVX512(dst *uint16, x *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·roundBFloat16AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+
+block:
+	VMOVUPS     (CX), Z0
+	VPSRLD      $0x10, Z0, Z2
+	VPANDD.BCST const_00000001<>+0(SB), Z2, Z1
+	VPADDD      Z0, Z1, Z1
+	VPADDD.BCST const_00007fff<>+0(SB), Z1, Z1
+	VPSRLD      $0x10, Z1, Z1
+	VCMPPS      $0x03, Z0, Z0, K1
+	VPORD.BCST  const_00000040<>+0(SB), Z2, K1, Z1
+	VPMOVDW     Z1, (AX)
+	ADDQ        $0x00000040, CX
+	ADDQ        $0x00000020, AX
+	SUBQ        $0x10, DX
+	JNZ         block
+	VZEROUPPER
+	RET
+
+DATA const_00000001<>+0(SB)/4, $0x00000001
+DATA const_00000001<>+4(SB)/4, $0x00000001
+DATA const_00000001<>+8(SB)/4, $0x00000001
+DATA const_00000001<>+12(SB)/4, $0x00000001
+DATA const_00000001<>+16(SB)/4, $0x00000001
+DATA const_00000001<>+20(SB)/4, $0x00000001
+DATA const_00000001<>+24(SB)/4, $0x00000001
+DATA const_00000001<>+28(SB)/4, $0x00000001
+GLOBL const_00000001<>(SB), RODATA|NOPTR, $32
+
+DATA const_00007fff<>+0(SB)/4, $0x00007fff
+DATA const_00007fff<>+4(SB)/4, $0x00007fff
+DATA const_00007fff<>+8(SB)/4, $0x00007fff
+DATA const_00007fff<>+12(SB)/4, $0x00007fff
+DATA const_00007fff<>+16(SB)/4, $0x00007fff
+DATA const_00007fff<>+20(SB)/4, $0x00007fff
+DATA const_00007fff<>+24(SB)/4, $0x00007fff
+DATA const_00007fff<>+28(SB)/4, $0x00007fff
+GLOBL const_00007fff<>(SB), RODATA|NOPTR, $32
+
+DATA const_00000040<>+0(SB)/4, $0x00000040
+DATA const_00000040<>+4(SB)/4, $0x00000040
+DATA const_00000040<>+8(SB)/4, $0x00000040
+DATA const_00000040<>+12(SB)/4, $0x00000040
+DATA const_00000040<>+16(SB)/4, $0x00000040
+DATA const_00000040<>+20(SB)/4, $0x00000040
+DATA const_00000040<>+24(SB)/4, $0x00000040
+DATA const_00000040<>+28(SB)/4, $0x00000040
+GLOBL const_00000040<>(SB), RODATA|NOPTR, $32
+
 // func softmaxAVX512(x *float32, rows int, n int, stride int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·softmaxAVX512(SB), NOSPLIT, $0-32
@@ -10473,6 +10527,42 @@ done523:
 	ADDQ stride+8(FP), AX
 	DECQ DX
 	JNZ  row
+	VZEROUPPER
+	RET
+
+// func roundBFloat16AVX2(dst *uint16, x *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·roundBFloat16AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+
+block:
+	VMOVUPS   (CX), Y0
+	VMOVUPS   32(CX), Y1
+	VPSRLD    $0x10, Y0, Y3
+	VPAND     const_00000001<>+0(SB), Y3, Y2
+	VPADDD    Y0, Y2, Y2
+	VPADDD    const_00007fff<>+0(SB), Y2, Y2
+	VPSRLD    $0x10, Y2, Y2
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VPOR      const_00000040<>+0(SB), Y3, Y3
+	VPBLENDVB Y0, Y3, Y2, Y2
+	VPSRLD    $0x10, Y1, Y3
+	VPAND     const_00000001<>+0(SB), Y3, Y0
+	VPADDD    Y1, Y0, Y0
+	VPADDD    const_00007fff<>+0(SB), Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VCMPPS    $0x03, Y1, Y1, Y1
+	VPOR      const_00000040<>+0(SB), Y3, Y3
+	VPBLENDVB Y1, Y3, Y0, Y0
+	VPACKUSDW Y0, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, (AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, AX
+	SUBQ      $0x10, DX
+	JNZ       block
 	VZEROUPPER
 	RET
 

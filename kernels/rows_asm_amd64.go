@@ -108,6 +108,11 @@ func quantizeRowsAVX512(dst *uint8, stride int, scales *float32, x *float32, row
 //go:noescape
 func quantizeRowsFixedAVX512(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
 
+// roundBFloat16AVX512 computes roundToBFloat16Generic for n elements, a multiple of 16 and at least 16.
+//
+//go:noescape
+func roundBFloat16AVX512(dst *uint16, x *float32, n int)
+
 // softmaxAVX512 computes softmaxGeneric. rows and n are at least 1, stride is in bytes.
 //
 //go:noescape
@@ -246,6 +251,11 @@ func quantizeRowsAVX2(dst *uint8, stride int, scales *float32, x *float32, rows 
 //
 //go:noescape
 func quantizeRowsFixedAVX2(dst *uint8, stride int, x *float32, rows int, k int, multiplier float32)
+
+// roundBFloat16AVX2 computes roundToBFloat16Generic for n elements, a multiple of 16 and at least 16.
+//
+//go:noescape
+func roundBFloat16AVX2(dst *uint16, x *float32, n int)
 
 // softmaxAVX2 computes softmaxGeneric. rows and n are at least 1, stride is in bytes.
 //

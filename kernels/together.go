@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-mt/sluice/internal/hugepage"
 )
 
-// A Matrix is a packed matrix of weights: *Int8Matrix, *Int16Matrix or *Float32Matrix.
+// A Matrix is a packed matrix of weights: *Int8Matrix, *Int16Matrix, *BFloat16Matrix or *Float32Matrix.
 type Matrix interface {
 	// bytes is what the weights take that a product without lists reads. total is what all of them take, and move puts them into memory of
 	// that length.
@@ -14,7 +14,7 @@ type Matrix interface {
 	total() int
 	move(memory []uint8)
 
-	// For a Tuning: what the matrix is, whether two panels at a time are possible, and from how many rows on that is done.
+	// For a Tuning: what the matrix is, whether two panels at a time are possible, and from how many rows on that is done; nil if it never is.
 	size() (k, n int)
 	shape() string
 	hasDouble() bool
@@ -47,12 +47,14 @@ func Together(matrices ...Matrix) {
 
 const cacheLine = 64
 
-func (w *Int8Matrix) bytes() int    { return len(*w.weights()) }
-func (w *Int16Matrix) bytes() int   { return 2 * len(w.panels) }
-func (w *Float32Matrix) bytes() int { return 4 * len(w.panels) }
+func (w *Int8Matrix) bytes() int     { return len(*w.weights()) }
+func (w *Int16Matrix) bytes() int    { return 2 * len(w.panels) }
+func (w *BFloat16Matrix) bytes() int { return 2 * len(w.panels) }
+func (w *Float32Matrix) bytes() int  { return 4 * len(w.panels) }
 
-func (w *Int16Matrix) total() int   { return w.bytes() }
-func (w *Float32Matrix) total() int { return w.bytes() }
+func (w *Int16Matrix) total() int    { return w.bytes() }
+func (w *BFloat16Matrix) total() int { return w.bytes() }
+func (w *Float32Matrix) total() int  { return w.bytes() }
 
 func (w *Int8Matrix) total() int {
 	if w.sparse == nil {
@@ -69,11 +71,12 @@ func (w *Int8Matrix) move(memory []uint8) {
 	}
 }
 
-func (w *Int16Matrix) move(memory []uint8)   { w.panels = moved(w.panels, memory) }
-func (w *Float32Matrix) move(memory []uint8) { w.panels = moved(w.panels, memory) }
+func (w *Int16Matrix) move(memory []uint8)    { w.panels = moved(w.panels, memory) }
+func (w *BFloat16Matrix) move(memory []uint8) { w.panels = moved(w.panels, memory) }
+func (w *Float32Matrix) move(memory []uint8)  { w.panels = moved(w.panels, memory) }
 
 // moved returns a copy of weights in the given memory.
-func moved[T int8 | int16 | float32](weights []T, memory []uint8) []T {
+func moved[T int8 | int16 | uint16 | float32](weights []T, memory []uint8) []T {
 	if len(weights) == 0 {
 		return nil
 	}

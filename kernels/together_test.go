@@ -15,25 +15,33 @@ func testTogether(t *testing.T) {
 	r := source(5)
 	const rows, k, n = 3, 70, 45
 	a8, scales := uint8s(r, rows*Int8Stride(k)), normals(r, rows)
-	x := normals(r, rows*k)
+	x, halves := normals(r, rows*k), make([]uint16, rows*BFloat16Stride(k))
+	ToBFloat16(halves, x, k, rows, k)
 	for _, count := range []int{0, 1, 7, 500} { // the last take more than a large page
 		var matrices []Matrix
 		var before [][]float32
 		product := func(m Matrix) []float32 {
 			y := make([]float32, rows*n)
-			if w, ok := m.(*Int8Matrix); ok {
+			switch w := m.(type) {
+			case *Int8Matrix:
 				MulInt8(y, n, a8, scales, rows, w, nil, None)
-			} else {
-				MulFloat32(y, n, x, k, rows, m.(*Float32Matrix), nil, None)
+			case *BFloat16Matrix:
+				MulBFloat16(y, n, halves, rows, w, nil, None)
+			case *Float32Matrix:
+				MulFloat32(y, n, x, k, rows, w, nil, None)
 			}
 			return y
 		}
 		for i := range count {
-			switch i % 3 {
+			switch i % 4 {
 			case 0:
 				matrices = append(matrices, PackInt8(k, n, int8s(r, k*n), normals(r, n)))
 			case 1:
 				matrices = append(matrices, PackInt8(k, n, trained(r, k*n, 20), normals(r, n)))
+			case 2:
+				w := new(BFloat16Matrix)
+				w.Pack(k, n, normals(r, k*n), n)
+				matrices = append(matrices, w)
 			default:
 				matrices = append(matrices, PackFloat32(k, n, normals(r, k*n)))
 			}
@@ -56,8 +64,11 @@ func testTogether(t *testing.T) {
 }
 
 func address(m Matrix) uintptr {
-	if w, ok := m.(*Int8Matrix); ok {
+	switch w := m.(type) {
+	case *Int8Matrix:
 		return uintptr(unsafe.Pointer(&(*w.weights())[0]))
+	case *BFloat16Matrix:
+		return uintptr(unsafe.Pointer(&w.panels[0]))
 	}
 	return uintptr(unsafe.Pointer(&m.(*Float32Matrix).panels[0]))
 }

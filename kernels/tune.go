@@ -108,7 +108,9 @@ func (t Tuning) tune(now func() time.Time, d time.Duration, matrices []Matrix) {
 // apply tells the matrices what t says of them.
 func (t Tuning) apply(matrices []Matrix) {
 	for _, m := range matrices {
-		*m.from() = t[m.shape()]
+		if from := m.from(); from != nil {
+			*from = t[m.shape()]
+		}
 		if leaves := m.leaves(); leaves != nil {
 			*leaves = t[fewOf(m)] == 1
 		}

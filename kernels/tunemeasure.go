@@ -171,6 +171,7 @@ type tuningInput struct {
 	y, floats, scales []float32
 	bytes             []uint8
 	words             []int16
+	halves            []uint16
 }
 
 func newTuningInput(shapes []*tunedShape) *tuningInput {
@@ -182,5 +183,6 @@ func newTuningInput(shapes []*tunedShape) *tuningInput {
 	return &tuningInput{
 		y: make([]float32, rows*n), floats: make([]float32, rows*k), scales: make([]float32, rows),
 		bytes: make([]uint8, rows*Int8Stride(k)), words: make([]int16, rows*Int16Stride(k)),
+		halves: make([]uint16, rows*BFloat16Stride(k)),
 	}
 }

@@ -21,6 +21,7 @@ func accumulateFloat32AVX2() {
 type product256 struct {
 	block
 	kernel
+	from Mem // address of what the sums of the block begin at
 }
 
 func (m product256) sum(row, half int) reg.VecPhysical { return asm.Y[2*row+half] }
@@ -34,45 +35,54 @@ func (m product256) generate() {
 	MOVQ(asm.Addr("x"), m.first)
 	MOVQ(asm.Addr("y"), y)
 	MOVQ(asm.Addr("blocks"), blocks)
+	beginAt(m.from)
 
 	Label(m.label("block"))
 	m.start()
 	MOVQ(asm.Addr("w"), w)
 	MOVQ(asm.Addr("k"), k)
-	m.results(y, func(l asm.Lanes, v reg.VecPhysical, at Mem) { l.Load(at, v) })
+	m.results(m.from, "fromStride", func(l asm.Lanes, v reg.VecPhysical, at Mem) { l.Load(at, v) })
 	Label(m.label("step"))
 	m.kernel.step(m.rows, []Mem{{Base: w}, {Base: w, Disp: 32}}, m.at, m.sum, asm.Y[12:])
 	m.advance()
 	ADDQ(U32(4*panel), w)
 	DECQ(k)
 	JNZ(LabelRef(m.label("step")))
-	m.results(y, func(l asm.Lanes, v reg.VecPhysical, at Mem) { l.Store(v, at) })
+	floor := asm.Y[13]
+	VBROADCASTSS(asm.Addr("floor"), floor)
+	m.results(y, "yStride", func(l asm.Lanes, v reg.VecPhysical, at Mem) {
+		VMAXPS(v, floor, v) // in this order it keeps NaN
+		l.Store(v, at)
+	})
 	for range m.rows {
 		ADDQ(asm.Addr("yStride"), y)
 	}
+	nextFrom(m.from, m.rows)
 	m.next()
 	DECQ(blocks)
 	JNZ(LabelRef(m.label("block")))
-	for _, advance := range []string{"w", "y"} {
+	for _, advance := range []string{"w", "from", "y"} {
 		ADDQ(U32(4*strip), asm.Addr(advance))
 	}
 	RORL(Imm(strip), asm.Addr("mask"))
 	DECQ(strips)
 	JNZ(LabelRef(m.label("strip")))
-	step := GP64()
-	MOVQ(asm.Addr("wStep"), step)
-	SUBQ(U32(4*panel), step)
-	ADDQ(step, asm.Addr("w"))
+	for _, advance := range []string{"w", "from"} { // on from where its panel ends
+		step := GP64()
+		MOVQ(asm.Addr(advance+"Step"), step)
+		SUBQ(U32(4*panel), step)
+		ADDQ(step, asm.Addr(advance))
+	}
 	DECQ(asm.Addr("panels"))
 	JNZ(LabelRef(m.label("panel")))
 }
 
-// results moves the results of the block between registers and memory.
-func (m product256) results(y reg.GPVirtual, move func(l asm.Lanes, v reg.VecPhysical, at Mem)) {
+// results moves the results of the block between registers and memory whose address is given.
+func (m product256) results(first Op, strideName string, move func(l asm.Lanes, v reg.VecPhysical, at Mem)) {
 	row, stride, exists := GP64(), GP64(), asm.Y[12]
-	MOVQ(asm.Addr("yStride"), stride)
+	MOVQ(asm.Addr(strideName), stride)
 	for half := range 2 {
-		MOVQ(y, row)
+		MOVQ(first, row)
 		asm.WithLanes(asm.Addr("mask"), 8*half, exists, func(lanes asm.Lanes) {
 			for r := range m.rows {
 				move(lanes, m.sum(r, half), Mem{Base: row, Disp: 32 * half})

@@ -32,12 +32,13 @@ type kernel struct {
 }
 
 func (k kernel) write(rows int, doc ...string) {
-	asm.Kernel(k.name, fmt.Sprintf("func(height int, x *%[1]s, rowStep, kStep, blocks int, w *%[1]s, wStep, k int, y *float32, yStride, panels int, mask uint32)", k.element),
+	asm.Kernel(k.name, fmt.Sprintf("func(height int, x *%[1]s, rowStep, kStep, blocks int, w *%[1]s, wStep, k int, from *float32, fromStride, fromStep int, "+
+		"y *float32, yStride, panels int, floor float32, mask uint32)", k.element),
 		append([]string{fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for panels of 32 columns. k is at least 1.", k.name, rows, k.reference)}, doc...)...)
 	if k.flush {
 		flush()
 	}
-	height := asm.Int("height")
+	height, from := asm.Int("height"), AllocLocal(8)
 	for r := 1; r < rows; r++ {
 		CMPQ(height, U32(r))
 		JEQ(LabelRef(fmt.Sprintf("rows%d", r)))
@@ -45,9 +46,9 @@ func (k kernel) write(rows int, doc ...string) {
 	for r := rows; r > 0; r-- {
 		Label(fmt.Sprintf("rows%d", r))
 		if b := newBlock(r); rows == maxRows {
-			product512{block: b, kernel: k, free: asm.Z[r*vectors:]}.generate()
+			product512{block: b, kernel: k, from: from, free: asm.Z[r*vectors:]}.generate()
 		} else {
-			product256{b, k}.generate()
+			product256{b, k, from}.generate()
 		}
 		if k.flush {
 			LDMXCSR(control)
@@ -77,10 +78,15 @@ func flush() {
 //
 // The block's results stay in registers, two vectors of 16 columns for a row, while k runs; each continues its chain:
 //
-//	y[r][j] = fma(x[r·rowStep + i·kStep], w[i][j], y[r][j]),  i = 0, 1, …, k-1
+//	sum = from[r·fromStride + j]
+//	sum = fma(x[r·rowStep + i·kStep], w[i][j], sum),  i = 0, 1, …, k-1
+//	y[r][j] = max(floor, sum)
+//
+// from is y where products are added to a result, and a bias, with a stride of zero, where a chain begins.
 func accumulateFloat32AVX512() {
 	kernel{"accumulateFloat32AVX512", "accumulateFloat32Generic", "float32", floats, false}.write(maxRows,
-		"Steps and yStride are in bytes, wStep from panel to panel. mask has a bit for each column of a panel that exists.")
+		"Steps and strides are in bytes, wStep and fromStep from panel to panel. Sums begin at what is at from. floor is what results are at least.",
+		"mask has a bit for each column of a panel that exists.")
 }
 
 // floats multiplies one k.
@@ -151,6 +157,7 @@ func (b block) next() {
 type product512 struct {
 	block
 	kernel
+	from Mem               // address of what the sums of the block begin at
 	free []reg.VecPhysical // not sums
 }
 
@@ -168,17 +175,24 @@ func (m product512) generate() {
 	MOVQ(asm.Addr("x"), m.first)
 	MOVQ(asm.Addr("y"), y)
 	MOVQ(asm.Addr("blocks"), blocks)
+	beginAt(m.from)
 
 	Label(m.label("block"))
 	m.start()
 	MOVQ(asm.Addr("w"), w)
 	MOVQ(asm.Addr("k"), k)
-	m.results(y, func(v reg.VecPhysical, exists reg.Register, at Mem) { VMOVUPS_Z(at, exists, v) })
+	m.results(m.from, "fromStride", func(v reg.VecPhysical, exists reg.Register, at Mem) { VMOVUPS_Z(at, exists, v) })
 	m.steps(w, k)
-	m.results(y, func(v reg.VecPhysical, exists reg.Register, at Mem) { VMOVUPS(v, exists, at) })
+	floor := m.free[0]
+	VBROADCASTSS(asm.Addr("floor"), floor)
+	m.results(y, "yStride", func(v reg.VecPhysical, exists reg.Register, at Mem) {
+		VMAXPS(v, floor, v) // in this order it keeps NaN
+		VMOVUPS(v, exists, at)
+	})
 	for range m.rows {
 		ADDQ(asm.Addr("yStride"), y)
 	}
+	nextFrom(m.from, m.rows)
 	m.next()
 	DECQ(blocks)
 	JNZ(LabelRef(m.label("block")))
@@ -186,16 +200,34 @@ func (m product512) generate() {
 	step := GP64()
 	MOVQ(asm.Addr("wStep"), step)
 	ADDQ(step, asm.Addr("w"))
+	MOVQ(asm.Addr("fromStep"), step)
+	ADDQ(step, asm.Addr("from"))
 	ADDQ(U32(4*panel), asm.Addr("y"))
 	DECQ(asm.Addr("panels"))
 	JNZ(LabelRef(m.label("panel")))
 }
 
-// results moves the results of the block between registers and memory.
-func (m product512) results(y reg.GPVirtual, move func(v reg.VecPhysical, exists reg.Register, at Mem)) {
+// beginAt has the blocks of a panel begin their sums at what is at from. It is kept on the stack: registers are few.
+func beginAt(at Mem) {
+	from := GP64()
+	MOVQ(asm.Addr("from"), from)
+	MOVQ(from, at)
+}
+
+// nextFrom moves to where the sums of the block that follows begin.
+func nextFrom(at Mem, rows int) {
+	stride := GP64()
+	MOVQ(asm.Addr("fromStride"), stride)
+	for range rows {
+		ADDQ(stride, at)
+	}
+}
+
+// results moves the results of the block between registers and memory whose address is given.
+func (m product512) results(first Op, strideName string, move func(v reg.VecPhysical, exists reg.Register, at Mem)) {
 	row, stride := GP64(), GP64()
-	MOVQ(y, row)
-	MOVQ(asm.Addr("yStride"), stride)
+	MOVQ(first, row)
+	MOVQ(asm.Addr(strideName), stride)
 	exists := []reg.Register{reg.K1, reg.K2}
 	for r := range m.rows {
 		for j := range vectors {

@@ -175,8 +175,16 @@ func (b Block) FMA(sum, x V, p reg.Register) {
 		}
 		return
 	}
-	y := b.Load(p)
+	b.FMAOf(sum, x, b.Load(p))
+}
+
+// FMAOf is FMA with a block that is loaded already.
+func (b Block) FMAOf(sum, x, y V) {
 	for i := range sum {
+		if !b.tail {
+			VFMADD231PS(y[i], x[i], sum[i])
+			continue
+		}
 		fused := YMM()
 		VMOVAPS(sum[i], fused)
 		VFMADD231PS(y[i], x[i], fused)

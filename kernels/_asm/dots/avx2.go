@@ -191,6 +191,25 @@ func storeRows(rows, from int, v reg.VecVirtual) {
 func dotsFloat32AVX2() {
 	asm.Kernel("dotsFloat32AVX2", "func(y, x, base *float32, ids *int32, stride, n, k int)",
 		"dotsFloat32AVX2 stores dotGeneric of x and the rows of k >= 1 elements that start ids[i]·stride bytes from base.")
+	striped256(func(b asm.Block, sum, x asm.V, row reg.GPVirtual) { b.FMA(sum, x, row) })
+}
+
+// dotsBFloat16AVX2 is dotsFloat32AVX2 for rows of bfloat16, which are widened as they are read.
+func dotsBFloat16AVX2() {
+	asm.Kernel("dotsBFloat16AVX2", "func(y, x *float32, base *uint16, ids *int32, stride, n, k int)",
+		"dotsBFloat16AVX2 stores dotGeneric of x and the rows of k >= 1 bfloat16, padded to a multiple of 16, that start ids[i]·stride bytes from base.")
+	striped256(func(b asm.Block, sum, x asm.V, row reg.GPVirtual) {
+		weights := asm.AVX2.New()
+		for i := range weights {
+			VPMOVZXWD(Mem{Base: row, Index: b.Index(), Scale: 2, Disp: 16 * i}, weights[i])
+			VPSLLD(Imm(16), weights[i], weights[i])
+		}
+		b.FMAOf(sum, x, weights)
+	})
+}
+
+// striped256 generates the body of striped dot products with chosen rows. add adds to a sum the product of a block of x with that of a row.
+func striped256(add func(b asm.Block, sum, x asm.V, row reg.GPVirtual)) {
 	isa := asm.AVX2
 	x, k := asm.Int("x"), asm.Int("k")
 	elements := isa.NewRow(k)
@@ -203,7 +222,7 @@ func dotsFloat32AVX2() {
 		elements.Each(func(b asm.Block) {
 			v := b.Load(x)
 			for i, row := range c.row {
-				b.FMA(sums[i], v, row)
+				add(b, sums[i], v, row)
 			}
 		})
 		if len(sums) == 1 {

@@ -149,15 +149,61 @@ func dotRowsFloat32AVX512() {
 	c.groups(func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual {
 		sums := zeros(16)
 		dots(c.stride, x, sums, c.each)
-		result := asm.SumEach(VADDPS, sums)[0]
-		noBias := asm.Unique("noBias")
-		bias, biases := asm.Int("bias"), asm.AVX512.Zero()[0]
-		TESTQ(bias, bias)
-		JZ(LabelRef(noBias))
-		VMOVAPS(gather(bias, ids, lanes), biases)
-		Label(noBias)
-		VADDPS(biases, result, result) // zero too: it makes 0 of -0
-		return result
+		return addBias(asm.SumEach(VADDPS, sums)[0], ids, lanes)
+	})
+}
+
+// addBias adds the elements of the bias that ids choose, if there is one.
+func addBias(result, ids reg.VecVirtual, lanes reg.OpmaskVirtual) reg.VecVirtual {
+	noBias := asm.Unique("noBias")
+	bias, biases := asm.Int("bias"), asm.AVX512.Zero()[0]
+	TESTQ(bias, bias)
+	JZ(LabelRef(noBias))
+	VMOVAPS(gather(bias, ids, lanes), biases)
+	Label(noBias)
+	VADDPS(biases, result, result) // zero too: it makes 0 of -0
+	return result
+}
+
+// dotRowsBFloat16AVX512 is dotRowsFloat32AVX512 for a table of bfloat16, which are widened as they are read.
+func dotRowsBFloat16AVX512() {
+	asm.Kernel("dotRowsBFloat16AVX512", "func(y, x *float32, table *uint16, stride int, ids *int32, n, k int, bias *float32)",
+		"dotRowsBFloat16AVX512 computes dotRowsBFloat16Generic for n >= 1 ids and k >= 1. stride is in bytes: of k elements, padded to a multiple of 16.",
+		"bias may be nil. The table has less than 4 GiB.")
+	c := newChosen16()
+	x, k := asm.Int("x"), asm.Int("k")
+	full, odd := GP64(), GP64()
+	MOVQ(k, odd)
+	ANDQ(Imm(15), odd)
+	rest := mask(odd)
+	MOVQ(k, full)
+	ANDQ(I8(-16), full)
+	ADDQ(full, full) // bytes
+	c.groups(func(lanes reg.OpmaskVirtual, ids reg.VecVirtual) reg.VecVirtual {
+		sums, d, elements := zeros(16), GP64(), ZMM()
+		widened := func(m Mem) reg.VecVirtual {
+			weights := ZMM()
+			VPMOVZXWD(m, weights)
+			VPSLLD(Imm(16), weights, weights)
+			return weights
+		}
+		loop, tail, done := asm.Unique("loop"), asm.Unique("tail"), asm.Unique("done")
+		XORQ(d, d) // bytes of a row of the table, half as many as those of x
+		CMPQ(d, full)
+		JGE(LabelRef(tail))
+		Label(loop)
+		VMOVUPS(Mem{Base: x, Index: d, Scale: 2}, elements)
+		c.each(d, func(j int, m Mem) { VFMADD231PS(widened(m), elements, sums[j]) })
+		ADDQ(Imm(32), d)
+		CMPQ(d, full)
+		JLT(LabelRef(loop))
+		Label(tail)
+		TESTQ(odd, odd)
+		JZ(LabelRef(done))
+		VMOVUPS_Z(Mem{Base: x, Index: d, Scale: 2}, rest, elements)
+		c.each(d, func(j int, m Mem) { VFMADD231PS(widened(m), elements, rest, sums[j]) })
+		Label(done)
+		return addBias(asm.SumEach(VADDPS, sums)[0], ids, lanes)
 	})
 }
 

@@ -32,9 +32,11 @@ func main() {
 	pick(asm.AVX2)
 	dotRowsInt8AVX512()
 	dotRowsFloat32AVX512()
+	dotRowsBFloat16AVX512()
 	dotsInt8AVX2()
 	finishDotsAVX2()
 	dotsFloat32AVX2()
+	dotsBFloat16AVX2()
 	valuesAVX2()
 	Generate()
 }

@@ -18,6 +18,7 @@ func main() {
 	int16Bursts()
 	float32Burst(asm.AVX512, 24)
 	float32Burst(asm.AVX2, 12)
+	bfloat16Burst()
 	read(asm.AVX512)
 	read(asm.AVX2)
 	Generate()
@@ -117,6 +118,15 @@ func float32Burst(isa asm.ISA, sums int) {
 	burst(name, fmt.Sprintf("%d independent VFMADD231PS", sums), registers, func(v reg.VecPhysical) { VXORPS(v, v, v) }, func() {
 		for i := range sums {
 			VFMADD231PS(registers[len(registers)-1], registers[len(registers)-2], registers[i])
+		}
+	})
+}
+
+// bfloat16Burst generates products of pairs of bfloat16. Where products do without VDPBF16PS, they do what those of float32 do.
+func bfloat16Burst() {
+	burst("bfloat16BurstBF16", "24 independent VDPBF16PS of 32 bfloat16", asm.Z, zeroZ, func() {
+		for i := range 24 {
+			asm.VDPBF16PS(asm.Z[24+i%4], asm.Z[28+i%4], asm.Z[i])
 		}
 	})
 }

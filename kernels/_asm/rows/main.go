@@ -13,6 +13,7 @@ func main() {
 		elementwise(isa)
 		norms(isa)
 		quantize(isa)
+		roundBFloat16(isa)
 		softmax(isa)
 		reductions(isa)
 		argMax(isa)
