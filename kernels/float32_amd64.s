@@ -3153,83 +3153,83 @@ single6:
 
 finish6:
 	MOVQ         bias+48(FP), AX
-	VBROADCASTSS floor+88(FP), Z28
+	VBROADCASTSS floor+88(FP), Z24
 	VADDPS       (AX), Z0, Z0
-	VMAXPS       Z0, Z28, Z0
+	VMAXPS       Z0, Z24, Z0
 	VMOVUPS      Z0, (R12)
 	VADDPS       64(AX), Z1, Z1
-	VMAXPS       Z1, Z28, Z1
+	VMAXPS       Z1, Z24, Z1
 	VMOVUPS      Z1, 64(R12)
 	VADDPS       128(AX), Z2, Z2
-	VMAXPS       Z2, Z28, Z2
+	VMAXPS       Z2, Z24, Z2
 	VMOVUPS      Z2, 128(R12)
 	VADDPS       192(AX), Z3, Z3
-	VMAXPS       Z3, Z28, Z3
+	VMAXPS       Z3, Z24, Z3
 	VMOVUPS      Z3, 192(R12)
 	ADDQ         yStride+72(FP), R12
 	VADDPS       (AX), Z4, Z4
-	VMAXPS       Z4, Z28, Z4
+	VMAXPS       Z4, Z24, Z4
 	VMOVUPS      Z4, (R12)
 	VADDPS       64(AX), Z5, Z5
-	VMAXPS       Z5, Z28, Z5
+	VMAXPS       Z5, Z24, Z5
 	VMOVUPS      Z5, 64(R12)
 	VADDPS       128(AX), Z6, Z6
-	VMAXPS       Z6, Z28, Z6
+	VMAXPS       Z6, Z24, Z6
 	VMOVUPS      Z6, 128(R12)
 	VADDPS       192(AX), Z7, Z7
-	VMAXPS       Z7, Z28, Z7
+	VMAXPS       Z7, Z24, Z7
 	VMOVUPS      Z7, 192(R12)
 	ADDQ         yStride+72(FP), R12
 	VADDPS       (AX), Z8, Z8
-	VMAXPS       Z8, Z28, Z8
+	VMAXPS       Z8, Z24, Z8
 	VMOVUPS      Z8, (R12)
 	VADDPS       64(AX), Z9, Z9
-	VMAXPS       Z9, Z28, Z9
+	VMAXPS       Z9, Z24, Z9
 	VMOVUPS      Z9, 64(R12)
 	VADDPS       128(AX), Z10, Z10
-	VMAXPS       Z10, Z28, Z10
+	VMAXPS       Z10, Z24, Z10
 	VMOVUPS      Z10, 128(R12)
 	VADDPS       192(AX), Z11, Z11
-	VMAXPS       Z11, Z28, Z11
+	VMAXPS       Z11, Z24, Z11
 	VMOVUPS      Z11, 192(R12)
 	ADDQ         yStride+72(FP), R12
 	VADDPS       (AX), Z12, Z12
-	VMAXPS       Z12, Z28, Z12
+	VMAXPS       Z12, Z24, Z12
 	VMOVUPS      Z12, (R12)
 	VADDPS       64(AX), Z13, Z13
-	VMAXPS       Z13, Z28, Z13
+	VMAXPS       Z13, Z24, Z13
 	VMOVUPS      Z13, 64(R12)
 	VADDPS       128(AX), Z14, Z14
-	VMAXPS       Z14, Z28, Z14
+	VMAXPS       Z14, Z24, Z14
 	VMOVUPS      Z14, 128(R12)
 	VADDPS       192(AX), Z15, Z15
-	VMAXPS       Z15, Z28, Z15
+	VMAXPS       Z15, Z24, Z15
 	VMOVUPS      Z15, 192(R12)
 	ADDQ         yStride+72(FP), R12
 	VADDPS       (AX), Z16, Z16
-	VMAXPS       Z16, Z28, Z16
+	VMAXPS       Z16, Z24, Z16
 	VMOVUPS      Z16, (R12)
 	VADDPS       64(AX), Z17, Z17
-	VMAXPS       Z17, Z28, Z17
+	VMAXPS       Z17, Z24, Z17
 	VMOVUPS      Z17, 64(R12)
 	VADDPS       128(AX), Z18, Z18
-	VMAXPS       Z18, Z28, Z18
+	VMAXPS       Z18, Z24, Z18
 	VMOVUPS      Z18, 128(R12)
 	VADDPS       192(AX), Z19, Z19
-	VMAXPS       Z19, Z28, Z19
+	VMAXPS       Z19, Z24, Z19
 	VMOVUPS      Z19, 192(R12)
 	ADDQ         yStride+72(FP), R12
 	VADDPS       (AX), Z20, Z20
-	VMAXPS       Z20, Z28, Z20
+	VMAXPS       Z20, Z24, Z20
 	VMOVUPS      Z20, (R12)
 	VADDPS       64(AX), Z21, Z21
-	VMAXPS       Z21, Z28, Z21
+	VMAXPS       Z21, Z24, Z21
 	VMOVUPS      Z21, 64(R12)
 	VADDPS       128(AX), Z22, Z22
-	VMAXPS       Z22, Z28, Z22
+	VMAXPS       Z22, Z24, Z22
 	VMOVUPS      Z22, 128(R12)
 	VADDPS       192(AX), Z23, Z23
-	VMAXPS       Z23, Z28, Z23
+	VMAXPS       Z23, Z24, Z23
 	VMOVUPS      Z23, 192(R12)
 	ADDQ         yStride+72(FP), R12
 	ADDQ         aStride+16(FP), DI
@@ -3461,70 +3461,70 @@ single5:
 
 finish5:
 	MOVQ         bias+48(FP), AX
-	VBROADCASTSS floor+88(FP), Z28
+	VBROADCASTSS floor+88(FP), Z24
 	VADDPS       (AX), Z0, Z0
-	VMAXPS       Z0, Z28, Z0
+	VMAXPS       Z0, Z24, Z0
 	VMOVUPS      Z0, (R11)
 	VADDPS       64(AX), Z1, Z1
-	VMAXPS       Z1, Z28, Z1
+	VMAXPS       Z1, Z24, Z1
 	VMOVUPS      Z1, 64(R11)
 	VADDPS       128(AX), Z2, Z2
-	VMAXPS       Z2, Z28, Z2
+	VMAXPS       Z2, Z24, Z2
 	VMOVUPS      Z2, 128(R11)
 	VADDPS       192(AX), Z3, Z3
-	VMAXPS       Z3, Z28, Z3
+	VMAXPS       Z3, Z24, Z3
 	VMOVUPS      Z3, 192(R11)
 	ADDQ         yStride+72(FP), R11
 	VADDPS       (AX), Z4, Z4
-	VMAXPS       Z4, Z28, Z4
+	VMAXPS       Z4, Z24, Z4
 	VMOVUPS      Z4, (R11)
 	VADDPS       64(AX), Z5, Z5
-	VMAXPS       Z5, Z28, Z5
+	VMAXPS       Z5, Z24, Z5
 	VMOVUPS      Z5, 64(R11)
 	VADDPS       128(AX), Z6, Z6
-	VMAXPS       Z6, Z28, Z6
+	VMAXPS       Z6, Z24, Z6
 	VMOVUPS      Z6, 128(R11)
 	VADDPS       192(AX), Z7, Z7
-	VMAXPS       Z7, Z28, Z7
+	VMAXPS       Z7, Z24, Z7
 	VMOVUPS      Z7, 192(R11)
 	ADDQ         yStride+72(FP), R11
 	VADDPS       (AX), Z8, Z8
-	VMAXPS       Z8, Z28, Z8
+	VMAXPS       Z8, Z24, Z8
 	VMOVUPS      Z8, (R11)
 	VADDPS       64(AX), Z9, Z9
-	VMAXPS       Z9, Z28, Z9
+	VMAXPS       Z9, Z24, Z9
 	VMOVUPS      Z9, 64(R11)
 	VADDPS       128(AX), Z10, Z10
-	VMAXPS       Z10, Z28, Z10
+	VMAXPS       Z10, Z24, Z10
 	VMOVUPS      Z10, 128(R11)
 	VADDPS       192(AX), Z11, Z11
-	VMAXPS       Z11, Z28, Z11
+	VMAXPS       Z11, Z24, Z11
 	VMOVUPS      Z11, 192(R11)
 	ADDQ         yStride+72(FP), R11
 	VADDPS       (AX), Z12, Z12
-	VMAXPS       Z12, Z28, Z12
+	VMAXPS       Z12, Z24, Z12
 	VMOVUPS      Z12, (R11)
 	VADDPS       64(AX), Z13, Z13
-	VMAXPS       Z13, Z28, Z13
+	VMAXPS       Z13, Z24, Z13
 	VMOVUPS      Z13, 64(R11)
 	VADDPS       128(AX), Z14, Z14
-	VMAXPS       Z14, Z28, Z14
+	VMAXPS       Z14, Z24, Z14
 	VMOVUPS      Z14, 128(R11)
 	VADDPS       192(AX), Z15, Z15
-	VMAXPS       Z15, Z28, Z15
+	VMAXPS       Z15, Z24, Z15
 	VMOVUPS      Z15, 192(R11)
 	ADDQ         yStride+72(FP), R11
 	VADDPS       (AX), Z16, Z16
-	VMAXPS       Z16, Z28, Z16
+	VMAXPS       Z16, Z24, Z16
 	VMOVUPS      Z16, (R11)
 	VADDPS       64(AX), Z17, Z17
-	VMAXPS       Z17, Z28, Z17
+	VMAXPS       Z17, Z24, Z17
 	VMOVUPS      Z17, 64(R11)
 	VADDPS       128(AX), Z18, Z18
-	VMAXPS       Z18, Z28, Z18
+	VMAXPS       Z18, Z24, Z18
 	VMOVUPS      Z18, 128(R11)
 	VADDPS       192(AX), Z19, Z19
-	VMAXPS       Z19, Z28, Z19
+	VMAXPS       Z19, Z24, Z19
 	VMOVUPS      Z19, 192(R11)
 	ADDQ         yStride+72(FP), R11
 	ADDQ         aStride+16(FP), SI
@@ -3725,57 +3725,57 @@ single4:
 
 finish4:
 	MOVQ         bias+48(FP), AX
-	VBROADCASTSS floor+88(FP), Z28
+	VBROADCASTSS floor+88(FP), Z24
 	VADDPS       (AX), Z0, Z0
-	VMAXPS       Z0, Z28, Z0
+	VMAXPS       Z0, Z24, Z0
 	VMOVUPS      Z0, (R10)
 	VADDPS       64(AX), Z1, Z1
-	VMAXPS       Z1, Z28, Z1
+	VMAXPS       Z1, Z24, Z1
 	VMOVUPS      Z1, 64(R10)
 	VADDPS       128(AX), Z2, Z2
-	VMAXPS       Z2, Z28, Z2
+	VMAXPS       Z2, Z24, Z2
 	VMOVUPS      Z2, 128(R10)
 	VADDPS       192(AX), Z3, Z3
-	VMAXPS       Z3, Z28, Z3
+	VMAXPS       Z3, Z24, Z3
 	VMOVUPS      Z3, 192(R10)
 	ADDQ         yStride+72(FP), R10
 	VADDPS       (AX), Z4, Z4
-	VMAXPS       Z4, Z28, Z4
+	VMAXPS       Z4, Z24, Z4
 	VMOVUPS      Z4, (R10)
 	VADDPS       64(AX), Z5, Z5
-	VMAXPS       Z5, Z28, Z5
+	VMAXPS       Z5, Z24, Z5
 	VMOVUPS      Z5, 64(R10)
 	VADDPS       128(AX), Z6, Z6
-	VMAXPS       Z6, Z28, Z6
+	VMAXPS       Z6, Z24, Z6
 	VMOVUPS      Z6, 128(R10)
 	VADDPS       192(AX), Z7, Z7
-	VMAXPS       Z7, Z28, Z7
+	VMAXPS       Z7, Z24, Z7
 	VMOVUPS      Z7, 192(R10)
 	ADDQ         yStride+72(FP), R10
 	VADDPS       (AX), Z8, Z8
-	VMAXPS       Z8, Z28, Z8
+	VMAXPS       Z8, Z24, Z8
 	VMOVUPS      Z8, (R10)
 	VADDPS       64(AX), Z9, Z9
-	VMAXPS       Z9, Z28, Z9
+	VMAXPS       Z9, Z24, Z9
 	VMOVUPS      Z9, 64(R10)
 	VADDPS       128(AX), Z10, Z10
-	VMAXPS       Z10, Z28, Z10
+	VMAXPS       Z10, Z24, Z10
 	VMOVUPS      Z10, 128(R10)
 	VADDPS       192(AX), Z11, Z11
-	VMAXPS       Z11, Z28, Z11
+	VMAXPS       Z11, Z24, Z11
 	VMOVUPS      Z11, 192(R10)
 	ADDQ         yStride+72(FP), R10
 	VADDPS       (AX), Z12, Z12
-	VMAXPS       Z12, Z28, Z12
+	VMAXPS       Z12, Z24, Z12
 	VMOVUPS      Z12, (R10)
 	VADDPS       64(AX), Z13, Z13
-	VMAXPS       Z13, Z28, Z13
+	VMAXPS       Z13, Z24, Z13
 	VMOVUPS      Z13, 64(R10)
 	VADDPS       128(AX), Z14, Z14
-	VMAXPS       Z14, Z28, Z14
+	VMAXPS       Z14, Z24, Z14
 	VMOVUPS      Z14, 128(R10)
 	VADDPS       192(AX), Z15, Z15
-	VMAXPS       Z15, Z28, Z15
+	VMAXPS       Z15, Z24, Z15
 	VMOVUPS      Z15, 192(R10)
 	ADDQ         yStride+72(FP), R10
 	ADDQ         aStride+16(FP), BX
@@ -3945,44 +3945,44 @@ single3:
 
 finish3:
 	MOVQ         bias+48(FP), AX
-	VBROADCASTSS floor+88(FP), Z28
+	VBROADCASTSS floor+88(FP), Z24
 	VADDPS       (AX), Z0, Z0
-	VMAXPS       Z0, Z28, Z0
+	VMAXPS       Z0, Z24, Z0
 	VMOVUPS      Z0, (R9)
 	VADDPS       64(AX), Z1, Z1
-	VMAXPS       Z1, Z28, Z1
+	VMAXPS       Z1, Z24, Z1
 	VMOVUPS      Z1, 64(R9)
 	VADDPS       128(AX), Z2, Z2
-	VMAXPS       Z2, Z28, Z2
+	VMAXPS       Z2, Z24, Z2
 	VMOVUPS      Z2, 128(R9)
 	VADDPS       192(AX), Z3, Z3
-	VMAXPS       Z3, Z28, Z3
+	VMAXPS       Z3, Z24, Z3
 	VMOVUPS      Z3, 192(R9)
 	ADDQ         yStride+72(FP), R9
 	VADDPS       (AX), Z4, Z4
-	VMAXPS       Z4, Z28, Z4
+	VMAXPS       Z4, Z24, Z4
 	VMOVUPS      Z4, (R9)
 	VADDPS       64(AX), Z5, Z5
-	VMAXPS       Z5, Z28, Z5
+	VMAXPS       Z5, Z24, Z5
 	VMOVUPS      Z5, 64(R9)
 	VADDPS       128(AX), Z6, Z6
-	VMAXPS       Z6, Z28, Z6
+	VMAXPS       Z6, Z24, Z6
 	VMOVUPS      Z6, 128(R9)
 	VADDPS       192(AX), Z7, Z7
-	VMAXPS       Z7, Z28, Z7
+	VMAXPS       Z7, Z24, Z7
 	VMOVUPS      Z7, 192(R9)
 	ADDQ         yStride+72(FP), R9
 	VADDPS       (AX), Z8, Z8
-	VMAXPS       Z8, Z28, Z8
+	VMAXPS       Z8, Z24, Z8
 	VMOVUPS      Z8, (R9)
 	VADDPS       64(AX), Z9, Z9
-	VMAXPS       Z9, Z28, Z9
+	VMAXPS       Z9, Z24, Z9
 	VMOVUPS      Z9, 64(R9)
 	VADDPS       128(AX), Z10, Z10
-	VMAXPS       Z10, Z28, Z10
+	VMAXPS       Z10, Z24, Z10
 	VMOVUPS      Z10, 128(R9)
 	VADDPS       192(AX), Z11, Z11
-	VMAXPS       Z11, Z28, Z11
+	VMAXPS       Z11, Z24, Z11
 	VMOVUPS      Z11, 192(R9)
 	ADDQ         yStride+72(FP), R9
 	ADDQ         aStride+16(FP), DX
@@ -4121,31 +4121,31 @@ single2:
 
 finish2:
 	MOVQ         bias+48(FP), AX
-	VBROADCASTSS floor+88(FP), Z28
+	VBROADCASTSS floor+88(FP), Z24
 	VADDPS       (AX), Z0, Z0
-	VMAXPS       Z0, Z28, Z0
+	VMAXPS       Z0, Z24, Z0
 	VMOVUPS      Z0, (R8)
 	VADDPS       64(AX), Z1, Z1
-	VMAXPS       Z1, Z28, Z1
+	VMAXPS       Z1, Z24, Z1
 	VMOVUPS      Z1, 64(R8)
 	VADDPS       128(AX), Z2, Z2
-	VMAXPS       Z2, Z28, Z2
+	VMAXPS       Z2, Z24, Z2
 	VMOVUPS      Z2, 128(R8)
 	VADDPS       192(AX), Z3, Z3
-	VMAXPS       Z3, Z28, Z3
+	VMAXPS       Z3, Z24, Z3
 	VMOVUPS      Z3, 192(R8)
 	ADDQ         yStride+72(FP), R8
 	VADDPS       (AX), Z4, Z4
-	VMAXPS       Z4, Z28, Z4
+	VMAXPS       Z4, Z24, Z4
 	VMOVUPS      Z4, (R8)
 	VADDPS       64(AX), Z5, Z5
-	VMAXPS       Z5, Z28, Z5
+	VMAXPS       Z5, Z24, Z5
 	VMOVUPS      Z5, 64(R8)
 	VADDPS       128(AX), Z6, Z6
-	VMAXPS       Z6, Z28, Z6
+	VMAXPS       Z6, Z24, Z6
 	VMOVUPS      Z6, 128(R8)
 	VADDPS       192(AX), Z7, Z7
-	VMAXPS       Z7, Z28, Z7
+	VMAXPS       Z7, Z24, Z7
 	VMOVUPS      Z7, 192(R8)
 	ADDQ         yStride+72(FP), R8
 	ADDQ         aStride+16(FP), CX
@@ -4253,18 +4253,18 @@ single1:
 
 finish1:
 	MOVQ         bias+48(FP), BX
-	VBROADCASTSS floor+88(FP), Z28
+	VBROADCASTSS floor+88(FP), Z24
 	VADDPS       (BX), Z0, Z0
-	VMAXPS       Z0, Z28, Z0
+	VMAXPS       Z0, Z24, Z0
 	VMOVUPS      Z0, (DI)
 	VADDPS       64(BX), Z1, Z1
-	VMAXPS       Z1, Z28, Z1
+	VMAXPS       Z1, Z24, Z1
 	VMOVUPS      Z1, 64(DI)
 	VADDPS       128(BX), Z2, Z2
-	VMAXPS       Z2, Z28, Z2
+	VMAXPS       Z2, Z24, Z2
 	VMOVUPS      Z2, 128(DI)
 	VADDPS       192(BX), Z3, Z3
-	VMAXPS       Z3, Z28, Z3
+	VMAXPS       Z3, Z24, Z3
 	VMOVUPS      Z3, 192(DI)
 	ADDQ         yStride+72(FP), DI
 	ADDQ         aStride+16(FP), AX

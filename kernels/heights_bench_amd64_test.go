@@ -61,7 +61,7 @@ func benchHeights(b *testing.B, k, n, rows int, way heightWay) {
 	}
 	Together(matrices...)
 	_, a := benchInt8(r, k, n, rows)
-	scales, y := normals(r, rows), make([]float32, rows*n)
+	scales, y := normals(r, rows), make([]float32, rows*apart(n))
 	fastest := make([]float64, way.limit+1) // seconds
 	for height := range fastest {
 		fastest[height] = math.Inf(1)
@@ -70,7 +70,7 @@ func benchHeights(b *testing.B, k, n, rows int, way heightWay) {
 		for height := way.lowest; height <= way.limit; height++ {
 			begin := time.Now()
 			for _, m := range matrices {
-				c := mulInt8Call{y: y, yStride: n, a: a, aStride: Int8Stride(k), aScales: scales, w: m.(*Int8Matrix), floor: floorOf(None), level: cpu.Integer()}
+				c := mulInt8Call{y: y, yStride: apart(n), a: a, aStride: Int8Stride(k), aScales: scales, w: m.(*Int8Matrix), floor: floorOf(None), level: cpu.Integer()}
 				way.multiply(&c, rows, height)
 			}
 			fastest[height] = min(fastest[height], time.Since(begin).Seconds())

@@ -13,7 +13,7 @@ import (
 func main() {
 	ConstraintExpr("!purego")
 	// a step of the loops is two k: sum[r][j] += a[r][2s]·w[2s][j] + a[r][2s+1]·w[2s+1][j]
-	pairs := func(weights, activations, sum, free reg.VecPhysical) {
+	pairs := func(weights Op, activations, sum, free reg.VecPhysical) {
 		VPMADDWD(weights, activations, free)
 		VPADDD(free, sum, sum)
 	}
@@ -21,11 +21,11 @@ func main() {
 		return product.Kernel{Name: name, Doc: "mulInt16Generic", Activation: "int16", Weight: "int16", MultiplyAdd: f}
 	}
 	kernel("mulInt16AVX2", pairs).Generate256(false)
-	kernel("mulInt16AVXVNNI", func(weights, activations, sum, _ reg.VecPhysical) {
-		asm.VexVPDPWSSD(weights, activations, sum)
+	kernel("mulInt16AVXVNNI", func(weights Op, activations, sum, _ reg.VecPhysical) {
+		asm.VexVPDPWSSD(weights.(reg.VecPhysical), activations, sum)
 	}).Generate256(true)
 	kernel("mulInt16AVX512", pairs).Generate512(false)
-	dotProduct := func(weights, activations, sum, _ reg.VecPhysical) { VPDPWSSD(weights, activations, sum) }
+	dotProduct := func(weights Op, activations, sum, _ reg.VecPhysical) { VPDPWSSD(weights, activations, sum) }
 	kernel("mulInt16AVX512VNNI", dotProduct).Generate512(true)
 	kernel("mulInt16AVX512VNNIDouble", dotProduct).GenerateDouble512()
 	for _, isa := range []asm.ISA{asm.AVX512, asm.AVX2} {

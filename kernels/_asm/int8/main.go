@@ -3,6 +3,7 @@ package main
 
 import (
 	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/sluice-mt/sluice/kernels/_asm/product"
@@ -26,6 +27,6 @@ func main() {
 func kernel(name string) product.Kernel {
 	return product.Kernel{
 		Name: name, Doc: "mulInt8Generic", Activation: "uint8", Weight: "int8", Corrections: true,
-		MultiplyAdd: func(weights, activations, sum, _ reg.VecPhysical) { VPDPBUSD(weights, activations, sum) },
+		MultiplyAdd: func(weights Op, activations, sum, _ reg.VecPhysical) { VPDPBUSD(weights, activations, sum) },
 	}
 }

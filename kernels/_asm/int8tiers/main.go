@@ -15,7 +15,9 @@ func main() {
 	ConstraintExpr("!purego")
 	product.Kernel{
 		Name: "mulInt8AVXVNNI", Doc: "mulInt8Generic", Activation: "uint8", Weight: "int8", Corrections: true,
-		MultiplyAdd: func(weights, activations, sum, _ reg.VecPhysical) { asm.VexVPDPBUSD(weights, activations, sum) },
+		MultiplyAdd: func(weights Op, activations, sum, _ reg.VecPhysical) {
+			asm.VexVPDPBUSD(weights.(reg.VecPhysical), activations, sum)
+		},
 	}.Generate256(true)
 	dotsInt8AVXVNNI()
 	words()

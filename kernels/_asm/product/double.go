@@ -22,6 +22,10 @@ const (
 // first block finds them there: its few rows would have to wait for what is further away. Four blocks fetch all of the next pair, those
 // that follow fetch what comes after it. Past the end of a matrix that may be anything, which a prefetch does not mind, but is the
 // next matrix if they lie in a row (see Together).
+//
+// The last turn of a block goes row by row, with weights from memory, and the sums of a row become results while those of the next row are
+// added up. After that only the last row is left to be finished before the next block can begin, and the processor, which looks no
+// further ahead than a hundred instructions or two, always finds something to multiply.
 func (k Kernel) GenerateDouble512() {
 	k.startDouble(maxRowsDouble)
 	dispatch(maxRowsDouble, func(rows int) {
@@ -71,7 +75,11 @@ func (p double512) generate() {
 	}
 	p.sums.start()
 	p.steps()
-	p.finish()
+	if p.overlaps() {
+		p.lastTurn()
+	} else {
+		p.finish()
+	}
 	last := p.row[len(p.row)-1]
 	ADDQ(asm.Addr("aStride"), last)
 	if len(p.row) > 1 {
@@ -101,12 +109,25 @@ func (p double512) generate() {
 	RET()
 }
 
-// steps runs through k, four steps at a time, and where there may be others, through the last ones one by one.
+// overlaps reports whether the last turn and the end of a block overlap. Several sets of sums have to be joined before.
+func (p double512) overlaps() bool { return !p.Float && p.sums.sets == 1 }
+
+// steps runs through k, four steps at a time, but for the last turn if that overlaps, and where there may be others, through the last ones
+// one by one.
 func (p double512) steps() {
 	MOVQ(asm.Addr("w"), p.w)
 	MOVQ(asm.Addr("steps"), p.at)
 	SHLQ(Imm(2), p.at)
 	NEGQ(p.at)
+	if p.overlaps() {
+		ADDQ(Imm(4*unroll), p.at)
+		JZ(LabelRef(p.label("last")))
+		Label(p.label("steps"))
+		p.turn(-4 * unroll)
+		JNZ(LabelRef(p.label("steps")))
+		Label(p.label("last"))
+		return
+	}
 	if !p.Float {
 		Label(p.label("steps"))
 		p.turn(0)
@@ -144,11 +165,7 @@ func (p double512) turn(distance int) {
 func (p double512) step(step, distance int) {
 	weights, repeated, products := free[:4], free[4:6], free[6:8]
 	for j := range weights {
-		from := Mem{Base: p.w, Disp: step*stepBytes + 64*(j%vectors)}
-		if j >= vectors {
-			from.Index, from.Scale = p.panelBytes, 1
-		}
-		VMOVDQU32(from, weights[j])
+		VMOVDQU32(p.weights(step, j), weights[j])
 	}
 	for r, row := range p.row {
 		a := repeated[r%len(repeated)]
@@ -159,54 +176,129 @@ func (p double512) step(step, distance int) {
 	}
 }
 
+// weights addresses a vector of weights of a step, from where w has come to.
+func (p double512) weights(step, j int) Mem {
+	at := Mem{Base: p.w, Disp: step*stepBytes + 64*(j%vectors)}
+	if j >= vectors {
+		at.Index, at.Scale = p.panelBytes, 1
+	}
+	return at
+}
+
+// lastTurn makes the last four steps row by row, and results of each row while it makes those of the next.
+func (p double512) lastTurn() {
+	end := p.startFinish()
+	var finish []func()
+	for r := range p.row {
+		interleave(p.lastSteps(r), finish)
+		finish = end.ofRow(r)
+	}
+	interleave(nil, finish)
+	end.stop()
+	ADDQ(U32(unroll*stepBytes), p.w)
+	ADDQ(U32(unroll*lineBytes), p.next)
+}
+
+// lastSteps returns the instructions of the last four steps of a row.
+func (p double512) lastSteps(r int) []func() {
+	var steps []func()
+	for step := range unroll {
+		a := repeated[step%len(repeated)]
+		steps = append(steps, func() { VPBROADCASTD(Mem{Base: p.row[r], Disp: 4 * (step - unroll)}, a) })
+		for j := range doubleVectors {
+			steps = append(steps, func() { p.MultiplyAdd(p.weights(step, j), a, p.sums.at(0, r, j), nil) })
+		}
+		if r == 0 {
+			steps = append(steps, func() { PREFETCHT1(Mem{Base: p.next, Disp: lineBytes * step}) })
+		}
+	}
+	return steps
+}
+
+// interleave generates two pieces of code that do not depend on each other, evenly mixed.
+func interleave(one, other []func()) {
+	for all, i, j := len(one)+len(other), 0, 0; i+j < all; {
+		if j == len(other) || i < len(one) && i*len(other) <= j*len(one) {
+			one[i]()
+			i++
+		} else {
+			other[j]()
+			j++
+		}
+	}
+}
+
 // finish is that of product512, for columns that all exist; float32 is not scaled.
 func (p double512) finish() {
 	p.sums.join()
-	scales, floor, aScale, scale := free[0:4], free[4], free[5], free[6]
-	biasAt := GP64()
-	MOVQ(asm.Addr("bias"), biasAt)
+	end := p.startFinish()
+	for r := range p.row {
+		interleave(end.ofRow(r), nil)
+	}
+	end.stop()
+}
+
+// The registers of the end of a block, and of the last turn, as far as they are no sums.
+var floor, aScale, scale, order, repeated = free[0], free[1], free[2], free[3], free[4:8]
+
+// finish512 makes results of the sums of a block.
+type finish512 struct {
+	double512
+	scalesAt, biasAt reg.GPVirtual
+}
+
+func (p double512) startFinish() finish512 {
+	f := finish512{double512: p, biasAt: GP64()}
+	MOVQ(asm.Addr("bias"), f.biasAt)
 	VBROADCASTSS(asm.Addr("floor"), floor)
 	if !p.Float {
-		scalesAt := GP64()
-		MOVQ(asm.Addr("scales"), scalesAt)
-		for j := range scales {
-			VMOVUPS(Mem{Base: scalesAt, Disp: 64 * j}, scales[j])
-		}
+		f.scalesAt = GP64()
+		MOVQ(asm.Addr("scales"), f.scalesAt)
 	}
-	order := free[7]
 	if p.Bytes {
 		asm.LoadPermutation(order)
 	}
-	for r := range p.row {
-		if !p.Float {
-			VBROADCASTSS(Mem{Base: p.aScales, Disp: 4 * r}, aScale)
-		}
-		for j := range scales {
-			v := p.sums.at(0, r, j)
-			if !p.Float {
-				VCVTDQ2PS(v, v)
-				VMULPS(scales[j], aScale, scale)
-				VMULPS(scale, v, v)
-			}
-			VADDPS(Mem{Base: biasAt, Disp: 64 * j}, v, v)
-			VMAXPS(v, floor, v)
-			if !p.Bytes {
-				VMOVUPS(v, Mem{Base: p.y, Disp: 64 * j})
-			}
-		}
-		if p.Bytes {
-			p.storeBytes(r, order)
-		}
-		ADDQ(asm.Addr("yStride"), p.y)
+	return f
+}
+
+// ofRow returns the instructions that finish a row and step on to the next one.
+func (f finish512) ofRow(r int) []func() {
+	var code []func()
+	add := func(instructions ...func()) { code = append(code, instructions...) }
+	if !f.Float {
+		add(func() { VBROADCASTSS(Mem{Base: f.aScales, Disp: 4 * r}, aScale) })
 	}
-	if !p.Float {
-		ADDQ(U32(4*len(p.row)), p.aScales)
+	for j := range doubleVectors {
+		v := f.sums.at(0, r, j)
+		if !f.Float {
+			add(
+				func() { VCVTDQ2PS(v, v) },
+				func() { VMULPS(Mem{Base: f.scalesAt, Disp: 64 * j}, aScale, scale) },
+				func() { VMULPS(scale, v, v) })
+		}
+		add(
+			func() { VADDPS(Mem{Base: f.biasAt, Disp: 64 * j}, v, v) },
+			func() { VMAXPS(v, floor, v) })
+		if !f.Bytes {
+			add(func() { VMOVUPS(v, Mem{Base: f.y, Disp: 64 * j}) })
+		}
+	}
+	if f.Bytes {
+		add(func() { f.storeBytes(r) })
+	}
+	add(func() { ADDQ(asm.Addr("yStride"), f.y) })
+	return code
+}
+
+func (f finish512) stop() {
+	if !f.Float {
+		ADDQ(U32(4*len(f.row)), f.aScales)
 	}
 }
 
 // storeBytes stores a row of results y as clamp(round(y·multiplier), -127, 127) + 128, with 0 for NaN.
-func (p double512) storeBytes(row int, order reg.VecPhysical) {
-	v := func(j int) reg.VecPhysical { return p.sums.at(0, row, j) }
+func (f finish512) storeBytes(row int) {
+	v := func(j int) reg.VecPhysical { return f.sums.at(0, row, j) }
 	for j := range doubleVectors {
 		const ordered = 7
 		VMULPS_BCST(asm.Addr("multiplier"), v(j), v(j))
@@ -221,5 +313,5 @@ func (p double512) storeBytes(row int, order reg.VecPhysical) {
 	VPACKSSWB(v(2), v(0), v(0))
 	VPERMD(v(0), order, v(0))
 	VPXORD_BCST(asm.Bits(0x80808080).Mem(), v(0), v(0))
-	VMOVDQU32(v(0), Mem{Base: p.y})
+	VMOVDQU32(v(0), Mem{Base: f.y})
 }

@@ -21,8 +21,9 @@ const (
 	ahead     = 4 << 10   // distance in bytes at which weights are prefetched
 )
 
-// MultiplyAdd adds to a register of sums the products of weights and activations. It may use the register free.
-type MultiplyAdd func(weights, activations, sum, free reg.VecPhysical)
+// MultiplyAdd adds the products of weights and activations to a register of sums. It may use the register free. For GenerateDouble512,
+// which has none to spare in the last turn, weights may be in memory, and free is nil then; else they are in a register.
+type MultiplyAdd func(weights Op, activations, sum, free reg.VecPhysical)
 
 // Kernel is a function to generate.
 type Kernel struct {
