@@ -179,7 +179,8 @@ func BenchmarkMulFloat32(b *testing.B) {
 	}
 }
 
-// BenchmarkQuantised multiplies as a feed-forward sublayer does, with the result of the first product rounded to bytes after it and in it.
+// BenchmarkQuantised multiplies as a feed-forward sublayer does, with the result of the first product rounded to bytes after it, in it, and not at all:
+// what the last is faster than the first is the most that rounding in a product can be worth.
 func BenchmarkQuantised(b *testing.B) {
 	const k, n, rows, stride, multiplier = 256, 1536, 96, 1536 + 16, 0.01
 	r := source(1)
@@ -201,6 +202,36 @@ func BenchmarkQuantised(b *testing.B) {
 			MulInt8(y, k, bytes, scales, rows, second, nil, None)
 		})
 	})
+	b.Run("never", func(b *testing.B) {
+		reportMACs(b, 2*rows*k*n, func() {
+			MulInt8(hidden, stride, a, scales, rows, first, bias, Rectified)
+			MulInt8(y, k, bytes, scales, rows, second, nil, None)
+		})
+	})
+}
+
+// BenchmarkResidual multiplies as the last step of a sublayer does and makes a norm's bytes of the result, with the residual and without: the
+// difference is the most that adding the residual in the product can be worth.
+func BenchmarkResidual(b *testing.B) {
+	const n, rows = 256, 96
+	for _, k := range []int{256, 1536} {
+		r := source(1)
+		w, a := benchInt8(r, k, n, rows)
+		Tuning{}.Tune(150*time.Millisecond, w)
+		scales, bias, x, y := normals(r, rows), normals(r, n), normals(r, rows*n), make([]float32, rows*n)
+		bytes, byteScales := make([]uint8, rows*n), make([]float32, rows)
+		for _, way := range []struct {
+			name     string
+			residual []float32
+		}{{"with", x}, {"without", nil}} {
+			b.Run(fmt.Sprintf("%dx%d/%s", k, n, way.name), func(b *testing.B) {
+				reportMACs(b, rows*k*n, func() {
+					MulInt8(y, n, a, scales, rows, w, bias, None)
+					LayerNormQuantised(bytes, byteScales, y, y, way.residual, bias, bias, rows, n, 1e-6)
+				})
+			})
+		}
+	}
 }
 
 func BenchmarkDotRows(b *testing.B) {
@@ -270,6 +301,7 @@ func BenchmarkRows(b *testing.B) {
 		{"LayerNorm", rows * d, func() { LayerNorm(y, x, z, w, w, rows, d, 1e-6) }},
 		{"LayerNorm, then QuantizeRows", rows * d, func() { LayerNorm(y, x, z, w, w, rows, d, 1e-6); QuantizeRows(bytes, scales, y, rows, d) }},
 		{"LayerNormQuantised", rows * d, func() { LayerNormQuantised(bytes, scales, y, x, z, w, w, rows, d, 1e-6) }},
+		{"LayerNormQuantised/no residual", rows * d, func() { LayerNormQuantised(bytes, scales, y, x, nil, w, w, rows, d, 1e-6) }},
 		{"RMSNorm", rows * d, func() { RMSNorm(y, x, z, w, rows, d, 1e-6) }},
 		{"Softmax/32", rows * d, func() { Softmax(y, rows*d/32, 32, 32) }},
 		{"Softmax/32000", vocabulary, func() { Softmax(logits, 1, vocabulary, vocabulary) }},

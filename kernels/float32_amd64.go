@@ -45,38 +45,56 @@ func (c *mulFloat32Call) chunk(first, rows int) {
 		limit = mulFloat32RowsAVX2
 	} else if doublePays(rows, c.w.bytes(), c.w.doubleFrom) {
 		column = wholePairs(c.w.N)
-		c.columns(first, rows, 0, column, 2*float32Panel, mulFloat32RowsDouble)
+		c.pairs(first, rows, column)
 	}
-	c.columns(first, rows, column, c.w.N, float32Panel, limit)
+	c.panels(first, rows, column, limit)
 }
 
-// columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
-func (c *mulFloat32Call) columns(first, rows, column, end, width, limit int) {
-	b := cutBlocks(rows, limit)
+// pairs multiplies rows with the first columns, two whole panels at a time, in blocks of nearly equal height.
+func (c *mulFloat32Call) pairs(first, rows, columns int) {
+	const width = 2 * float32Panel
+	b := cutBlocks(rows, mulFloat32RowsDouble)
 	perCall := partsPerCall(floatCallWork, rows, c.w.K*width, 4)
-	for part := column / width; part*width < end; {
-		n, mask := nextParts(part, perCall, end, width)
-		if b.higher > 0 {
-			c.call(b.height+1, b.higher, first, part*width, n, width, mask)
-		}
-		c.call(b.height, b.lower, first+b.split, part*width, n, width, mask)
-		part += n
+	for pair := 0; pair*width < columns; {
+		n, _ := nextParts(pair, perCall, columns, width)
+		c.callPairs(b, first, pair*width, n)
+		pair += n
 	}
 }
 
-// call multiplies blocks of one height, from a row and a column on, with some parts of the given width. It is not inlined, so that its
-// prologue lets the garbage collector in between two calls of assembly.
+// panels multiplies rows with the columns from one on, a panel at a time, in blocks of nearly equal height.
+func (c *mulFloat32Call) panels(first, rows, column, limit int) {
+	b := cutBlocks(rows, limit)
+	perCall := partsPerCall(floatCallWork, rows, c.w.K*float32Panel, 4)
+	for panel := column / float32Panel; panel*float32Panel < c.w.N; {
+		n, mask := nextPanels(panel, perCall, c.w.N)
+		if b.higher > 0 {
+			c.call(b.height+1, b.higher, first, panel*float32Panel, n, mask)
+		}
+		c.call(b.height, b.lower, first+b.split, panel*float32Panel, n, mask)
+		panel += n
+	}
+}
+
+// callPairs multiplies blocks, from a row and a column on, with some pairs of panels. It is not inlined, so that its prologue lets the garbage
+// collector in between two calls of assembly.
 //
 //go:noinline
-func (c *mulFloat32Call) call(height, blocks, row, column, parts, width int, mask uint32) {
+func (c *mulFloat32Call) callPairs(b blocks, row, column, pairs int) {
+	bias, biasStep := partBias(c.bias, column, 2*float32Panel)
+	mulFloat32AVX512Double(b.height, b.higher, b.lower, &c.x[row*c.xStride], 4*c.xStride, &c.w.panels[column*c.w.K], c.w.K, bias, biasStep,
+		&c.y[row*c.yStride+column], 4*c.yStride, pairs, c.floor)
+}
+
+// call multiplies blocks of one height, from a row and a column on, with some panels. It is not inlined either.
+//
+//go:noinline
+func (c *mulFloat32Call) call(height, blocks, row, column, panels int, mask uint32) {
 	x, w, y := &c.x[row*c.xStride], &c.w.panels[column*c.w.K], &c.y[row*c.yStride+column]
-	bias, biasStep := partBias(c.bias, column, width)
-	switch {
-	case width > float32Panel:
-		mulFloat32AVX512Double(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, parts, c.floor)
-	case c.level == cpu.AVX2:
-		mulFloat32AVX2(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, parts, c.floor, mask)
-	default:
-		mulFloat32AVX512(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, parts, c.floor, mask)
+	bias, biasStep := panelBias(c.bias, column)
+	if c.level == cpu.AVX2 {
+		mulFloat32AVX2(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
+		return
 	}
+	mulFloat32AVX512(height, x, 4*c.xStride, blocks, w, c.w.K, bias, biasStep, y, 4*c.yStride, panels, c.floor, mask)
 }

@@ -10,12 +10,13 @@ package kernels
 //go:noescape
 func mulFloat32AVX512(height int, x *float32, xStride int, blocks int, w *float32, k int, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
-// mulFloat32AVX512Double computes blocks of height (1 to 6) rows of mulFloat32Generic for pairs of panels of 32 columns, which all exist.
+// mulFloat32AVX512Double computes rows of mulFloat32Generic for pairs of panels of 32 columns, which all exist: first some blocks of one row more than height,
+// if any, then lower ones, one at least, of height (1 to 6) rows. No block has more than 6.
 // steps is k, at least 1; strides and biasStep, from a pair to the next, are in bytes.
 // floor is what results are at least.
 //
 //go:noescape
-func mulFloat32AVX512Double(height int, a *float32, aStride int, blocks int, w *float32, steps int, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
+func mulFloat32AVX512Double(height int, higher int, lower int, a *float32, aStride int, w *float32, steps int, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
 
 // mulFloat32AVX2 computes blocks of height (1 to 6) rows of mulFloat32Generic for panels of 32 columns. See mulFloat32AVX512.
 //

@@ -33,14 +33,15 @@ type heightWay struct {
 }
 
 func heightWays() []heightWay {
-	panels := func(name string, lowest, limit, width int) heightWay {
-		return heightWay{name, lowest, limit, func(c *mulInt8Call, rows, height int) { c.columns(0, rows, 0, c.w.N, width, height) }}
+	panels := func(lowest, limit int) heightWay {
+		return heightWay{"one", lowest, limit, func(c *mulInt8Call, rows, height int) { c.panels(0, rows, 0, height) }}
 	}
+	pairs := heightWay{"two", 2, mulInt8RowsDouble, func(c *mulInt8Call, rows, height int) { c.pairs(0, rows, c.w.N, height) }}
 	switch cpu.Integer() {
 	case cpu.AVX512VNNI:
-		return []heightWay{panels("one", 4, mulInt8Rows, int8Panel), panels("two", 2, mulInt8RowsDouble, 2*int8Panel)}
+		return []heightWay{panels(4, mulInt8Rows), pairs}
 	case cpu.AVXVNNI:
-		return []heightWay{panels("one", 2, mulInt8RowsAVX2, int8Panel)}
+		return []heightWay{panels(2, mulInt8RowsAVX2)}
 	case cpu.AVX2, cpu.AVX512:
 		steps := make([]uint8, chainBytes)
 		return []heightWay{{"chains", 2, chainRows, func(c *mulInt8Call, rows, height int) {

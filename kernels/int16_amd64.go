@@ -41,46 +41,64 @@ func (c *mulInt16Call) chunk(first, rows int) {
 	column := 0
 	if c.level == cpu.AVX512VNNI && doublePays(rows, c.w.bytes(), c.w.doubleFrom) {
 		column = wholePairs(c.w.N)
-		c.columns(first, rows, 0, column, 2*int16Panel, mulInt8RowsDouble)
+		c.pairs(first, rows, column)
 	}
-	c.columns(first, rows, column, c.w.N, int16Panel, limit)
+	c.panels(first, rows, column, limit)
 }
 
-// columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
-func (c *mulInt16Call) columns(first, rows, column, end, width, limit int) {
-	b := cutBlocks(rows, limit)
+// pairs multiplies rows with the first columns, two whole panels at a time, in blocks of nearly equal height.
+func (c *mulInt16Call) pairs(first, rows, columns int) {
+	const width = 2 * int16Panel
+	b := cutBlocks(rows, mulInt8RowsDouble)
 	perCall := partsPerCall(callWork/2, rows, c.w.K*width, 2)
-	for part := column / width; part*width < end; {
-		n, mask := nextParts(part, perCall, end, width)
-		if b.higher > 0 {
-			c.call(b.height+1, b.higher, first, part*width, n, width, mask)
-		}
-		c.call(b.height, b.lower, first+b.split, part*width, n, width, mask)
-		part += n
+	for pair := 0; pair*width < columns; {
+		n, _ := nextParts(pair, perCall, columns, width)
+		c.callPairs(b, first, pair*width, n)
+		pair += n
 	}
 }
 
-// call multiplies blocks of one height, from a row and a column on, with some parts of the given width. It is not inlined, so that its
-// prologue lets the garbage collector in between two calls of assembly.
+// panels multiplies rows with the columns from one on, a panel at a time, in blocks of nearly equal height.
+func (c *mulInt16Call) panels(first, rows, column, limit int) {
+	b := cutBlocks(rows, limit)
+	perCall := partsPerCall(callWork/2, rows, c.w.K*int16Panel, 2)
+	for panel := column / int16Panel; panel*int16Panel < c.w.N; {
+		n, mask := nextPanels(panel, perCall, c.w.N)
+		if b.higher > 0 {
+			c.call(b.height+1, b.higher, first, panel*int16Panel, n, mask)
+		}
+		c.call(b.height, b.lower, first+b.split, panel*int16Panel, n, mask)
+		panel += n
+	}
+}
+
+// callPairs multiplies blocks, from a row and a column on, with some pairs of panels. It is not inlined, so that its prologue lets the garbage
+// collector in between two calls of assembly.
 //
 //go:noinline
-func (c *mulInt16Call) call(height, blocks, row, column, parts, width int, mask uint32) {
+func (c *mulInt16Call) callPairs(b blocks, row, column, pairs int) {
 	a, s, w, scales := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*2], &c.w.scales[column]
-	bias, biasStep := partBias(c.bias, column, width)
+	bias, biasStep := partBias(c.bias, column, 2*int16Panel)
+	mulInt16AVX512VNNIDouble(b.height, b.higher, b.lower, a, 2*c.aStride, s, w, c.w.steps, scales, bias, biasStep,
+		&c.y[row*c.yStride+column], 4*c.yStride, pairs, c.floor)
+}
+
+// call multiplies blocks of one height, from a row and a column on, with some panels. It is not inlined either.
+//
+//go:noinline
+func (c *mulInt16Call) call(height, blocks, row, column, panels int, mask uint32) {
+	a, s, w, scales := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*2], &c.w.scales[column]
+	bias, biasStep := panelBias(c.bias, column)
 	y, steps, aStride, yStride := &c.y[row*c.yStride+column], c.w.steps, 2*c.aStride, 4*c.yStride
-	if width > int16Panel {
-		mulInt16AVX512VNNIDouble(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor)
-		return
-	}
 	switch c.level {
 	case cpu.AVX2:
-		mulInt16AVX2(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+		mulInt16AVX2(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	case cpu.AVXVNNI:
-		mulInt16AVXVNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+		mulInt16AVXVNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	case cpu.AVX512:
-		mulInt16AVX512(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+		mulInt16AVX512(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	default:
-		mulInt16AVX512VNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+		mulInt16AVX512VNNI(height, a, aStride, s, blocks, w, steps, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	}
 }
 

@@ -32,12 +32,13 @@ func mulInt16AVX512(height int, a *int16, aStride int, aScales *float32, blocks 
 //go:noescape
 func mulInt16AVX512VNNI(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
-// mulInt16AVX512VNNIDouble computes blocks of height (1 to 6) rows of mulInt16Generic for pairs of panels of 32 columns, which all exist.
+// mulInt16AVX512VNNIDouble computes rows of mulInt16Generic for pairs of panels of 32 columns, which all exist: first some blocks of one row more than height,
+// if any, then lower ones, one at least, of height (1 to 6) rows. No block has more than 6.
 // steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep, from a pair to the next, are in bytes.
 // floor is what results are at least.
 //
 //go:noescape
-func mulInt16AVX512VNNIDouble(height int, a *int16, aStride int, aScales *float32, blocks int, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
+func mulInt16AVX512VNNIDouble(height int, higher int, lower int, a *int16, aStride int, aScales *float32, w *int16, steps int, scales *float32, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
 
 // quantizeInt16AVX512 computes quantizeInt16Generic for n >= 1 elements and a multiplier that is not zero. It writes up to a multiple of 16.
 //

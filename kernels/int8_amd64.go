@@ -56,7 +56,7 @@ func mulInt8Quantised(dst []uint8, multiplier float32, a []uint8, aScales []floa
 	}
 	c := mulInt8Call{a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level, bytes: dst, multiplier: multiplier}
 	column := wholePairs(w.N)
-	c.chunks(rows, func(first, rows int) { c.columns(first, rows, 0, column, 2*int8Panel, c.doubleLimit()) })
+	c.chunks(rows, func(first, rows int) { c.pairs(first, rows, column, c.doubleLimit()) })
 	return column
 }
 
@@ -75,22 +75,34 @@ func (c *mulInt8Call) chunk(first, rows int) {
 	column := 0
 	if c.level == cpu.AVX512VNNI && doublePays(rows, len(c.w.panels), c.w.doubleFrom) {
 		column = wholePairs(c.w.N)
-		c.columns(first, rows, 0, column, 2*int8Panel, c.doubleLimit())
+		c.pairs(first, rows, column, c.doubleLimit())
 	}
-	c.columns(first, rows, column, c.w.N, int8Panel, c.blockLimit(rows))
+	c.panels(first, rows, column, c.blockLimit(rows))
 }
 
-// columns multiplies rows with some columns, a panel or two of the given width at a time, in blocks of nearly equal height.
-func (c *mulInt8Call) columns(first, rows, column, end, width, limit int) {
+// pairs multiplies rows with the first columns, two whole panels at a time, in blocks of nearly equal height.
+func (c *mulInt8Call) pairs(first, rows, columns, limit int) {
+	const width = 2 * int8Panel
 	b := cutBlocks(rows, limit)
 	perCall := partsPerCall(callWork, rows, c.w.K*width, 1)
-	for part := column / width; part*width < end; {
-		n, mask := nextParts(part, perCall, end, width)
+	for pair := 0; pair*width < columns; {
+		n, _ := nextParts(pair, perCall, columns, width)
+		c.callPairs(b, first, pair*width, n)
+		pair += n
+	}
+}
+
+// panels multiplies rows with the columns from one on, a panel at a time, in blocks of nearly equal height.
+func (c *mulInt8Call) panels(first, rows, column, limit int) {
+	b := cutBlocks(rows, limit)
+	perCall := partsPerCall(callWork, rows, c.w.K*int8Panel, 1)
+	for panel := column / int8Panel; panel*int8Panel < c.w.N; {
+		n, mask := nextPanels(panel, perCall, c.w.N)
 		if b.higher > 0 {
-			c.call(b.height+1, b.higher, first, part*width, n, width, mask)
+			c.call(b.height+1, b.higher, first, panel*int8Panel, n, mask)
 		}
-		c.call(b.height, b.lower, first+b.split, part*width, n, width, mask)
-		part += n
+		c.call(b.height, b.lower, first+b.split, panel*int8Panel, n, mask)
+		panel += n
 	}
 }
 
@@ -120,36 +132,42 @@ func (c *mulInt8Call) blockLimit(rows int) int {
 	return mulInt8RowsAVX2
 }
 
-// call multiplies blocks of one height, from a row and a column on, with some parts of the given width. It is not inlined, so that its
-// prologue lets the garbage collector in between two calls of assembly.
+// callPairs multiplies blocks, from a row and a column on, with some pairs of panels. It is not inlined, so that its prologue lets the garbage
+// collector in between two calls of assembly.
 //
 //go:noinline
-func (c *mulInt8Call) call(height, blocks, row, column, parts, width int, mask uint32) {
+func (c *mulInt8Call) callPairs(b blocks, row, column, pairs int) {
 	a, s, w := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4]
 	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
-	bias, biasStep := partBias(c.bias, column, width)
-	steps, aStride, yStride := c.w.steps, c.aStride, 4*c.yStride
+	bias, biasStep := partBias(c.bias, column, 2*int8Panel)
 	if c.bytes != nil {
 		stride := Int8Stride(c.w.N)
-		mulInt8AVX512DoubleBytes(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, &c.bytes[row*stride+column], stride, parts,
-			c.floor, c.multiplier)
+		mulInt8AVX512DoubleBytes(b.height, b.higher, b.lower, a, c.aStride, s, w, c.w.steps, corrections, scales, bias, biasStep,
+			&c.bytes[row*stride+column], stride, pairs, c.floor, c.multiplier)
 		return
 	}
-	y := &c.y[row*c.yStride+column]
-	if width > int8Panel {
-		mulInt8AVX512Double(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor)
-		return
-	}
+	mulInt8AVX512Double(b.height, b.higher, b.lower, a, c.aStride, s, w, c.w.steps, corrections, scales, bias, biasStep,
+		&c.y[row*c.yStride+column], 4*c.yStride, pairs, c.floor)
+}
+
+// call multiplies blocks of one height, from a row and a column on, with some panels. It is not inlined either.
+//
+//go:noinline
+func (c *mulInt8Call) call(height, blocks, row, column, panels int, mask uint32) {
+	a, s, w := &c.a[row*c.aStride], &c.aScales[row], &c.w.panels[column*c.w.steps*4]
+	corrections, scales := &c.w.corrections[column], &c.w.scales[column]
+	bias, biasStep := panelBias(c.bias, column)
+	y, steps, aStride, yStride := &c.y[row*c.yStride+column], c.w.steps, c.aStride, 4*c.yStride
 	switch c.level {
 	case cpu.AVX512VNNI:
 		if height <= fewRows && c.w.unfetched {
-			mulInt8AVX512Unfetched(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+			mulInt8AVX512Unfetched(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 			return
 		}
-		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+		mulInt8AVX512(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	case cpu.AVX2, cpu.AVX512: // rows that are too long to be taken apart
-		mulInt8AVX2(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+		mulInt8AVX2(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	case cpu.AVXVNNI:
-		mulInt8AVXVNNI(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, parts, c.floor, mask)
+		mulInt8AVXVNNI(height, a, aStride, s, blocks, w, steps, corrections, scales, bias, biasStep, y, yStride, panels, c.floor, mask)
 	}
 }

@@ -18,19 +18,21 @@ func mulInt8AVX512(height int, a *uint8, aStride int, aScales *float32, blocks i
 //go:noescape
 func mulInt8AVX512Unfetched(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, panels int, floor float32, mask uint32)
 
-// mulInt8AVX512Double computes blocks of height (1 to 6) rows of mulInt8Generic for pairs of panels of 32 columns, which all exist.
+// mulInt8AVX512Double computes rows of mulInt8Generic for pairs of panels of 32 columns, which all exist: first some blocks of one row more than height,
+// if any, then lower ones, one at least, of height (1 to 6) rows. No block has more than 6.
 // steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep, from a pair to the next, are in bytes.
 // floor is what results are at least.
 //
 //go:noescape
-func mulInt8AVX512Double(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
+func mulInt8AVX512Double(height int, higher int, lower int, a *uint8, aStride int, aScales *float32, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *float32, yStride int, pairs int, floor float32)
 
-// mulInt8AVX512DoubleBytes computes blocks of height (1 to 6) rows of mulInt8Generic for pairs of panels of 32 columns, which all exist.
+// mulInt8AVX512DoubleBytes computes rows of mulInt8Generic for pairs of panels of 32 columns, which all exist: first some blocks of one row more than height,
+// if any, then lower ones, one at least, of height (1 to 6) rows. No block has more than 6.
 // steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep, from a pair to the next, are in bytes.
 // floor is what results are at least, before they are multiplied with multiplier and rounded to bytes.
 //
 //go:noescape
-func mulInt8AVX512DoubleBytes(height int, a *uint8, aStride int, aScales *float32, blocks int, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *uint8, yStride int, pairs int, floor float32, multiplier float32)
+func mulInt8AVX512DoubleBytes(height int, higher int, lower int, a *uint8, aStride int, aScales *float32, w *int8, steps int, corrections *int32, scales *float32, bias *float32, biasStep int, y *uint8, yStride int, pairs int, floor float32, multiplier float32)
 
 // mulInt8AVX2 computes blocks of height (1 to 6) rows of mulInt8Generic for panels of 32 columns. See mulInt8AVX512.
 //

@@ -19,8 +19,8 @@ const (
 // keep it busy; where another thread of the core loads and decodes as well, this one does a tenth more.
 //
 // While the blocks of rows pass, the weights of the next pair are fetched into the second-level cache, a line at each step, so that the
-// first block finds them there: its few rows would have to wait for what is further away. Four blocks fetch all of the next pair, those
-// that follow fetch what comes after it. Past the end of a matrix that may be anything, which a prefetch does not mind, but is the
+// first block finds them there: its few rows would have to wait for what is further away. Therefore blocks of two heights take turns in each
+// pair. Four blocks fetch all of the next pair, those that follow fetch what comes after it. Past the end of a matrix that may be anything, which a prefetch does not mind, but is the
 // next matrix if they lie in a row (see Together).
 //
 // The last turn of a block goes row by row, with weights from memory, and the sums of a row become results while those of the next row are
@@ -28,13 +28,34 @@ const (
 // further ahead than a hundred instructions or two, always finds something to multiply.
 func (k Kernel) GenerateDouble512() {
 	k.startDouble(maxRowsDouble)
-	dispatch(maxRowsDouble, func(rows int) {
-		p := double512{Kernel: k, sums: sums512{1, rows, doubleVectors, k.Corrections}, row: make([]reg.GPVirtual, rows)}
-		if rows <= 2 && !k.Float {
-			p.sums.sets = 4 / rows
-		}
-		p.generate()
+	p := newDouble512(k)
+	current, height := AllocLocal(8), GP64() // the height of the blocks in work
+
+	Label("pair")
+	p.startPair()
+	MOVQ(asm.Addr("height"), height)
+	MOVQ(asm.Addr("higher"), p.blocks)
+	INCQ(height)
+	TESTQ(p.blocks, p.blocks)
+	JNZ(LabelRef("blocks"))
+	Label("lower")
+	MOVQ(asm.Addr("height"), height)
+	MOVQ(asm.Addr("lower"), p.blocks)
+	Label("blocks")
+	MOVQ(height, current)
+	jumpToRows(height, maxRowsDouble)
+	eachRows(maxRowsDouble, func(rows int) {
+		p.ofHeight(rows).generate()
+		JMP(LabelRef("passed"))
 	})
+	Label("passed")
+	MOVQ(current, height)
+	CMPQ(height, asm.Addr("height"))
+	JNE(LabelRef("lower"))
+	p.nextPair()
+	JNZ(LabelRef("pair"))
+	VZEROUPPER()
+	RET()
 }
 
 type double512 struct {
@@ -46,17 +67,29 @@ type double512 struct {
 	y, aScales, blocks reg.GPVirtual
 }
 
-func (p double512) label(name string) string { return block{rows: len(p.row)}.label(name) }
-
-func (p double512) generate() {
-	for r := range p.row {
-		p.row[r] = GP64()
+func newDouble512(k Kernel) double512 {
+	p := double512{Kernel: k, w: GP64(), panelBytes: GP64(), at: GP64(), next: GP64(), y: GP64(), aScales: GP64(), blocks: GP64()}
+	for range maxRowsDouble {
+		p.row = append(p.row, GP64())
 	}
-	p.w, p.panelBytes, p.at, p.next, p.y, p.aScales, p.blocks = GP64(), GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	MOVQ(asm.Addr("steps"), p.panelBytes)
 	IMUL3Q(U32(stepBytes), p.panelBytes, p.panelBytes)
+	return p
+}
 
-	Label(p.label("panel"))
+// ofHeight is p for blocks of so many rows.
+func (p double512) ofHeight(rows int) double512 {
+	p.row, p.sums = p.row[:rows], sums512{1, rows, doubleVectors, p.Corrections}
+	if rows <= 2 && !p.Float {
+		p.sums.sets = 4 / rows
+	}
+	return p
+}
+
+func (p double512) label(name string) string { return block{rows: len(p.row)}.label(name) }
+
+// startPair returns to the first row.
+func (p double512) startPair() {
 	MOVQ(asm.Addr("steps"), p.row[0])
 	SHLQ(Imm(2), p.row[0])
 	ADDQ(asm.Addr("a"), p.row[0])
@@ -64,10 +97,32 @@ func (p double512) generate() {
 	if !p.Float {
 		MOVQ(asm.Addr("aScales"), p.aScales)
 	}
-	MOVQ(asm.Addr("blocks"), p.blocks)
 	MOVQ(asm.Addr("w"), p.next)
 	LEAQ(Mem{Base: p.next, Index: p.panelBytes, Scale: 2}, p.next)
+}
 
+// nextPair steps to the next pair of panels; the flags say whether there is one.
+func (p double512) nextPair() {
+	ADDQ(p.panelBytes, p.w) // which has come to the end of the first panel
+	MOVQ(p.w, asm.Addr("w"))
+	var parameters []string
+	if !p.Float {
+		parameters = append(parameters, "scales")
+	}
+	if p.Bytes {
+		ADDQ(Imm(2*panel), asm.Addr("y"))
+	} else {
+		parameters = append(parameters, "y")
+	}
+	block{Kernel: p.Kernel}.advance(2*panel, parameters...)
+	biasStep := GP64()
+	MOVQ(asm.Addr("biasStep"), biasStep)
+	ADDQ(biasStep, asm.Addr("bias"))
+	DECQ(asm.Addr("pairs"))
+}
+
+// generate computes blocks of a height.
+func (p double512) generate() {
 	Label(p.label("block"))
 	for r := 1; r < len(p.row); r++ {
 		MOVQ(asm.Addr("aStride"), p.row[r])
@@ -87,26 +142,6 @@ func (p double512) generate() {
 	}
 	DECQ(p.blocks)
 	JNZ(LabelRef(p.label("block")))
-
-	ADDQ(p.panelBytes, p.w) // which has come to the end of the first panel
-	MOVQ(p.w, asm.Addr("w"))
-	var parameters []string
-	if !p.Float {
-		parameters = append(parameters, "scales")
-	}
-	if p.Bytes {
-		ADDQ(Imm(2*panel), asm.Addr("y"))
-	} else {
-		parameters = append(parameters, "y")
-	}
-	block{Kernel: p.Kernel}.advance(2*panel, parameters...)
-	biasStep := GP64()
-	MOVQ(asm.Addr("biasStep"), biasStep)
-	ADDQ(biasStep, asm.Addr("bias"))
-	DECQ(asm.Addr("pairs"))
-	JNZ(LabelRef(p.label("panel")))
-	VZEROUPPER()
-	RET()
 }
 
 // overlaps reports whether the last turn and the end of a block overlap. Several sets of sums have to be joined before.

@@ -53,7 +53,7 @@ type Kernel struct {
 type Step func(rows int, weights []Mem, at func(row int) Mem, sum func(row, j int) reg.VecPhysical, free []reg.VecPhysical)
 
 func (k Kernel) start(rows int) {
-	asm.Kernel(k.Name, k.signature("panels int, floor float32, mask uint32"),
+	asm.Kernel(k.Name, k.signature("height int", "blocks int, ", "panels int, floor float32, mask uint32"),
 		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for panels of 32 columns.", k.Name, rows, k.Doc),
 		"steps counts groups of 4 bytes of weights along k, a multiple of 4; strides and biasStep are in bytes.",
 		"mask has a bit for each column of a panel that exists. floor is what results are at least.")
@@ -68,13 +68,14 @@ func (k Kernel) startDouble(rows int) {
 	if k.Bytes {
 		last, floor = last+", multiplier float32", "floor is what results are at least, before they are multiplied with multiplier and rounded to bytes."
 	}
-	asm.Kernel(k.Name, k.signature(last),
-		fmt.Sprintf("%s computes blocks of height (1 to %d) rows of %s for pairs of panels of 32 columns, which all exist.", k.Name, rows, k.Doc),
+	asm.Kernel(k.Name, k.signature("height, higher, lower int", "", last),
+		fmt.Sprintf("%s computes rows of %s for pairs of panels of 32 columns, which all exist: first some blocks of one row more than height,", k.Name, k.Doc),
+		fmt.Sprintf("if any, then lower ones, one at least, of height (1 to %d) rows. No block has more than %d.", rows, rows),
 		steps+"; strides and biasStep, from a pair to the next, are in bytes.", floor)
 }
 
-// signature is that of a kernel with some last parameters.
-func (k Kernel) signature(last string) string {
+// signature is that of a kernel whose heights are some parameters, with a number of blocks if that is not among them, and some last parameters.
+func (k Kernel) signature(heights, blocks, last string) string {
 	aScales, scales := "aScales *float32, ", "scales *float32, "
 	if k.Float {
 		aScales, scales = "", ""
@@ -86,17 +87,26 @@ func (k Kernel) signature(last string) string {
 	if k.Bytes {
 		result = "uint8"
 	}
-	return fmt.Sprintf("func(height int, a *%s, aStride int, %sblocks int, w *%s, steps int, %sbias *float32, biasStep int, y *%s, yStride int, %s)",
-		k.Activation, aScales, k.Weight, scales, result, last)
+	return fmt.Sprintf("func(%s, a *%s, aStride int, %s%sw *%s, steps int, %sbias *float32, biasStep int, y *%s, yStride int, %s)",
+		heights, k.Activation, aScales, blocks, k.Weight, scales, result, last)
 }
 
 // dispatch jumps to the code of a height, and writes that code for each of them.
 func dispatch(maxRows int, generate func(rows int)) {
-	height := asm.Int("height")
+	jumpToRows(asm.Int("height"), maxRows)
+	eachRows(maxRows, generate)
+}
+
+// jumpToRows jumps to the code of a height. That of the greatest follows.
+func jumpToRows(height reg.GPVirtual, maxRows int) {
 	for rows := 1; rows < maxRows; rows++ {
 		CMPQ(height, U32(rows))
 		JEQ(LabelRef(fmt.Sprintf("rows%d", rows)))
 	}
+}
+
+// eachRows writes the code of each height, the greatest first.
+func eachRows(maxRows int, generate func(rows int)) {
 	for rows := maxRows; rows > 0; rows-- {
 		Label(fmt.Sprintf("rows%d", rows))
 		generate(rows)
