@@ -102,6 +102,9 @@ func deviceFolder() string {
 	return filepath.Join(sharedtest.Root(), "gpukernels", "emulated", "device")
 }
 
+// prelude is the header that every kernel begins with: what CUDA adds to C++.
+func prelude() string { return filepath.Join(deviceFolder(), "prelude.h") }
+
 // Cache is the folder for what is built.
 func Cache() string { return filepath.Join(sharedtest.Root(), ".cache", "emulated") }
 
@@ -170,17 +173,27 @@ func (b *builder) device() string {
 	})
 }
 
-// kernelLanguage is the header that every kernel begins with: what CUDA adds to C++.
-const kernelLanguage = "cuda_language.h"
-
 // kernels compiles a .cu file.
 func (b *builder) kernels(source string) string {
 	b.t.Helper()
-	files := included(b.t, filepath.Join(deviceFolder(), kernelLanguage), source)
+	files, language := included(b.t, prelude(), source), b.language()
 	return b.make(".o", files, source, func(to string) []string {
-		return slices.Concat([]string{b.compiler}, b.kernel, []string{"-include", kernelLanguage, "-c", source, "-o", to})
+		return slices.Concat([]string{b.compiler}, b.kernel, []string{"-Winvalid-pch", "-include", language, "-c", source, "-o", to})
 	})
 }
+
+// language returns what -include finds compiled: the compiler looks beside a header for its name with .gch. To read what CUDA adds to C++ takes
+// longer than to compile most kernels.
+func (b *builder) language() string {
+	b.t.Helper()
+	compiled := b.make(".h"+precompiled, included(b.t, prelude()), prelude(), func(to string) []string {
+		return slices.Concat([]string{b.compiler}, b.kernel, []string{"-x", "c++-header", "-c", prelude(), "-o", to})
+	})
+	return strings.TrimSuffix(compiled, precompiled)
+}
+
+// precompiled is the ending of a header that is compiled.
+const precompiled = ".gch"
 
 func (b *builder) link(objects []string) string {
 	b.t.Helper()

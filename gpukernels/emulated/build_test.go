@@ -15,8 +15,8 @@ func TestIncluded(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	product := names(included(t, filepath.Join(deviceFolder(), kernelLanguage), filepath.Join(SourceFolder(), "product.cu")))
-	for _, needed := range []string{"product.cu", "product.cuh", "tensor.cuh", "language.cuh", kernelLanguage, "block.h", "tensor_emulated.h"} {
+	product := names(included(t, prelude(), filepath.Join(SourceFolder(), "product.cu")))
+	for _, needed := range []string{"product.cu", "product.cuh", "tensor.cuh", "language.cuh", "prelude.h", "cuda_language.h", "block.h", "tensor_emulated.h"} {
 		if !slices.Contains(product, needed) {
 			t.Errorf("product.cu is compiled without %s: %v", needed, product)
 		}
