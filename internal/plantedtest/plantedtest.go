@@ -14,7 +14,10 @@ import (
 
 // A Bug is a change to a file of the package that makes it wrong. From stands in the file once. In To, planted(NAME) is 1 if the bug is at
 // work, and else 0; unless(NAME, wait) calls wait if it is not.
-type Bug struct{ Name, File, From, To string }
+type Bug struct {
+	Name, File, From, To string
+	Test                 string // what notices it, without "Test" before the name; all that may, if it is empty
+}
 
 // Variable is that of the environment that names the bug that is at work.
 const Variable = "PLANTED"

@@ -55,14 +55,16 @@ func TestPlantedBugs(t *testing.T) {
 		t.Run(bug.Name, func(t *testing.T) {
 			noticed := false
 			for _, hasty := range []string{"", "even", "odd"} {
-				command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Several|Ahead)$", "-test.timeout=2m")
+				command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Several|Ahead)$", "-test.failfast", "-test.timeout=2m")
 				command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "SLUICE_EMULATED_HASTY="+hasty, plantedtest.Variable+"="+bug.Name)
 				output, err := command.CombinedOutput()
 				if err != nil && !strings.Contains(string(output), "--- FAIL: Test") {
 					t.Fatalf("%v\n%s", err, output)
 				}
 				t.Logf("hasty %q: %v\n%s", hasty, err, output)
-				noticed = noticed || err != nil
+				if noticed = err != nil; noticed {
+					break
+				}
 			}
 			if noticed != (bug.Name != "") {
 				t.Errorf("noticed: %v", noticed)

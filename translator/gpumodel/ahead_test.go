@@ -3,6 +3,7 @@
 package gpumodel
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -421,7 +422,7 @@ var plantedBugs = []plantedtest.Bug{
 	{Name: "the encode behind the last one that was waited for is taken for done", File: "encodes.go",
 		From: "needed <= e.awaited",
 		To:   "needed <= e.awaited+int(planted(NAME))"},
-	{Name: "the decoder waits for all encodes", File: "encodes.go",
+	{Name: "the decoder waits for all encodes", File: "encodes.go", Test: "Encodes",
 		From: "needed := 0",
 		To:   "needed := int(planted(NAME)) * s.encodes.newest"},
 	{Name: "the last row of a step decides alone for what it waits", File: "encodes.go",
@@ -439,10 +440,10 @@ var plantedBugs = []plantedtest.Bug{
 	{Name: "a step ahead without attention is followed", File: "ahead.go",
 		From: "s.aligned && !s.ahead.aligned",
 		To:   "s.aligned && !s.ahead.aligned && planted(NAME) == 0"},
-	{Name: "choices are kept though their tokens are forbidden", File: "ahead.go",
+	{Name: "choices are kept though their tokens are forbidden", File: "ahead.go", Test: "Jointly",
 		From: "len(list) > 0 {\n",
 		To:   "len(list) > 0 && planted(NAME) == 0 {\n"},
-	{Name: "choices without tokens that were forbidden are kept", File: "ahead.go",
+	{Name: "choices without tokens that were forbidden are kept", File: "ahead.go", Test: "Ahead",
 		From: "\t\ts.forgetChoices()\n",
 		To:   "\t\tif planted(NAME) == 0 {\n\t\t\ts.forgetChoices()\n\t\t}\n"},
 	{Name: "the step ahead overwrites the state", File: "decoder.go",
@@ -451,7 +452,7 @@ var plantedBugs = []plantedtest.Bug{
 	{Name: "a step ahead with another token is followed", File: "ahead.go",
 		From: "b.token == token &&",
 		To:   "(b.token == token || planted(NAME) == 1) &&"},
-	{Name: "two slots follow one row", File: "ahead.go",
+	{Name: "two slots follow one row", File: "ahead.go", Test: "Ahead",
 		From: "&& !b.taken",
 		To:   "&& (!b.taken || planted(NAME) == 1)"},
 	{Name: "the step ahead takes a turn that is needed", File: "ahead.go",
@@ -463,16 +464,16 @@ var plantedBugs = []plantedtest.Bug{
 	{Name: "memory moves before it is written", File: "memory.go",
 		From: "\tfor _, s := range streams {\n\t\tif err := s.Synchronize(); err != nil {",
 		To:   "\tfor _, s := range streams {\n\t\tif err := unless(NAME, s.Synchronize); err != nil {"},
-	{Name: "scores are added up before all models have theirs", File: "joint.go",
+	{Name: "scores are added up before all models have theirs", File: "joint.go", Test: "Jointly",
 		From: "j.steppers[0].stream.Wait(j.scored[i])",
 		To:   "unless(NAME, func() error { return j.steppers[0].stream.Wait(j.scored[i]) })"},
-	{Name: "scores are overwritten before they are added up", File: "joint.go",
+	{Name: "scores are overwritten before they are added up", File: "joint.go", Test: "Jointly",
 		From: "if again {",
 		To:   "if again && planted(NAME) == 0 {"},
-	{Name: "models guess before anything is chosen", File: "joint.go",
+	{Name: "models guess before anything is chosen", File: "joint.go", Test: "Jointly",
 		From: "s.stream.Wait(j.done)",
 		To:   "unless(NAME, func() error { return s.stream.Wait(j.done) })"},
-	{Name: "what all models choose is read before it is there", File: "joint.go",
+	{Name: "what all models choose is read before it is there", File: "joint.go", Test: "Jointly",
 		From: "j.steppers[0].wait(j.done.Synchronize)",
 		To:   "unless(NAME, j.done.Synchronize)"},
 	{Name: "scores of prefixes are read before they are there", File: "pick.go",
@@ -481,7 +482,7 @@ var plantedBugs = []plantedtest.Bug{
 	{Name: "a prefix goes on with another token", File: "guess.go",
 		From: "b.token = token\n",
 		To:   "b.token = token + planted(NAME)\n"},
-	{Name: "hard attention does not move on", File: "hard.go",
+	{Name: "hard attention does not move on", File: "hard.go", Test: "HardAttention",
 		From: "StepCount: len(s.w.hard().steps),",
 		To:   "StepCount: len(s.w.hard().steps) * int(1-planted(NAME)),"},
 	{Name: "the word of a step ahead is lost", File: "ahead.go",
@@ -497,10 +498,11 @@ func TestPlantedBugs(t *testing.T) {
 	program := plantedtest.Build(t, plantedBugs)
 	device := library(t, emulated.Unwatched)
 	// run says what the tests print if they fail.
-	run := func(t *testing.T, bug, hasty string, short bool) (string, error) {
-		command := exec.CommandContext(t.Context(), program, "-test.run=^Test(Ahead|Encodes|Beam|Candidates|Jointly|HardAttention)$", "-test.failfast",
+	run := func(t *testing.T, bug plantedtest.Bug, hasty string, short bool) (string, error) {
+		tests := cmp.Or(bug.Test, "Ahead|Encodes|Beam|Candidates|Jointly|HardAttention")
+		command := exec.CommandContext(t.Context(), program, "-test.run=^Test("+tests+")$", "-test.failfast",
 			"-test.timeout=4m", fmt.Sprintf("-test.short=%v", short))
-		command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "SLUICE_EMULATED_HASTY="+hasty, plantedtest.Variable+"="+bug)
+		command.Env = append(os.Environ(), emulated.LibraryVariable+"="+device, "SLUICE_EMULATED_HASTY="+hasty, plantedtest.Variable+"="+bug.Name)
 		output, err := command.CombinedOutput()
 		return string(output), err
 	}
@@ -509,7 +511,7 @@ func TestPlantedBugs(t *testing.T) {
 		t.Run(bug.Name, func(t *testing.T) {
 			for _, short := range []bool{true, false} {
 				for _, hasty := range halves {
-					output, err := run(t, bug.Name, hasty, short)
+					output, err := run(t, bug, hasty, short)
 					if err == nil {
 						continue
 					}
@@ -523,7 +525,7 @@ func TestPlantedBugs(t *testing.T) {
 		})
 	}
 	for _, hasty := range halves {
-		if output, err := run(t, "", hasty, true); err != nil {
+		if output, err := run(t, plantedtest.Bug{}, hasty, true); err != nil {
 			t.Errorf("without a bug, hasty %q: %v\n%s", hasty, err, output)
 		}
 	}
