@@ -4,9 +4,19 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED="${CGO_ENABLED:-1}"
 log=$(mktemp)
-arm64=""
-trap 'rm -f "$log" "$log.arm64"; [ -z "$arm64" ] || kill "$arm64" 2>/dev/null || true' EXIT
+trap 'rm -f "$log" "$log".*; jobs -rp | xargs -r kill 2>/dev/null || true' EXIT
 missing=()
+# beside NAME COMMAND... begins what has one thread, or waits for most of its time; finish NAME waits for it, prints what it said, and fails if it has failed.
+beside() {
+	"${@:2}" >"$log.$1" 2>&1 &
+	echo $! >"$log.$1.process"
+}
+finish() {
+	local status=0
+	wait "$(cat "$log.$1.process")" || status=$?
+	cat "$log.$1"
+	[ "$status" = 0 ] || exit "$status"
+}
 step() { printf '\n== %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
 command -v go >/dev/null || {
@@ -23,30 +33,34 @@ gopath=$(go env GOPATH)
 export PATH="$PATH:$PWD/.cache/bin:$gopath/bin"
 # One package more than there are cores: those with brokers and stores wait for them most of the time.
 packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
-go test -p "$packages" -timeout 30m ./... 2>&1 | grep --line-buffered -v 'no test files' | tee "$log"
+# Those that take longest begin first, so that none of them runs alone at the end. What go vet says, it has said above.
+go test -vet=off -p "$packages" -timeout 30m ./cmd/sluice ./translator/gpumodel ./gpukernels ./producer/kafka ./... 2>&1 | grep --line-buffered -v 'no test files' | tee "$log"
 
 step "race detector on what is concurrent"
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 	# What the skipped trainings learn is seen without the detector; their goroutines are those of the other trainings.
-	go test -race -short -p "$packages" -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment|TestMarianUpdates' \
+	go test -vet=off -race -short -p "$packages" -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment|TestMarianUpdates' \
 		./train ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel ./consumer/... ./producer/... \
 		./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 	# On GPUs, what is done by several goroutines, devices and streams.
 	tests='Across|Graph|Events|Goroutines|StreamsAreLazy|OutOfMemory|InjectedErrors|BLASErrors' # of the driver's interface
 	tests+='|Ahead|Beam|Jointly|Workers|SeveralGPUs|Failures|MiniBatchFit|Several|Updates'
-	go test -race -short -p "$packages" -timeout 10m -run "^Test($tests)\$" \
+	go test -vet=off -race -short -p "$packages" -timeout 10m -run "^Test($tests)\$" \
 		./gpukernels/cuda ./translator/gpumodel ./train/gpunetwork
 else
 	missing+=("the race detector (it needs a C compiler)")
 fi
 
 if command -v qemu-aarch64 >/dev/null; then # one thread for minutes, beside what follows
-	scripts/arm64.sh >"$log.arm64" 2>&1 &
-	arm64=$!
+	beside arm64 scripts/arm64.sh
+fi
+if command -v java >/dev/null && command -v mvn >/dev/null; then # brokers, for which it waits
+	beside newcomer scripts/newcomer.sh
 fi
 
 step "kernels: assembly as generated, every implementation, no assembly"
 go test -C kernels/_asm -count=1 ./... # its inputs lie outside of the module, where the cache does not look
+levels='generic AVX2 AVX-VNNI AVX-512 AVX-512_VNNI' # as subtests have their names
 for implementation in generic avx2 avxvnni avx512; do
 	# A processor without one runs the one below instead.
 	flag=${implementation/avxvnni/avx_vnni} flag=${flag/avx512/avx512bw}
@@ -54,7 +68,12 @@ for implementation in generic avx2 avxvnni avx512; do
 		missing+=("kernels by $implementation (this processor does not have it)")
 		continue
 	fi
-	SLUICE_CPU=$implementation go test -count=1 -short ./kernels/...
+	# Tests that go through all levels have done so above, whatever the level that the processor begins with: here they run for that one.
+	others=$(tr ' ' '\n' <<<"$levels" | while read -r level; do
+		name=${level//-/}
+		[ "${name,,}" = "$implementation" ] || echo "$level"
+	done | paste -sd '|' -)
+	SLUICE_CPU=$implementation go test -count=1 -vet=off -short -skip "/^($others)\$" ./kernels/...
 done
 go test -short -tags purego ./kernels/...
 go test -short -tags purego -run 'TestHistories|TestLeftOut|TestBest|TestInt16Kinds|TestAllocations' ./translator/cpumodel # all of them take many minutes
@@ -68,12 +87,8 @@ fi
 go vet -tags nogpu ./gpukernels/... ./translator/gpumodel
 
 step "arm64"
-if [ -n "$arm64" ]; then
-	status=0
-	wait "$arm64" || status=$?
-	arm64=""
-	cat "$log.arm64"
-	[ "$status" = 0 ] || exit "$status"
+if command -v qemu-aarch64 >/dev/null; then
+	finish arm64
 else
 	missing+=("the assembly for arm64 (no qemu-aarch64; it is in the package qemu-user)")
 fi
@@ -95,7 +110,7 @@ fi
 
 step "the way of a newcomer"
 if command -v java >/dev/null && command -v mvn >/dev/null; then
-	scripts/newcomer.sh
+	finish newcomer
 else
 	missing+=("the way of a newcomer (its streams need Java and Maven)")
 fi
