@@ -228,6 +228,34 @@ func TestDotRowsAgree(t *testing.T) {
 	})
 }
 
+// Rows that are multiplied with the same chosen rows have what each of them has by itself, and nothing is written between them.
+func TestMulRowsInt8IsDotRowsInt8(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		r := source(4)
+		for _, c := range []struct{ rows, k, chosen int }{{1, 64, 600}, {4, 64, 600}, {3, 100, 129}, {5, 256, 64}, {2, 4096, 35}, {4, 7, 1}, {4, 256, 0}, {0, 64, 16}} {
+			const n, apart = 50, 3
+			table, bias, ids := PackInt8Rows(n, c.k, int8s(r, n*c.k), normals(r, n)), normals(r, n), make([]int32, c.chosen)
+			for i := range ids {
+				ids[i] = int32(r.IntN(n))
+			}
+			a, scales, stride := uint8s(r, c.rows*Int8Stride(c.k)), normals(r, c.rows), c.chosen+apart
+			want := slices.Repeat([]float32{7}, c.rows*stride)
+			for row := range c.rows {
+				DotRowsInt8(want[row*stride:][:c.chosen], a[row*Int8Stride(c.k):], scales[row], choose(table, ids, bias))
+			}
+			what := fmt.Sprintf("%d rows of %d, %d chosen", c.rows, c.k, c.chosen)
+			agree(t, what, func(g *arena) []float32 {
+				y := guard(g, slices.Repeat([]float32{7}, c.rows*stride))
+				MulRowsInt8(y, stride, guard(g, a), guard(g, scales), c.rows, choose(table, guard(g, ids), guard(g, bias)).guarded(g))
+				if !slices.Equal(y, want) {
+					t.Errorf("%s: %v, one at a time %v", what, y, want)
+				}
+				return y
+			})
+		}
+	})
+}
+
 // A choice that takes several calls of assembly gives what choices of a few of its rows give.
 func TestDotRowsInt8InSeveralCalls(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {

@@ -30,6 +30,7 @@ func TestKernelsAllocateNothing(t *testing.T) {
 			"MulInt8, zeros":    func() { MulInt8(wide, 128, zeros, aScales, rows, listed, nil, None) },
 			"MulFloat32":        func() { MulFloat32(y, n, x, k, rows, floatMatrix, z, None) },
 			"DotRowsInt8":       func() { table.Choose(choice, ids, z); DotRowsInt8(y, a, 1, choice) },
+			"MulRowsInt8":       func() { MulRowsInt8(y, n, a, aScales, rows, choice) },
 			"DotRowsFloat32":    func() { DotRowsFloat32(y, x, floats, k, ids, z) },
 			"bfloat16": func() {
 				ToBFloat16(halves, x, k, rows, k)

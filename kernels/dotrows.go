@@ -123,6 +123,35 @@ func DotRowsInt8(y []float32, a []uint8, aScale float32, c *Int8Choice) {
 	dotRowsInt8(y[:c.n], a, aScale, *c)
 }
 
+// nearBytes is how many bytes of chosen rows are multiplied with all rows of activations before the next: half of what a core's first-level
+// cache holds at least.
+const nearBytes = 16 << 10
+
+// MulRowsInt8 multiplies rows of quantised activations with the same chosen rows of a table: row r of y is what DotRowsInt8 gives for row r
+// of a, to the bit. The chosen rows come from memory once, not once for each row of activations.
+//
+// y: rows of one element for each chosen row, yStride from row to row. a: rows of Int8Stride(K) bytes, where the table has K columns.
+func MulRowsInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, c *Int8Choice) {
+	need(len(y), span(rows, yStride, c.n), "results of chosen rows")
+	need(len(aScales), rows, "scales of activations for chosen rows")
+	if rows == 0 || c.n == 0 {
+		return
+	}
+	stride := c.table.stride
+	need(len(a), rows*stride, "activations for chosen rows")
+	together := c.n
+	if rows > 1 && stride > 0 {
+		together = max(choiceGroup, nearBytes/stride/choiceGroup*choiceGroup)
+	}
+	for first := 0; first < c.n; first += together {
+		part := c.from(first)
+		part.n = min(part.n, together)
+		for r := range rows {
+			dotRowsInt8(y[r*yStride+first:][:part.n], a[r*stride:], aScales[r], part)
+		}
+	}
+}
+
 func dotRowsInt8Generic(y []float32, a []uint8, aScale float32, c Int8Choice) {
 	t := c.table
 	for i, id := range c.IDs() {

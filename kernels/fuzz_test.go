@@ -250,6 +250,11 @@ func FuzzDotRowsInt8(f *testing.F) {
 			DotRowsInt8(y, guard(g, a), 0.7, choose(table, guard(g, ids), guard(g, scales)).guarded(g))
 			return y
 		})
+		agreeEverywhere(t, "MulRowsInt8", func(g *arena) []float32 {
+			y := guard(g, make([]float32, 2*len(ids)))
+			MulRowsInt8(y, len(ids), guard(g, append(slices.Clone(a), a...)), guard(g, []float32{0.7, -3}), 2, choose(table, guard(g, ids), guard(g, scales)).guarded(g))
+			return y
+		})
 	})
 }
 

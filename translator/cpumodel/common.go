@@ -1,9 +1,10 @@
 package cpumodel
 
 import (
+	"slices"
+
 	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/search"
-	"slices"
 )
 
 // A common holds what the shortlists of the sentences in a step have in common. The frequent words of a language are candidates
@@ -12,10 +13,11 @@ import (
 //
 // The choice holds for the steps that follow: it decides how scores are computed, not what they are. Sentences that come join it, since
 // frequent words are much the same for all. It is made anew when half as many have joined as it was made for, or more than half have left.
+// A sentence counts as many times as it has slots: a beam has a single row in its first step, and all of them in those that the choice is for.
 type common struct {
 	made    int  // number of the choice; 0 before the first
-	rows    int  // that it was made for
-	joined  int  // rows that have joined it since
+	slots   int  // of the sentences that it was made for
+	joined  int  // slots of the sentences that have joined it since
 	on      bool // whether it serves the rows of the current step
 	decided bool // whether on holds for the current step
 
@@ -25,9 +27,10 @@ type common struct {
 	where  []int32        // for each token of the vocabulary its place in common, or notCommon
 	rare   []search.Token // of a sentence, while the choice is made
 
-	block      []float32 // scores of some rows: those in common, then room for the rare ones of a row
-	stride     int       // from row to row
-	first, end int       // rows in the block
+	block              []float32 // scores of some rows: those in common, then room for the rare ones of a row
+	stride             int       // from row to row
+	first, end         int       // rows in the block
+	rareFirst, rareEnd int       // those of them that have the scores of their rare candidates
 
 	leaders leaders
 }
@@ -35,7 +38,7 @@ type common struct {
 // A choice says where the scores of a sentence's candidates are found.
 type choice struct {
 	made   int                // the common it belongs to
-	rows   int                // of the step, while it is made
+	slots  int                // of the sentence, while it is made
 	places []int32            // for each candidate its place in a row of the block
 	rare   kernels.Int8Choice // the candidates that are not in common
 
@@ -58,7 +61,7 @@ const (
 
 // forget makes the next step decide again.
 func (c *common) forget() {
-	c.decided, c.on, c.first, c.end = false, false, 0, 0
+	c.decided, c.on, c.first, c.end, c.rareFirst, c.rareEnd = false, false, 0, 0, 0, 0
 	c.leaders.forget()
 }
 
@@ -84,8 +87,10 @@ func (s *Stepper) commonScores(row int) ([]float32, bool) {
 	if row < c.first || row >= c.end {
 		s.fillCommon(row)
 	}
-	scores, n := c.block[(row-c.first)*c.stride:(row-c.first+1)*c.stride], len(c.tokens)
-	s.dotTop(scores[n:], row, &of.rare)
+	scores := c.block[(row-c.first)*c.stride : (row-c.first+1)*c.stride]
+	if row < c.rareFirst || row >= c.rareEnd {
+		s.fillRare(row, of)
+	}
 	s.scores.short = grow(s.scores.short, len(of.places))
 	kernels.Pick(s.scores.short, scores, of.places)
 	return s.scores.short, true
@@ -96,7 +101,24 @@ func (s *Stepper) fillCommon(row int) {
 	c := &s.common
 	c.first, c.end = s.together(row)
 	c.block = grow(c.block, (c.end-c.first)*c.stride)
+	c.rareFirst, c.rareEnd = 0, 0
 	s.mulTop(c.block, c.stride, c.first, c.end-c.first, &c.matrix, c.bias)
+}
+
+// fillRare multiplies a row, and those of the block that follow it and belong to the same sentence, with the sentence's rare candidates.
+func (s *Stepper) fillRare(row int, of *choice) {
+	c := &s.common
+	c.rareFirst, c.rareEnd = row, min(row+s.ofSentence(row), c.end)
+	s.mulRare(c.block[(row-c.first)*c.stride+len(c.tokens):], c.stride, row, c.rareEnd-row, &of.rare)
+}
+
+// ofSentence returns how many rows from this one on belong to its sentence.
+func (s *Stepper) ofSentence(row int) int {
+	n := 1
+	for row+n < len(s.rows) && s.rows[row+n].context == s.rows[row].context {
+		n++
+	}
+	return n
 }
 
 // together returns the rows that are multiplied together with one.
@@ -105,60 +127,72 @@ func (s *Stepper) together(row int) (first, end int) {
 	return first, min(first+commonBlock, len(s.rows))
 }
 
-// choose decides whether the rows of the step are computed in common. Rows that are new join the last choice, or a new one is made if it is for
-// too many others.
+// choose decides whether the rows of the step are computed in common. Sentences that are new join the last choice, or a new one is made if it
+// is for too many others.
 func (s *Stepper) choose() bool {
 	if s.w.output.int8 == nil {
 		return false
 	}
-	c, rows, joining := &s.common, 0, 0
+	c, rows := &s.common, 0
 	for i := range s.rows {
-		of := &s.contexts[s.rows[i].context]
-		if len(of.candidates) == 0 {
-			continue
+		if len(s.contexts[s.rows[i].context].candidates) > 0 {
+			rows++
 		}
-		rows++
-		if of.choice.made != c.made {
-			joining++
+	}
+	if rows < commonRows {
+		return false
+	}
+	slots, joining := 0, 0
+	for i := range s.slots {
+		if of := s.choosing(i); of != nil {
+			slots++
+			if of.choice.made != c.made {
+				joining++
+			}
 		}
 	}
 	switch {
-	case rows < commonRows:
-		return false
-	case c.made == 0 || rows < c.rows/2 || c.joined+joining > c.rows/2:
-		s.makeChoice(rows)
+	case c.made == 0 || slots < c.slots/2 || c.joined+joining > c.slots/2:
+		s.makeChoice(slots)
 	case joining > 0:
-		s.join(joining)
+		c.joined += joining
+		s.join()
 	}
 	return true
 }
 
-// join has sentences that are new, in that many rows, take part in the last choice.
-func (s *Stepper) join(rows int) {
+// choosing returns the sentence of a slot, nil if there is none or if it may take any token.
+func (s *Stepper) choosing(slot int) *context {
+	handle := s.slots[slot].context
+	if handle == noContext || len(s.contexts[handle].candidates) == 0 {
+		return nil
+	}
+	return &s.contexts[handle]
+}
+
+// join has sentences that are new take part in the last choice.
+func (s *Stepper) join() {
 	c := &s.common
-	c.joined += rows
-	for i := range s.rows {
-		of := &s.contexts[s.rows[i].context]
-		if len(of.candidates) > 0 && of.choice.made != c.made {
+	for i := range s.slots {
+		if of := s.choosing(i); of != nil && of.choice.made != c.made {
 			of.choice.made = c.made
 			s.take(of)
 		}
 	}
 }
 
-// makeChoice finds what the shortlists of the rows have in common.
-func (s *Stepper) makeChoice(rows int) {
+// makeChoice finds what the shortlists of the sentences have in common, which have that many slots together.
+func (s *Stepper) makeChoice(slots int) {
 	c := &s.common
 	c.made++
-	c.rows, c.joined, c.stride = rows, 0, 0
+	c.slots, c.joined, c.stride = slots, 0, 0
 	if c.where == nil {
 		c.where = make([]int32, s.w.vocabulary)
 	}
 	s.count()
-	c.pack(&s.w.output, int32(kernels.LeastSharing(rows)))
-	for i := range s.rows {
-		of := &s.contexts[s.rows[i].context]
-		if of.choice.rows > 0 {
+	c.pack(&s.w.output, int32(kernels.LeastSharing(slots)))
+	for i := range s.slots {
+		if of := s.choosing(i); of != nil && of.choice.slots > 0 {
 			s.take(of)
 		}
 	}
@@ -173,37 +207,38 @@ func (s *Stepper) take(of *context) {
 	c.stride = max(c.stride, (len(c.tokens)+len(c.rare)+15)&^15)
 }
 
-// count sets where to the number of rows of which each token is a candidate, and marks the choices of their sentences.
+// count sets where to the number of slots of which each token is a candidate, and marks the choices of their sentences.
 func (s *Stepper) count() {
 	c := &s.common
 	clear(c.where)
-	for i := range s.rows {
-		s.contexts[s.rows[i].context].choice.rows = 0
-	}
-	for i := range s.rows {
-		s.contexts[s.rows[i].context].choice.rows++
-	}
-	for i := range s.rows {
-		of := &s.contexts[s.rows[i].context]
-		if len(of.candidates) == 0 {
-			of.choice.rows = 0
+	for i := range s.slots {
+		if of := s.choosing(i); of != nil {
+			of.choice.slots = 0
 		}
-		if of.choice.rows == 0 || of.choice.made == c.made {
+	}
+	for i := range s.slots {
+		if of := s.choosing(i); of != nil {
+			of.choice.slots++
+		}
+	}
+	for i := range s.slots {
+		of := s.choosing(i)
+		if of == nil || of.choice.made == c.made {
 			continue
 		}
 		of.choice.made = c.made
-		rows := int32(of.choice.rows)
+		slots := int32(of.choice.slots)
 		for _, token := range of.candidates {
-			c.where[token] += rows
+			c.where[token] += slots
 		}
 	}
 }
 
-// pack makes the matrix of the tokens that stand in at least so many rows, and replaces their numbers by their places.
+// pack makes the matrix of the tokens that are candidates of at least so many slots, and replaces their numbers by their places.
 func (c *common) pack(o *output, least int32) {
 	c.tokens = c.tokens[:0]
-	for token, rows := range c.where {
-		if rows < least {
+	for token, slots := range c.where {
+		if slots < least {
 			c.where[token] = notCommon
 			continue
 		}
@@ -223,7 +258,7 @@ func (c *common) pack(o *output, least int32) {
 
 // locate notes where the scores of candidates will be, and which of them are rare. It does so once for all rows of a sentence.
 func (c *common) locate(of *choice, candidates []search.Token) {
-	of.rows = 0
+	of.slots = 0
 	of.places, c.rare = slices.Grow(of.places[:0], len(candidates)), c.rare[:0]
 	for _, token := range candidates {
 		place := c.where[token]

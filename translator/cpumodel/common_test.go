@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-mt/sluice/kernels"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -35,6 +36,9 @@ func TestSentencesJoinWhatIsCommon(t *testing.T) {
 		{"enough again", 0, 1, 3},
 		{"of another number", 0, commonRows, 4},
 	} {
+		for _, slot := range slots[:phase.leave] {
+			s.Release(s.slots[slot].context)
+		}
 		slots, sources, steps = slots[phase.leave:], sources[phase.leave:], steps[phase.leave:]
 		for range phase.come {
 			free := search.Slot(0)
@@ -74,4 +78,67 @@ func TestSentencesJoinWhatIsCommon(t *testing.T) {
 			t.Errorf("%s: what is in common was chosen %d times, want %d", phase.what, s.common.made, phase.made)
 		}
 	}
+}
+
+// What is in common is what at least a quarter of the slots want, also while beams that have just come have a single row.
+func TestCommonCountsSlots(t *testing.T) {
+	const vocabulary, width, sentences = 400, 4, 12
+	random := rand.New(rand.NewPCG(15, 15))
+	m := synthesise(t, describe(fmt.Sprintf("dim-vocabs: [%d, %d]\ntied-embeddings: true", vocabulary, vocabulary)), false, random)
+	s := pack(t, m, Int8, Options{}).NewStepper(width * sentences)
+	var candidates [sentences][]search.Token
+	begin := func(sentence int) {
+		candidates[sentence] = randomCandidates(random, vocabulary, 100)
+		context := make([]search.Context, 1)
+		s.Encode([]search.Source{{Tokens: []search.Token{1, 0}, Candidates: candidates[sentence]}}, context)
+		for i := range width {
+			s.Begin(search.Slot(sentence*width+i), context[0])
+		}
+	}
+	step := func(what string, rows func(sentence int) int, made int) {
+		t.Helper()
+		var slots []search.Slot
+		for sentence := range sentences {
+			for i := range rows(sentence) {
+				slots = append(slots, search.Slot(sentence*width+i))
+			}
+		}
+		s.Step(slots, slices.Repeat([]search.Token{search.NoToken}, len(slots)), false)
+		if _, ok := s.commonScores(0); !ok || s.common.made != made {
+			t.Fatalf("%s: computed in common: %v; what is in common was chosen %d times, want %d", what, ok, s.common.made, made)
+		}
+	}
+	isCommon := func(what string) {
+		t.Helper()
+		wanted := make([]int, vocabulary)
+		for _, list := range candidates {
+			for _, token := range list {
+				wanted[token] += width
+			}
+		}
+		for token, slots := range wanted {
+			if got, want := slices.Contains(s.common.tokens, search.Token(token)), slots >= kernels.LeastSharing(width*sentences); got != want {
+				t.Fatalf("%s: token %d, which %d slots want, is in common: %v", what, token, slots, got)
+			}
+		}
+	}
+	for sentence := range sentences {
+		begin(sentence)
+	}
+	one, all := func(int) int { return 1 }, func(int) int { return width }
+	step("the first step", one, 1)
+	isCommon("the first step")
+	step("the second", all, 1)
+	replaced := sentences/2 + 1
+	for sentence := range replaced {
+		s.Release(s.slots[sentence*width].context)
+		begin(sentence)
+	}
+	step("more than half are new", func(sentence int) int {
+		if sentence < replaced {
+			return 1
+		}
+		return width
+	}, 2)
+	isCommon("more than half are new")
 }

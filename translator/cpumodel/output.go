@@ -197,6 +197,11 @@ func (s *Stepper) dotTop(y []float32, row int, tokens *kernels.Int8Choice) {
 	kernels.DotRowsInt8(y, s.topBytes[row*kernels.Int8Stride(s.w.dim):], s.topScales[row], tokens)
 }
 
+// mulRare computes the scores of rows of a sentence over some tokens in 8 bits, stride elements from row to row of y.
+func (s *Stepper) mulRare(y []float32, stride, first, rows int, tokens *kernels.Int8Choice) {
+	kernels.MulRowsInt8(y, stride, s.topBytes[first*kernels.Int8Stride(s.w.dim):], s.topScales[first:], rows, tokens)
+}
+
 // chosen returns the candidates of a row as rows of the table in 8 bits. It makes that choice when it is first needed.
 func (s *Stepper) chosen(row int) *kernels.Int8Choice {
 	c := &s.contexts[s.rows[row].context]
