@@ -65,11 +65,12 @@ type Config struct {
 }
 
 // The sizes below were found by trying --slots, --top-up and --mini-batch-words of `sluice bench` on the demo model; throughput is
-// flat around them. More hypotheses at a time find fewer of their keys, values and rare candidates in the second-level cache.
+// flat around them. More hypotheses at a time find fewer of their keys, values and rare candidates in the second-level cache; fewer source
+// pieces in a mini-batch fetch the encoder's weights more often.
 const (
 	defaultSlots           = 48
 	defaultTopUp           = 0.5
-	defaultMiniBatchTokens = 256
+	defaultMiniBatchTokens = 512
 	defaultMaxiBatch       = 2048
 	defaultLatency         = 200 * time.Millisecond
 )
