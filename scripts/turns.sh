@@ -3,12 +3,13 @@
 # that each translates in a second of its processor time, which other processes disturb less than the clock, and how many times as many it
 # does as the first in the same round: the median, and the least and the most. At real-time priority where that is allowed.
 #
-#   scripts/turns.sh ROUNDS PROGRAM|REVISION... -- FLAGS        FLAGS are those of sluice bench
+#   scripts/turns.sh ROUNDS PROGRAM|REVISION... -- FLAGS        FLAGS are those of sluice bench; a program or revision may have further ones
 #   scripts/turns.sh 6 HEAD~10 HEAD -- -m models/ende-tiny -i news.en --cpu-threads 1 --runs 3
+#   scripts/turns.sh 6 "HEAD --top-up 1" HEAD -- -m models/ende-tiny -i news.en --cpu-threads 1 --runs 3
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() {
-	sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -26,8 +27,17 @@ folder=$(mktemp -d)
 trap 'git worktree prune; rm -rf "$folder"' EXIT
 
 programs=()
-for name in "${names[@]}"; do
+further=()
+declare -A built # by name
+for named in "${names[@]}"; do
+	name=${named%% *}
+	further+=("${named#"$name"}")
+	if [ "${built[$name]:-}" ]; then
+		programs+=("${built[$name]}")
+		continue
+	fi
 	program=$folder/program${#programs[@]}
+	built[$name]=$program
 	if [ -f "$name" ]; then
 		cp "$name" "$program"
 	elif git rev-parse --quiet --verify "$name^{commit}" >/dev/null; then
@@ -48,10 +58,11 @@ fi
 for ((round = 0; round < rounds; round++)); do
 	for ((turn = 0; turn < ${#programs[@]}; turn++)); do
 		i=$((round % 2 == 0 ? turn : ${#programs[@]} - 1 - turn))
-		speed=$("${first[@]}" "${programs[i]}" bench --json "$@" | awk '/"median"/ { median = 1 } median && /"source_words_per_cpu_second"/ { gsub(/[^0-9.e+]/, "", $2); print $2; exit }')
+		read -ra own <<<"${further[i]}"
+		speed=$("${first[@]}" "${programs[i]}" bench --json "$@" "${own[@]}" | awk '/"median"/ { median = 1 } median && /"source_words_per_cpu_second"/ { gsub(/[^0-9.e+]/, "", $2); print $2; exit }')
 		echo "$round $i ${speed:?no speed in what ${names[i]} printed}"
 	done
-done | awk -v names="${names[*]}" '
+done | awk -v names="$(printf '%s\n' "${names[@]}")" '
 	# middle sorts the first n of a list and returns the one in the middle.
 	function middle(list, n,    i, j, x) {
 		for (i = 2; i <= n; i++) {
@@ -63,7 +74,7 @@ done | awk -v names="${names[*]}" '
 	}
 	{ speed[$1, $2] = $3; rounds = $1 + 1; programs = $2 + 1 > programs ? $2 + 1 : programs }
 	END {
-		split(names, name, " ")
+		split(names, name, "\n")
 		for (i = 0; i < programs; i++) {
 			for (r = 0; r < rounds; r++) {
 				speeds[r + 1] = speed[r, i]
