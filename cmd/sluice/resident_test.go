@@ -13,26 +13,28 @@ import (
 	"github.com/sluice-mt/sluice/internal/sharedtest"
 )
 
-// TestResidentMemory translates news with the demonstration model. At no time may there be more in memory, beside the program's own pages, than
-// the model file and 64 MB for each worker.
+// TestResidentMemory translates news with the demonstration model, greedily and with a beam. At no time may there be more in memory, beside the
+// program's own pages, than the model file and 64 MB for each worker.
 func TestResidentMemory(t *testing.T) {
 	const perWorker = 64 << 20
 	lines := 1500
 	if testing.Short() {
 		lines = 300
 	}
-	text := firstLines(t, sharedtest.Path(t, "data/bench-news.en"), lines)
+	news := sharedtest.Path(t, "data/bench-news.en")
 	model := filepath.Join(sharedtest.Root(), "models", "ende-tiny")
 	file, err := os.Stat(filepath.Join(model, "model.intgemm.alphas.bin"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := peak(t, "version")
-	for workers := 1; workers <= 2; workers++ {
-		took := peak(t, "translate", "-m", model, "--quiet", "--tolerate", "all", "--cpu-threads", strconv.Itoa(workers), "-i", text, "-o", text+".de", "--overwrite") - program
-		t.Logf("%d workers: %d MB, program %d MB, model file %d MB", workers, took>>20, program>>20, file.Size()>>20)
-		if most := file.Size() + int64(workers)*perWorker; took > most {
-			t.Errorf("%d workers: %d MB beside the program, more than %d", workers, took>>20, most>>20)
+	for _, c := range []struct{ workers, beam, lines int }{{1, 1, lines}, {2, 1, lines}, {1, 4, lines / 3}, {2, 4, lines / 3}} {
+		text := firstLines(t, news, c.lines)
+		took := peak(t, "translate", "-m", model, "--quiet", "--tolerate", "all", "--cpu-threads", strconv.Itoa(c.workers), "--beam-size", strconv.Itoa(c.beam),
+			"-i", text, "-o", text+".de", "--overwrite") - program
+		t.Logf("%d workers, beam %d: %d MB, program %d MB, model file %d MB", c.workers, c.beam, took>>20, program>>20, file.Size()>>20)
+		if most := file.Size() + int64(c.workers)*perWorker; took > most {
+			t.Errorf("%d workers, beam %d: %d MB beside the program, more than %d", c.workers, c.beam, took>>20, most>>20)
 		}
 	}
 }
