@@ -179,6 +179,24 @@ func BenchmarkMulFloat32(b *testing.B) {
 	}
 }
 
+// BenchmarkMulBFloat16 multiplies as the engine does, with the rounding of the activations.
+func BenchmarkMulBFloat16(b *testing.B) {
+	for _, shape := range [][2]int{{256, 256}, {256, 1536}, {1536, 256}, {512, 512}} {
+		for _, rows := range []int{1, 4, 16, 64, 512} {
+			k, n := shape[0], shape[1]
+			b.Run(fmt.Sprintf("%dx%d/rows=%d", k, n, rows), func(b *testing.B) {
+				r := source(1)
+				w, x, halves, bias, y := new(BFloat16Matrix), normals(r, rows*k), make([]uint16, rows*k), normals(r, n), make([]float32, rows*n)
+				w.Pack(k, n, normals(r, k*n), n)
+				reportBeside(b, BFloat16Peak, rows*k*n, func() {
+					ToBFloat16(halves, x, k, rows, k)
+					MulBFloat16(y, n, halves, rows, w, bias, None)
+				})
+			})
+		}
+	}
+}
+
 // BenchmarkQuantised multiplies as a feed-forward sublayer does, with the result of the first product rounded to bytes after it, in it, and not at all:
 // what the last is faster than the first is the most that rounding in a product can be worth.
 func BenchmarkQuantised(b *testing.B) {
@@ -239,7 +257,7 @@ func BenchmarkDotRows(b *testing.B) {
 	r := source(1)
 	weights, floats := int8s(r, n*k), normals(r, n*k)
 	table := PackInt8Rows(n, k, weights, normals(r, n))
-	a, x, bias := uint8s(r, k), normals(r, k), normals(r, n)
+	a, x, bias, halves := uint8s(r, k), normals(r, k), normals(r, n), PackBFloat16Rows(n, k, floats)
 	for _, chosen := range []int{100, 400, 2000} {
 		ids, y := make([]int32, chosen), make([]float32, chosen)
 		for i := range ids {
@@ -248,6 +266,9 @@ func BenchmarkDotRows(b *testing.B) {
 		b.Run(fmt.Sprintf("int8/%d", chosen), func(b *testing.B) {
 			choice := choose(table, ids, bias)
 			reportMACs(b, chosen*k, func() { DotRowsInt8(y, a, 0.1, choice) })
+		})
+		b.Run(fmt.Sprintf("bfloat16/%d", chosen), func(b *testing.B) {
+			reportBeside(b, Float32Peak, chosen*k, func() { DotRowsBFloat16(y, x, halves, ids, bias) })
 		})
 		b.Run(fmt.Sprintf("float32/%d", chosen), func(b *testing.B) {
 			reportBeside(b, Float32Peak, chosen*k, func() { DotRowsFloat32(y, x, floats, k, ids, bias) })

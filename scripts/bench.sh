@@ -53,7 +53,7 @@ for text in news short; do
 	row "$text, beam 4" -i "$folder/$text" --cpu-threads 1 --beam-size 4 --runs 3
 done
 
-for precision in int16 float32; do
+for precision in int16 bfloat16 float32; do
 	row "few news, $precision" -i "$folder/few" --cpu-threads 1 --precision "$precision" --runs 3
 done
 
@@ -98,13 +98,13 @@ go test ./translator/cpumodel -run '^$' -bench Architectures -benchtime 1s -cpu 
 		for (i = 3; i < NF; i += 2) value[row, name[4], name[5], $(i + 1)] = $i
 	}
 	END {
-		print "| student | MMAC a piece | MB in 8 bits | 8 bits: 1 | 32 | 48 together | of the ceiling | 16 bits: 1 | 32 | 48 | of the ceiling | float32: 1 | 32 | 48 | of the ceiling |"
-		print "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
-		split("int8 int16 float32", precisions)
+		print "| student | MMAC a piece | MB in 8 bits | 8 bits: 1 | 32 | 48 together | of the ceiling | 16 bits: 1 | 32 | 48 | of the ceiling | bfloat16: 1 | 32 | 48 | of the ceiling | float32: 1 | 32 | 48 | of the ceiling |"
+		print "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+		split("int8 int16 bfloat16 float32", precisions)
 		for (i = 1; i <= n; i++) {
 			r = order[i]
 			printf "| %s | %.1f | %.0f |", r, value[r, "int8", 48, "MMAC/piece"], value[r, "int8", 48, "MB"]
-			for (p = 1; p <= 3; p++) {
+			for (p = 1; p <= 4; p++) {
 				for (together = 1; together <= 48; together += together == 1 ? 31 : 16) printf " %.0f |", value[r, precisions[p], together, "pieces/s"]
 				printf " %.0f %% |", value[r, precisions[p], 48, "%peak"]
 			}
@@ -113,5 +113,5 @@ go test ./translator/cpumodel -run '^$' -bench Architectures -benchtime 1s -cpu 
 	}
 '
 printf "%s\n" "" "## Kernels" "" "\`\`\`"
-go test ./kernels -run '^$' -bench 'MulInt8|MulInt16|MulFloat32|AccumulateFloat32|DotRows|Attention|Rows' -benchtime 0.2s | grep -E '^(Benchmark|cpu)'
+go test ./kernels -run '^$' -bench 'MulInt8|MulInt16|MulBFloat16|MulFloat32|Accumulate|DotRows|Attention|Rows' -benchtime 0.2s | grep -E '^(Benchmark|cpu)'
 echo '```'

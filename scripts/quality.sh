@@ -33,6 +33,7 @@ row() { # NAME TITLE MODEL [OPTIONS…]: a row of the table; losses are against 
 echo '| arithmetic | multi30k-2016 | mix | tatoeba | wmt14-en-de | mean | largest loss | output |'
 echo '|---|---|---|---|---|---|---|---|'
 row float32 'float32' "$float" --precision float32
+row bfloat16 'bfloat16' "$float" --precision bfloat16
 row sigma7 'int8 from float32, weights cut off at mean ± 7σ (default)' "$float" --precision int8
 row sigma8 'int8 from float32, at 8σ' "$float" --precision int8 --int8-saturation 8
 row sigma6 'int8 from float32, at 6σ' "$float" --precision int8 --int8-saturation 6

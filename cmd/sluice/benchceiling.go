@@ -65,6 +65,8 @@ func ceiling(precision cpumodel.Precision, d time.Duration) float64 {
 	switch precision {
 	case cpumodel.Float32:
 		return kernels.Float32Peak(d)
+	case cpumodel.BFloat16:
+		return kernels.BFloat16Peak(d)
 	case cpumodel.Int16:
 		return kernels.Int16Peak(d)
 	}

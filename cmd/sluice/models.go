@@ -219,12 +219,14 @@ func (f *modelFlags) choosePrecision(stored cpumodel.Precision) (cpumodel.Precis
 		return cpumodel.Float32, nil
 	case strings.HasPrefix(name, "int8"):
 		return cpumodel.Int8, nil
-	case name == "float16" || name == "bfloat16" || name == "fp8":
+	case name == "bfloat16":
+		return cpumodel.BFloat16, nil
+	case name == "float16" || name == "fp8":
 		return 0, usageErrorf("%s %s is for GPUs: see --devices", option, name)
 	case name == "int16":
 		return cpumodel.Int16, nil
 	}
-	return 0, usageErrorf("%s %s: expected auto, float32, int16 or int8", option, name)
+	return 0, usageErrorf("%s %s: expected auto, float32, bfloat16, int16 or int8", option, name)
 }
 
 // quantisation reads --int8-saturation, and whether the name of --gemm-precision asks for the model's fixed multipliers of

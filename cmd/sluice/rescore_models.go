@@ -40,7 +40,7 @@ func (f *scorerFlags) add(s *pflag.FlagSet) {
 	s.StringArrayVarP(&f.models, "models", "m", nil, "models that score: `FILES` (.npz or .bin) or folders")
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of all these models, of each source and the target; found beside each model if left out")
 	s.StringArrayVar(&f.features, "feature", nil, "`NAME` of the feature of each model, in their order; may be repeated")
-	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, int16, int8; on GPUs float16, bfloat16, int8, fp8")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, bfloat16, int16, int8; on GPUs float16, bfloat16, int8, fp8")
 	s.IntVar(&f.maxLength, "max-length", 1000, "most pieces of a source or hypothesis; of longer ones the beginning is scored")
 }
 

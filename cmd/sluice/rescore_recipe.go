@@ -30,7 +30,7 @@ type recipeModel struct {
 	Model     string   `yaml:"model"`
 	Vocabs    []string `yaml:"vocabs"`    // of each source and the target; one is for all
 	Feature   string   `yaml:"feature"`   // name of its feature
-	Precision string   `yaml:"precision"` // auto, float32, int16 or int8
+	Precision string   `yaml:"precision"` // auto, float32, bfloat16, int16 or int8
 }
 
 // A recipeWeight is the weight of a feature, or the weights of one that has several values.

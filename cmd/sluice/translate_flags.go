@@ -40,7 +40,7 @@ func (f *modelFlags) group() flagGroup {
 	s.StringArrayVarP(&f.vocabs, "vocabs", "v", nil, "vocabulary `FILES` of each source and the target (.spm, .yml, .json, text); found beside the model if left out")
 	s.StringArrayVar(&f.shortlist, "shortlist", nil, "lexical shortlist `PATH [FIRST BEST THRESHOLD]` (defaults 100 100 0)")
 	s.StringArrayVar(&f.weights, "weights", nil, "weight of each model in an ensemble (1 each)")
-	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, int16, int8; on GPUs float16, bfloat16, int8, fp8")
+	s.StringVar(&f.precision, "precision", "auto", "arithmetic: auto (as the model is stored; float16 on GPUs), float32, bfloat16, int16, int8; on GPUs float16, bfloat16, int8, fp8")
 	s.StringVar(&f.gemmPrecision, "gemm-precision", "", "arithmetic by its name in browsermt's Marian; int8shiftAlphaAll uses the model's alphas")
 	s.Float64Var(&f.saturation, "int8-saturation", 0, "cut weights off at this many standard deviations of their column; negative: nowhere")
 	s.Lookup("int8-saturation").Hidden = true // for measurements: see scripts/quality.sh

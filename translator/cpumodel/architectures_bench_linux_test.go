@@ -38,7 +38,7 @@ func BenchmarkArchitectures(b *testing.B) {
 	for i, size := range sizes {
 		for _, decoder := range decoders {
 			var m *model.Model // made for the first that is asked for
-			for _, precision := range []Precision{Int8, Int16, Float32} {
+			for _, precision := range precisions {
 				var w *Weights
 				for _, together := range together {
 					b.Run(fmt.Sprintf("%s/%s/%v/%d", size.name, decoder.name, precision, together), func(b *testing.B) {

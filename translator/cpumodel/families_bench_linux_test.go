@@ -34,7 +34,7 @@ func describeFamily(lines string) string {
 // costs is given in multiply-accumulates of products, and the rate of these in percent of the ceiling. Time is that of the
 // processor, since others may use the machine too.
 func BenchmarkFamilies(b *testing.B) {
-	for _, precision := range []Precision{Int8, Int16, Float32} {
+	for _, precision := range precisions {
 		for i, family := range families {
 			b.Run(precision.String()+" "+family.name, func(b *testing.B) {
 				random := rand.New(rand.NewPCG(uint64(i), 9))
@@ -77,14 +77,14 @@ func benchGreedy(b *testing.B, m *model.Model, s *Stepper, sentences int, random
 	b.ReportMetric(100*float64(after.EncodeTime-before.EncodeTime)/parts, "%encoder")
 	b.ReportMetric(100*float64(after.StepTime-before.StepTime)/parts, "%decoder")
 	b.ReportMetric(float64(parameterBytes(m, s.w.precision))/1e6, "MB")
-	peak := map[Precision]func(time.Duration) float64{Int8: kernels.Int8Peak, Int16: kernels.Int16Peak, Float32: kernels.Float32Peak}[s.w.precision]
+	peak := map[Precision]func(time.Duration) float64{Int8: kernels.Int8Peak, Int16: kernels.Int16Peak, BFloat16: kernels.BFloat16Peak, Float32: kernels.Float32Peak}[s.w.precision]
 	ceiling := peak(20 * time.Millisecond)
 	b.ReportMetric(100*macs/seconds/ceiling, "%peak") // zeros that are left out included
 }
 
 // parameterBytes is the size of the parameters in a precision.
 func parameterBytes(m *model.Model, precision Precision) int {
-	width := map[Precision]int{Int8: 1, Int16: 2, Float32: 4}[precision]
+	width := map[Precision]int{Int8: 1, Int16: 2, BFloat16: 2, Float32: 4}[precision]
 	bytes := 0
 	for _, p := range m.Parameters() {
 		n := width

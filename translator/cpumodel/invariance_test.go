@@ -10,6 +10,9 @@ import (
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
+// precisions are all of them.
+var precisions = []Precision{Int8, Int16, BFloat16, Float32}
+
 // A subject is a model in a precision, with sentences to translate.
 type subject struct {
 	name    string
@@ -34,7 +37,7 @@ func subjects(t *testing.T, sentences int) []subject {
 			}
 			list = append(list, source)
 		}
-		for _, precision := range []Precision{Float32, Int8, Int16} {
+		for _, precision := range precisions {
 			name := fmt.Sprintf("%s %v", kind.name, precision)
 			all = append(all, subject{name, pack(t, m, precision, Options{Suppress: []search.Token{1, 7}}), list})
 		}
@@ -76,7 +79,7 @@ func TestInvariance(t *testing.T) {
 	if testing.Short() {
 		lines = 8
 	}
-	all = append(all, student(t, "model.npz", Float32, lines), student(t, "model.npz", Int8, lines), student(t, "model.npz", Int16, lines), student(t, "model.intgemm.alphas.bin", Int8, lines))
+	all = append(all, student(t, "model.npz", Float32, lines), student(t, "model.npz", Int8, lines), student(t, "model.npz", Int16, lines), student(t, "model.npz", BFloat16, lines), student(t, "model.intgemm.alphas.bin", Int8, lines))
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(4, 4))

@@ -19,8 +19,9 @@ type part struct {
 	names []string // of the parameters in it
 	bias  []float32
 
-	float *kernels.Float32Matrix
-	// Quantised matrices, which have no float, are one of these:
+	float    *kernels.Float32Matrix
+	bfloat16 *kernels.BFloat16Matrix
+	// Quantised matrices, which have neither, are one of these:
 	int8       *kernels.Int8Matrix
 	int16      *kernels.Int16Matrix
 	multiplier float32 // of the activations; 0 if each row has its own
@@ -58,6 +59,9 @@ type operand struct {
 	limit      int // of the form in 16 bits; 0 if there is none
 	words      []int16
 	wordScales []float32
+
+	rounded bool // whether there is the form in bfloat16
+	halves  []uint16
 }
 
 // made are rows whose quantised form, with a scale for each, was made together with them: the operand that follows, or none.
@@ -78,7 +82,7 @@ func (o *operand) set(x []float32, rows, k int) { o.setApart(x, rows, k, k) }
 
 // setApart is set for rows that begin stride elements from each other.
 func (o *operand) setApart(x []float32, rows, k, stride int) {
-	o.x, o.rows, o.k, o.stride, o.limit = x[:rows*stride], rows, k, stride, 0
+	o.x, o.rows, o.k, o.stride, o.limit, o.rounded = x[:rows*stride], rows, k, stride, 0, false
 	o.quantised, o.multiplier = rows > 0 && stride == k && o.made == made{&x[0], rows, k}, 0
 	o.made = made{}
 }
@@ -86,7 +90,7 @@ func (o *operand) setApart(x []float32, rows, k, stride int) {
 // setBytes makes the rows of k elements in nextBytes, quantised with a multiplier, the operand. It has no other form.
 func (o *operand) setBytes(k int, multiplier float32) {
 	o.bytes, o.nextBytes = o.nextBytes, o.bytes
-	o.x, o.k, o.stride, o.quantised, o.multiplier, o.limit = nil, k, k, true, multiplier, 0
+	o.x, o.k, o.stride, o.quantised, o.multiplier, o.limit, o.rounded = nil, k, k, true, multiplier, 0, false
 	o.scaleAll(multiplier)
 }
 
@@ -142,6 +146,16 @@ func (o *operand) quantise(multiplier float32) {
 	o.quantised, o.multiplier = true, multiplier
 }
 
+// round makes the form in bfloat16.
+func (o *operand) round() {
+	if o.rounded {
+		return
+	}
+	o.halves = grow(o.halves, o.rows*kernels.BFloat16Stride(o.k))
+	kernels.ToBFloat16(o.halves, o.x, o.stride, o.rows, o.k)
+	o.rounded = true
+}
+
 // grow returns a slice of n elements, b if it is long enough. The content is lost when it is not.
 func grow[T any](b []T, n int) []T {
 	if cap(b) < n {
@@ -159,10 +173,13 @@ func (s *Stepper) mul(y []float32, stride int, l *linear, act kernels.Activation
 			o.each(func(_, _ int, x []float32) { s.observed(p.names, x) })
 		}
 		m := multiplication{y: y[p.first:], stride: stride, rows: o.rows, bias: p.bias, activation: act}
-		all := columns{end: l.width(i), float: p.float, int16: p.int16, int8: p.int8}
+		all := columns{end: l.width(i), float: p.float, bfloat16: p.bfloat16, int16: p.int16, int8: p.int8}
 		switch {
 		case p.float != nil:
 			m.x, m.xStride = o.x, o.stride
+		case p.bfloat16 != nil:
+			o.round()
+			m.halves = o.halves
 		case p.int16 != nil:
 			o.quantise16(p.int16.Limit)
 			m.words, m.scales = o.words, o.wordScales

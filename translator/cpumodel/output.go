@@ -21,14 +21,20 @@ type output struct {
 	bias       []float32
 	multiplier float32 // of int8 activations; 0 if each row has its own
 
-	float *floatTable
-	int8  *int8Table
-	int16 func() *kernels.Int16Matrix // beside float, for the whole vocabulary in 16 bits
+	float    *floatTable
+	bfloat16 *bfloat16Table
+	int8     *int8Table
+	int16    func() *kernels.Int16Matrix // beside float, for the whole vocabulary in 16 bits
 }
 
 type floatTable struct {
 	values []float32 // n × dim
 	packed func() *kernels.Float32Matrix
+}
+
+type bfloat16Table struct {
+	rows   *kernels.BFloat16Rows
+	packed func() *kernels.BFloat16Matrix
 }
 
 type int8Table struct {
@@ -45,6 +51,8 @@ func (w *Weights) outputLayer(p *packer, m *model.Model) {
 		switch w.precision {
 		case Float32:
 			return o.packFloat32(&m.Output)
+		case BFloat16:
+			return o.packBFloat16(&m.Output)
 		case Int16:
 			return o.packInt16(&m.Output)
 		}
@@ -72,6 +80,16 @@ func (o *output) packFloat32(from *model.Output) error {
 	o.float = &floatTable{values: values, packed: sync.OnceValue(func() *kernels.Float32Matrix {
 		return kernels.PackFloat32(o.dim, o.n, transpose(values, o.n, o.dim))
 	})}
+	return nil
+}
+
+func (o *output) packBFloat16(from *model.Output) error {
+	values, err := o.rowMajor(from)
+	if err != nil {
+		return err
+	}
+	rows := kernels.PackBFloat16Rows(o.n, o.dim, values)
+	o.bfloat16 = &bfloat16Table{rows: rows, packed: sync.OnceValue(rows.Whole)}
 	return nil
 }
 
@@ -161,9 +179,12 @@ func (s *Stepper) short(row int, candidates []search.Token) []float32 {
 	}
 	s.scores.short = grow(s.scores.short, len(candidates))
 	w := chosenProduct{y: s.scores.short}
-	if o.float != nil {
+	switch {
+	case o.float != nil:
 		w.x, w.table, w.ids, w.bias = s.top[row*dim:(row+1)*dim], o.float.values, candidates, o.bias
-	} else {
+	case o.bfloat16 != nil:
+		w.x, w.rows, w.ids, w.bias = s.top[row*dim:(row+1)*dim], o.bfloat16.rows, candidates, o.bias
+	default:
 		w.bytes, w.scale, w.tokens = s.topBytes[row*kernels.Int8Stride(dim):], s.topScales[row], s.chosen(row)
 	}
 	s.mulChosen(&w)
@@ -182,10 +203,15 @@ func (s *Stepper) fillBlock(first, end int) {
 	}
 	m := multiplication{y: c.block, stride: o.n, rows: n, bias: o.bias}
 	all := columns{end: o.n}
-	if o.float != nil {
+	switch {
+	case o.float != nil:
 		m.x, m.xStride = s.top[first*dim:], dim
 		all.float = o.float.packed()
-	} else {
+	case o.bfloat16 != nil:
+		s.operand.set(s.top[first*dim:], n, dim)
+		s.operand.round()
+		m.halves, all.bfloat16 = s.operand.halves, o.bfloat16.packed()
+	default:
 		m.bytes, m.scales = s.topBytes[first*kernels.Int8Stride(dim):], s.topScales[first:]
 		all.int8 = o.int8.packed()
 	}

@@ -36,7 +36,7 @@ func twoSentences(s *Stepper, random *rand.Rand, candidates []search.Token) []se
 func TestAnswers(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	m := synthesise(t, describe(""), false, random)
-	for _, precision := range []Precision{Float32, Int8, Int16} {
+	for _, precision := range precisions {
 		suppressed := []search.Token{4, 2}
 		s := pack(t, m, precision, Options{Suppress: suppressed}).NewStepper(40)
 		candidates := []search.Token{0, 1, 2, 6, 7, 8, 11, 12}
@@ -177,7 +177,7 @@ func TestManyBest(t *testing.T) {
 // TestNotFinite spoils the embeddings of some tokens: sentences with them are told from the others.
 func TestNotFinite(t *testing.T) {
 	for _, spoiled := range []float32{float32(math.NaN()), float32(math.Inf(1)), minusInf} {
-		for _, precision := range []Precision{Float32, Int8, Int16} {
+		for _, precision := range precisions {
 			for _, fixed := range []bool{false, true} {
 				random := rand.New(rand.NewPCG(10, 10))
 				m := synthesise(t, describe("transformer-preprocess: n\ntransformer-postprocess: da\ntransformer-postprocess-top: n"), false, random)

@@ -130,6 +130,8 @@ func (p *packer) packPart(l *linear, i int, pieces []model.Affine) {
 		switch p.precision {
 		case Float32:
 			part.float, err = packFloat32(l.k, pieces)
+		case BFloat16:
+			part.bfloat16, err = packBFloat16(l.k, pieces)
 		case Int16:
 			part.int16, err = packInt16(l.k, pieces)
 		default:
@@ -148,19 +150,39 @@ func width(pieces []model.Affine) int {
 }
 
 func packFloat32(k int, pieces []model.Affine) (*kernels.Float32Matrix, error) {
+	joined, n, err := join(k, pieces)
+	if err != nil {
+		return nil, err
+	}
+	return kernels.PackFloat32(k, n, joined), nil
+}
+
+// packBFloat16 packs matrices rounded to bfloat16, however they are stored.
+func packBFloat16(k int, pieces []model.Affine) (*kernels.BFloat16Matrix, error) {
+	joined, n, err := join(k, pieces)
+	if err != nil {
+		return nil, err
+	}
+	w := new(kernels.BFloat16Matrix)
+	w.Pack(k, n, joined, n)
+	return w, nil
+}
+
+// join returns matrices of k rows side by side, in float32, and how many columns they have.
+func join(k int, pieces []model.Affine) (joined []float32, n int, err error) {
 	n, first := width(pieces), 0
-	joined := make([]float32, k*n)
+	joined = make([]float32, k*n)
 	for _, piece := range pieces {
 		w, err := piece.W.Float32()
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for i := range k {
 			copy(joined[i*n+first:], w[i*piece.Out:(i+1)*piece.Out])
 		}
 		first += piece.Out
 	}
-	return kernels.PackFloat32(k, n, joined), nil
+	return joined, n, nil
 }
 
 // packInt8 packs matrices as they are quantised in the file, or quantises them by column.

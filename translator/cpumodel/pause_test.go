@@ -34,6 +34,11 @@ func TestTheGarbageCollectorStopsSingleRowsQuickly(t *testing.T) {
 			w, a := kernels.PackInt16(k, n, make([]int16, k*n), scales), make([]int16, kernels.Int16Stride(k))
 			return func() { kernels.MulInt16(y, n, a, scale, 1, w, nil, kernels.None) }
 		},
+		"bfloat16": func() func() {
+			w, a := new(kernels.BFloat16Matrix), make([]uint16, k)
+			w.Pack(k, n, make([]float32, k*n), n)
+			return func() { kernels.MulBFloat16(y, n, a, 1, w, nil, kernels.None) }
+		},
 		"float32": func() func() {
 			w := kernels.PackFloat32(k, n, make([]float32, k*n))
 			return func() { kernels.MulFloat32(y, n, x, k, 1, w, nil, kernels.None) }

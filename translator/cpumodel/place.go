@@ -20,6 +20,8 @@ func (p *part) matrix() kernels.Matrix {
 	switch {
 	case p.float != nil:
 		return p.float
+	case p.bfloat16 != nil:
+		return p.bfloat16
 	case p.int16 != nil:
 		return p.int16
 	}

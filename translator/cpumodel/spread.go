@@ -126,10 +126,11 @@ type cutKey struct {
 	parts  int
 }
 
-// columns are some columns of a matrix, which is of one of the three kinds.
+// columns are some columns of a matrix, which is of one of the four kinds.
 type columns struct {
 	first, end int
 	float      *kernels.Float32Matrix
+	bfloat16   *kernels.BFloat16Matrix
 	int16      *kernels.Int16Matrix
 	int8       *kernels.Int8Matrix
 }
@@ -149,6 +150,9 @@ func (p *spreading) cut(matrix kernels.Matrix, n, parts int) []columns {
 		case *kernels.Float32Matrix:
 			of := m.Columns(c.first, c.end)
 			c.float = &of
+		case *kernels.BFloat16Matrix:
+			of := m.Columns(c.first, c.end)
+			c.bfloat16 = &of
 		case *kernels.Int16Matrix:
 			of := m.Columns(c.first, c.end)
 			c.int16 = &of
@@ -167,6 +171,7 @@ type multiplication struct {
 	stride     int // of y
 	x          []float32
 	xStride    int
+	halves     []uint16
 	words      []int16
 	bytes      []uint8
 	scales     []float32 // of words or bytes
@@ -187,6 +192,8 @@ func (m *multiplication) with(c *columns) (leftOut int) {
 	switch {
 	case c.float != nil:
 		kernels.MulFloat32(y, m.stride, m.x, m.xStride, m.rows, c.float, bias, m.activation)
+	case c.bfloat16 != nil:
+		kernels.MulBFloat16(y, m.stride, m.halves, m.rows, c.bfloat16, bias, m.activation)
 	case c.int16 != nil:
 		kernels.MulInt16(y, m.stride, m.words, m.scales, m.rows, c.int16, bias, m.activation)
 	default:
@@ -227,6 +234,8 @@ func (c *columns) matrix(k int) (kernels.Matrix, int) {
 	switch {
 	case c.float != nil:
 		return c.float, 4 * k * c.end
+	case c.bfloat16 != nil:
+		return c.bfloat16, 2 * k * c.end
 	case c.int16 != nil:
 		return c.int16, 2 * k * c.end
 	}
@@ -242,9 +251,31 @@ type chosenProduct struct {
 	scale  float32
 	tokens *kernels.Int8Choice
 
-	// In float32:
+	// With activations in float32, and a table of that or of bfloat16:
 	x, table, bias []float32
+	rows           *kernels.BFloat16Rows
 	ids            []search.Token
+}
+
+// of computes the scores of the chosen rows from first to end, which are not those of a choice in 8 bits.
+func (w *chosenProduct) of(first, end int) {
+	if w.rows != nil {
+		kernels.DotRowsBFloat16(w.y[first:end], w.x, w.rows, w.ids[first:end], w.bias)
+		return
+	}
+	kernels.DotRowsFloat32(w.y[first:end], w.x, w.table, len(w.x), w.ids[first:end], w.bias)
+}
+
+// weights is how many bytes of them the product reads.
+func (w *chosenProduct) weights(dim int) int {
+	switch elements := len(w.y) * dim; {
+	case w.tokens != nil:
+		return elements
+	case w.rows != nil:
+		return 2 * elements
+	default:
+		return 4 * elements
+	}
 }
 
 // chosenWork is such a product, whose chosen rows are shared.
@@ -260,7 +291,7 @@ func (w *chosenWork) Part(part, parts int) {
 	units := (n + unit - 1) / unit
 	first, end := min(units*part/parts*unit, n), min(units*(part+1)/parts*unit, n)
 	if w.tokens == nil {
-		kernels.DotRowsFloat32(w.y[first:end], w.x, w.table, len(w.x), w.ids[first:end], w.bias)
+		w.of(first, end)
 		return
 	}
 	w.parts[part] = w.tokens.Range(first, end)
@@ -269,11 +300,7 @@ func (w *chosenWork) Part(part, parts int) {
 
 // mulChosen computes a product with chosen rows, by as many cores as are worth it.
 func (s *Stepper) mulChosen(m *chosenProduct) {
-	bytes := len(m.y) * s.w.dim
-	if m.tokens == nil {
-		bytes *= 4
-	}
-	parts, p := s.spread.share(bytes), s.spread
+	parts, p := s.spread.share(m.weights(s.w.dim)), s.spread
 	switch {
 	case parts > 1:
 		p.chosen.chosenProduct = *m
@@ -282,7 +309,7 @@ func (s *Stepper) mulChosen(m *chosenProduct) {
 	case m.tokens != nil:
 		kernels.DotRowsInt8(m.y, m.bytes, m.scale, m.tokens)
 	default:
-		kernels.DotRowsFloat32(m.y, m.x, m.table, len(m.x), m.ids, m.bias)
+		m.of(0, len(m.y))
 	}
 }
 

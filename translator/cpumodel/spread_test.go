@@ -20,7 +20,7 @@ func shareAll(s *Stepper, cores int) {
 // TestSpread translates with one core and with several: the bits must be the same.
 func TestSpread(t *testing.T) {
 	all := subjects(t, 14)
-	all = append(all, student(t, "model.npz", Float32, 3), student(t, "model.npz", Int16, 3), student(t, "model.npz", Int8, 3), student(t, "model.intgemm.alphas.bin", Int8, 3))
+	all = append(all, student(t, "model.npz", Float32, 3), student(t, "model.npz", Int16, 3), student(t, "model.npz", BFloat16, 3), student(t, "model.npz", Int8, 3), student(t, "model.intgemm.alphas.bin", Int8, 3))
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			for _, scored := range []bool{false, true} {
@@ -70,7 +70,7 @@ func TestSpreadCounts(t *testing.T) {
 
 // Several cores allocate nothing for a step.
 func TestSpreadAllocations(t *testing.T) {
-	for _, precision := range []Precision{Float32, Int8, Int16} {
+	for _, precision := range precisions {
 		c := student(t, "model.npz", precision, 2)
 		s := c.weights.NewStepper(1)
 		shareAll(s, 2)

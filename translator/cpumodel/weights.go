@@ -17,9 +17,10 @@ type Precision uint8
 
 // The precisions.
 const (
-	Float32 Precision = iota + 1
-	Int8              // 8-bit weights and activations, exact sums
-	Int16             // up to 16 bits, as many as leave the sums exact
+	Float32  Precision = iota + 1
+	Int8               // 8-bit weights and activations, exact sums
+	Int16              // up to 16 bits, as many as leave the sums exact
+	BFloat16           // weights and activations rounded to bfloat16, sums in float32
 )
 
 // String returns the name of the precision.
@@ -31,6 +32,8 @@ func (p Precision) String() string {
 		return "int8"
 	case Int16:
 		return "int16"
+	case BFloat16:
+		return "bfloat16"
 	}
 	return "precision " + strconv.Itoa(int(p))
 }
@@ -105,7 +108,7 @@ const encoderSide, decoderSide = 0, 1
 
 // Load packs the parameters of a model, copying them: the file may be closed afterwards.
 func Load(m *model.Model, precision Precision, options Options) (*Weights, error) {
-	if precision < Float32 || precision > Int16 {
+	if precision < Float32 || precision > BFloat16 {
 		return nil, fmt.Errorf("%w: %v", ErrPrecision, precision)
 	}
 	w := &Weights{

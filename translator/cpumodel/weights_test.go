@@ -118,7 +118,7 @@ func TestMergedProducts(t *testing.T) {
 func TestObserve(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 15))
 	m := synthesise(t, describe(ssruLines), false, random)
-	for _, precision := range []Precision{Float32, Int8, Int16} {
+	for _, precision := range precisions {
 		s := pack(t, m, precision, Options{}).NewStepper(1)
 		seen := map[string]int{}
 		s.Observe(func(name string, largest float32) {
