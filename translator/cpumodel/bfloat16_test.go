@@ -61,15 +61,20 @@ func TestBFloat16Kinds(t *testing.T) {
 		m := synthesise(t, describe(kind.lines), kind.oldOutput, random)
 		source := search.Source{Tokens: randomTokens(random, 9, max(m.SourceVocabulary, 1)), Further: furtherTokens(random, m)}
 		target := randomTokens(random, 8, m.TargetVocabulary)
-		want := logProbsOf(pack(t, m, Float32, Options{}), source, target)
-		got, worst := logProbsOf(pack(t, m, BFloat16, Options{}), source, target), 0.0
-		for j := range want {
-			if got[j] != want[j] { // which may both be minus infinity
-				worst = max(worst, math.Abs(float64(got[j]-want[j])))
+		few := source
+		few.Candidates = someCandidates(random, m.TargetVocabulary)
+		float, half := pack(t, m, Float32, Options{}), pack(t, m, BFloat16, Options{})
+		for _, source := range []search.Source{source, few} {
+			want := logProbsOf(float, source, target)
+			got, worst := logProbsOf(half, source, target), 0.0
+			for j := range want {
+				if got[j] != want[j] { // which may both be minus infinity
+					worst = max(worst, math.Abs(float64(got[j]-want[j])))
+				}
 			}
-		}
-		if !(worst < 0.2) || slices.Equal(got, want) {
-			t.Errorf("%s: log-probabilities are off by %v", kind.name, worst)
+			if !(worst < 0.2) || slices.Equal(got, want) {
+				t.Errorf("%s: log-probabilities of %d candidates (0 are all) are off by %v", kind.name, len(source.Candidates), worst)
+			}
 		}
 	}
 }
@@ -128,8 +133,21 @@ func TestBFloat16OnEveryProcessor(t *testing.T) {
 	}
 }
 
-// Weights take half of what they take in float32.
+// All matrices and the output layer are in bfloat16, so that weights take half of what they take in float32.
 func TestBFloat16TakesHalfTheMemory(t *testing.T) {
+	random := rand.New(rand.NewPCG(29, 29))
+	for _, lines := range []string{ssruLines, "type: s2s\ndim-rnn: 10"} {
+		w := pack(t, synthesise(t, describe(lines), false, random), BFloat16, Options{Tune: func(matrices []kernels.Matrix) {
+			for _, m := range matrices {
+				if _, ok := m.(*kernels.BFloat16Matrix); !ok {
+					t.Errorf("%q: a matrix is a %T", lines, m)
+				}
+			}
+		}})
+		if w.output.bfloat16 == nil || w.output.float != nil {
+			t.Errorf("%q: the output layer is not in bfloat16", lines)
+		}
+	}
 	const k, n = 64, 96
 	pieces := []model.Affine{{W: randomTensor("a", k, n, rand.New(rand.NewPCG(28, 28))), In: k, Out: n}}
 	half, err := packBFloat16(k, pieces)
