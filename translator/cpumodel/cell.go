@@ -230,7 +230,7 @@ type cellBuffers struct {
 // counting returns the numbers of n rows.
 func (b *cellBuffers) counting(n int) []int32 {
 	for len(b.rows) < n {
-		b.rows = append(b.rows, int32(len(b.rows)))
+		b.rows = add(b.rows, int32(len(b.rows)))
 	}
 	return b.rows[:n]
 }
@@ -239,7 +239,7 @@ func (b *cellBuffers) counting(n int) []int32 {
 func (b *cellBuffers) rowsOf(x []float32, width, rows int) [][]float32 {
 	b.inputRows = b.inputRows[:0]
 	for i := range rows {
-		b.inputRows = append(b.inputRows, x[i*width:(i+1)*width])
+		b.inputRows = add(b.inputRows, x[i*width:(i+1)*width])
 	}
 	return b.inputRows
 }

@@ -1,7 +1,6 @@
 package cpumodel
 
 import (
-	"slices"
 	"time"
 
 	"github.com/sluice-mt/sluice/kernels"
@@ -47,7 +46,7 @@ func (s *Stepper) decode(slots []search.Slot, tokens []search.Token, align bool)
 	s.before(w.emb[decoderSide], s.x, s.x, n)
 	if w.autoreg == model.SelfAttention {
 		for _, slot := range slots {
-			s.slots[slot].words = append(s.slots[slot].words, s.cache.add())
+			s.slots[slot].words = add(s.slots[slot].words, s.cache.add())
 		}
 	}
 	for i, l := range w.decoder {
@@ -88,8 +87,8 @@ func (s *Stepper) finish(n int) {
 	}
 	s.operand.set(s.top, n, dim)
 	s.operand.quantise(o.multiplier)
-	s.topBytes = append(s.topBytes[:0], s.operand.bytes[:n*kernels.Int8Stride(dim)]...)
-	s.topScales = append(s.topScales[:0], s.operand.scales[:n]...)
+	s.topBytes = add(s.topBytes[:0], s.operand.bytes[:n*kernels.Int8Stride(dim)]...)
+	s.topScales = add(s.topScales[:0], s.operand.scales[:n]...)
 }
 
 // contextAttention runs the attention to a source, numbered from 0, on x.
@@ -128,7 +127,7 @@ func (s *Stepper) contextAttention(l *contextAttention, source, rows int, align 
 // align keeps the weights of the first head for row i.
 func (s *Stepper) align(attention *kernels.Attention, i int, query, kept []float32, length int) {
 	first := len(s.attentions)
-	s.attentions = slices.Grow(s.attentions, length)[:first+length]
+	s.attentions = room(s.attentions, length)[:first+length]
 	attention.KeptWeights(s.attentions[first:], query, kept, length, 0)
 	s.rows[i].attention = run{first, length}
 }
@@ -263,7 +262,7 @@ func (s *Stepper) firstWords(l *selfAttention, slots []search.Slot) {
 	s.starting = s.starting[:0]
 	for i, slot := range slots {
 		if s.slots[slot].position == 0 {
-			s.starting = append(s.starting, int32(i))
+			s.starting = add(s.starting, int32(i))
 		}
 	}
 	if len(s.starting) == 0 {

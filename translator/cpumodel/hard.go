@@ -41,7 +41,7 @@ func (s *Stepper) read(slots []search.Slot, tokens []search.Token, width int, al
 		copy(seen, results[int(slot.reads)*n.contextDim:])
 		if align && alone {
 			first := len(s.attentions)
-			s.attentions = slices.Grow(s.attentions, c.length)[:first+c.length]
+			s.attentions = room(s.attentions, c.length)[:first+c.length]
 			weights := s.attentions[first:]
 			clear(weights)
 			weights[slot.reads] = 1

@@ -159,7 +159,7 @@ func (o *operand) round() {
 // grow returns a slice of n elements, b if it is long enough. The content is lost when it is not.
 func grow[T any](b []T, n int) []T {
 	if cap(b) < n {
-		return make([]T, n+n/4)[:n]
+		return lone[T](n + n/4)[:n]
 	}
 	return b[:n]
 }

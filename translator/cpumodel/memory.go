@@ -110,9 +110,9 @@ func (c *cache) add() int32 {
 		return row
 	}
 	row := int32(len(c.uses))
-	c.uses = append(c.uses, 1)
+	c.uses = add(c.uses, 1)
 	if need := len(c.uses) * c.width; cap(c.data) < need {
-		larger := make([]float32, need, max(2*need, 256*c.width))
+		larger := lone[float32](max(2*need, 256*c.width))
 		copy(larger, c.data)
 		c.data = larger
 	}
@@ -131,7 +131,7 @@ func (c *cache) share(rows []int32) {
 func (c *cache) drop(rows []int32) {
 	for _, row := range rows {
 		if c.uses[row]--; c.uses[row] == 0 {
-			c.free = append(c.free, row)
+			c.free = add(c.free, row)
 		}
 	}
 }

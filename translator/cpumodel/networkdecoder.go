@@ -35,7 +35,7 @@ func (s *Stepper) decodeNetwork(slots []search.Slot, tokens []search.Token, alig
 	for i, slot := range slots {
 		s.embed(b.embedded[i*width:i*width+w.dim], w.target, tokens[i], s.slots[slot].position)
 	}
-	b.tokens = append(b.tokens[:0], tokens...)
+	b.tokens = add(b.tokens[:0], tokens...)
 	if n.hard != nil {
 		s.read(slots, tokens, width, align)
 	}
@@ -85,7 +85,7 @@ func (s *Stepper) decoderCellWith(c *cell, x [][]float32, input []float32, rows 
 // highLayer runs a layer over the results of the one before, which are in the buffer of outputs.
 func (s *Stepper) highLayer(l *cellLayer, slots []search.Slot, layer int) {
 	rows, dim, b := len(slots), s.w.network.dim, &s.network
-	b.layerInput = append(b.layerInput[:0], s.cells.outputs[:rows*dim]...)
+	b.layerInput = add(b.layerInput[:0], s.cells.outputs[:rows*dim]...)
 	s.gather(slots, layer, dim)
 	for i, cell := range l.cells {
 		s.decoderCell(cell, b.layerInput, rows, i == 0)

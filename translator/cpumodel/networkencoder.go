@@ -30,7 +30,7 @@ func (s *Stepper) encodeRecurrent(sources []search.Source, contexts []search.Con
 	s.embedSources(sources)
 	b.tokens = b.tokens[:0]
 	for i := range sources {
-		b.tokens = append(b.tokens, sources[i].Tokens...)
+		b.tokens = add(b.tokens, sources[i].Tokens...)
 	}
 	s.arrange(sources)
 	dim := n.dim

@@ -305,7 +305,7 @@ func (c *scores) forbid(y []float32, places []int32) {
 }
 
 func (c *scores) forbidOne(y []float32, place int32) {
-	c.restore = append(c.restore, replaced{place, y[place]})
+	c.restore = add(c.restore, replaced{place, y[place]})
 	y[place] = float32(math.Inf(-1))
 }
 

@@ -31,8 +31,8 @@ func (s *Stepper) share(slots []search.Slot) {
 		return
 	}
 	if !h.copied || !s.w.uses(MergedStates) {
-		h.group = append(h.group, s.cells.counting(len(slots))...)
-		h.first = append(h.first, h.group...)
+		h.group = add(h.group, s.cells.counting(len(slots))...)
+		h.first = add(h.first, h.group...)
 		return
 	}
 	if h.groups == nil {
@@ -45,9 +45,9 @@ func (s *Stepper) share(slots []search.Slot) {
 		if !ok {
 			group = int32(len(h.first))
 			h.groups[state] = group
-			h.first = append(h.first, int32(i))
+			h.first = add(h.first, int32(i))
 		}
-		h.group = append(h.group, group)
+		h.group = add(h.group, group)
 	}
 	h.on = len(h.first) < len(slots)
 	h.copied = h.on

@@ -100,16 +100,16 @@ type moving struct {
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) *Stepper {
 	s := &Stepper{
-		w: w, slots: make([]slot, slots),
-		zeros:  make([]float32, w.dim),
+		w: w, slots: lone[slot](slots),
+		zeros:  lone[float32](w.dim),
 		memory: pool{width: w.contextWidth()},
 		cache:  cache{width: 2 * w.dim * len(w.decoder)},
-		rows:   make([]row, 0, slots),
+		rows:   lone[row](slots)[:0],
 	}
 	for i := range s.slots {
 		s.slots[i].context = noContext
 	}
-	s.moving.slots = make([]slot, slots)
+	s.moving.slots = lone[slot](slots)
 	for _, encoder := range w.further {
 		s.further = append(s.further, encoder.NewStepper(0))
 	}
@@ -117,8 +117,8 @@ func (w *Weights) NewStepper(slots int) *Stepper {
 		s.starts.width = w.network.dim
 	}
 	if w.stateWidth > 0 {
-		s.states = make([]float32, slots*w.stateWidth)
-		s.moving.states = make([]float32, slots*w.stateWidth)
+		s.states = lone[float32](slots * w.stateWidth)
+		s.moving.states = lone[float32](slots * w.stateWidth)
 	}
 	return s
 }
