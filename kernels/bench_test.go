@@ -202,7 +202,7 @@ func BenchmarkMulBFloat16(b *testing.B) {
 func BenchmarkQuantised(b *testing.B) {
 	const k, n, rows, stride, multiplier = 256, 1536, 96, 1536 + 16, 0.01
 	r := source(1)
-	first, second := PackInt8(k, n, int8s(r, k*n), normals(r, n)), PackInt8(n, k, int8s(r, k*n), normals(r, k))
+	first, second := PackInt8(k, n, trained(r, k*n, 32), normals(r, n)), PackInt8(n, k, trained(r, k*n, 32), normals(r, k))
 	a, scales, bias := uint8s(r, rows*k), normals(r, rows), normals(r, n)
 	hidden, bytes, y := make([]float32, rows*stride), make([]uint8, rows*n), make([]float32, rows*k)
 	b.Run("after", func(b *testing.B) {
