@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 )
 
-// A TrainingLoss is the cross-entropy of the output layer H·Weightsᵀ + Bias, of which ever only Chunk columns exist at a time.
+// A TrainingLoss is the cross-entropy of the output layer H·Weightsᵀ + Bias, of which ever only Chunk columns exist at a time: see LossChunk.
 type TrainingLoss struct {
 	H, Weights Matrix       // rows × d, vocabulary × d, both without gaps
 	Bias       cuda.Pointer // a float32 for each word; 0 for none
@@ -22,30 +22,46 @@ type TrainingLoss struct {
 	Groups     cuda.Pointer // room for GroupNumbers(rows, Chunk) float32
 }
 
-// How many logits there are at a time, of how many words at least, and what numbers of words are a multiple of.
-const lossNumbers, leastWords, lossGranule = 32 << 20, 512, 128
+// How many logits there are at a time, of how many words at least, what numbers of words are a multiple of, and of how many rows all logits may exist.
+const lossNumbers, leastWords, lossGranule, wholeLossRows = 32 << 20, 512, 128, groupRows
 
-// LossChunk chooses how many words of a vocabulary are worked on at a time: as many as keep a chunk of logits within 32 Mi numbers. They are all, or
-// a power of two, so that the mini-batches of a training have few kinds of products.
+// LossChunk chooses how many words of a vocabulary are worked on at a time: as many as keep a chunk of logits within 32 Mi numbers, and half of them at
+// most. They are half, or a power of two, so that the mini-batches of a training have few kinds of products.
+//
+// The logits of few rows are made in one piece. A piece more is eight kernels more, which take longer to be launched than so few rows to be multiplied
+// (64 rows of 32,000 words and 512 elements: 2 GFLOP a product), and all of their logits take less than a matrix of the vocabulary does.
 func LossChunk(rows, vocabulary int) int {
-	all := blocks(vocabulary, lossGranule) * lossGranule
+	all, half := lossPieces(vocabulary)
+	if rows <= wholeLossRows && rows*all <= lossNumbers {
+		return all
+	}
 	chunk := leastWords
-	for chunk < all && 2*chunk*rows <= lossNumbers {
+	for chunk < half && 2*chunk*rows <= lossNumbers {
 		chunk *= 2
 	}
-	return min(chunk, all)
+	return min(chunk, half)
+}
+
+// lossPieces are the largest pieces of a vocabulary: all of it, and half of it, but no less than the smallest piece.
+func lossPieces(vocabulary int) (all, half int) {
+	all = blocks(vocabulary, lossGranule) * lossGranule
+	half = blocks(all, 2*lossGranule) * lossGranule
+	return all, min(max(half, leastWords), all)
 }
 
 // LossMemory says how much Logits, Gradients and Groups take at most: fixed bytes, and more for each row. Of many rows, most is fixed; whether
 // there are so many is told by the room that there is for a mini-batch.
 func LossMemory(room, vocabulary int) (fixed, ofRow int) {
-	words := blocks(vocabulary, lossGranule) * lossGranule
-	groups := 4 * words // the last group's, which may have one row
+	all, half := lossPieces(vocabulary)
+	groups := 4 * all // the last group's, which may have one row
 	ofNumbers := func(n int) int { return 6*n + n/groupRows*4 }
-	if few := ofNumbers(lossNumbers); words > leastWords && room > few+few/2 {
-		return few + groups, ofNumbers(leastWords)
+	if most := ofNumbers(lossNumbers); all > leastWords && room > most+most/2 {
+		return most + groups, ofNumbers(leastWords)
 	}
-	return groups, ofNumbers(words)
+	if room > 2*ofNumbers(wholeLossRows*all) {
+		return ofNumbers(wholeLossRows*(all-half)) + groups, ofNumbers(half)
+	}
+	return groups, ofNumbers(all)
 }
 
 // A Statistic is what is known of a row of logits.

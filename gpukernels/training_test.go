@@ -496,8 +496,8 @@ func TestTrainingLoss(t *testing.T) {
 
 // What logits take is never more than what was told.
 func TestLossMemory(t *testing.T) {
-	for _, vocabulary := range []int{37, 512, 700, 32000} {
-		for _, room := range []int{1 << 20, 512 << 20, 8 << 30} {
+	for _, vocabulary := range []int{37, 512, 700, 1500, 32000, 1 << 20} {
+		for _, room := range []int{1 << 20, 64 << 20, 512 << 20, 8 << 30} {
 			fixed, ofRow := LossMemory(room, vocabulary)
 			for rows := 1; rows < 200000; rows += 1 + rows/7 {
 				chunk := LossChunk(rows, vocabulary)
@@ -510,15 +510,34 @@ func TestLossMemory(t *testing.T) {
 	if fixed, ofRow := LossMemory(8<<30, 32000); fixed > 210<<20 || ofRow > 4000 {
 		t.Errorf("logits of 32,000 words take %d bytes and %d for each row", fixed, ofRow)
 	}
+	if fixed, ofRow := LossMemory(128<<20, 32000); fixed > 7<<20 || ofRow > 98000 {
+		t.Errorf("logits of 32,000 words in little memory take %d bytes and %d for each row", fixed, ofRow)
+	}
 	if fixed, ofRow := LossMemory(1<<20, 37); fixed > 1000 || ofRow > 800 {
 		t.Errorf("logits of 37 words take %d bytes and %d for each row", fixed, ofRow)
 	}
 }
 
 func TestLossChunk(t *testing.T) {
-	for _, c := range [][3]int{{1, 75, 128}, {1024, 32000, 32000}, {4096, 32000, 8192}, {3000, 32000, 8192}, {1 << 20, 32000, 512}, {0, 1000, 1024}} {
+	for _, c := range [][3]int{{1, 75, 128}, {64, 32000, 32000}, {65, 32000, 16000}, {1024, 32000, 16000}, {2048, 32000, 16000},
+		{4096, 32000, 8192}, {3000, 32000, 8192}, {1 << 20, 32000, 512}, {0, 1000, 1024}, {100, 700, 512}, {1000, 500, 512}, {64, 1 << 20, 1 << 19}} {
 		if have := LossChunk(c[0], c[1]); have != c[2] {
 			t.Errorf("%d rows of %d words: %d at a time, want %d", c[0], c[1], have, c[2])
+		}
+	}
+}
+
+// But for few rows, or few words, no more logits exist at a time than those of half of the vocabulary, and no more than 32 Mi unless 512 words have them.
+func TestLogitsNeverAllExist(t *testing.T) {
+	for vocabulary := 1; vocabulary < 300000; vocabulary += 1 + vocabulary/9 {
+		for rows := 1; rows < 300000; rows += 1 + rows/9 {
+			chunk := LossChunk(rows, vocabulary)
+			if chunk < 1 || chunk%8 != 0 {
+				t.Fatalf("%d rows of %d words: %d at a time", rows, vocabulary, chunk)
+			}
+			if half := max(512, vocabulary/2+128); rows > 64 && chunk > half || chunk > 512 && rows*chunk > 32<<20 {
+				t.Errorf("%d rows of %d words: %d at a time", rows, vocabulary, chunk)
+			}
 		}
 	}
 }

@@ -92,9 +92,9 @@ func (s architectureSize) lossKernels(rows int) []timedKernel {
 	return []timedKernel{loss, gradients}
 }
 
-// loss is an output layer of so many words.
+// loss is an output layer of so many words, all at a time.
 func (r *kernelRig) loss(p productShape) gpukernels.TrainingLoss {
-	chunk := gpukernels.LossChunk(p.m, p.n)
+	chunk := (p.n + 7) / 8 * 8
 	return gpukernels.TrainingLoss{H: r.matrix(p.m, p.k), Weights: r.matrix(p.n, p.k), Bias: r.floats(p.n, 0), Words: r.numbers(p.m, 0, 0),
 		Smoothing: 0.1, Chunk: chunk, Logits: r.floats(p.m*chunk, 0), Gradients: r.halves(p.m * chunk), Statistics: r.floats(4*p.m, 0),
 		Groups: r.floats(gpukernels.GroupNumbers(p.m, chunk), 0)}

@@ -1,5 +1,5 @@
-// Cross-entropy with smoothed labels, some columns of the logits at a time: all of them never exist. First the statistics of each row, over
-// all columns; then the logits are made once more, and their gradients.
+// Cross-entropy with smoothed labels, some columns of the logits at a time: all of them never exist, but those of few rows. First the statistics of each
+// row, over all columns; then the logits are made once more, and their gradients.
 #include "rows.cuh"
 
 namespace {

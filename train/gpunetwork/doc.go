@@ -33,6 +33,6 @@
 //
 // # Memory
 //
-// Activations come from one block, which grows to what the largest batch takes. The logits are made in pieces of
-// the vocabulary and do not exist all at the same time, but for small batches, whose piece is the whole vocabulary (gpukernels.LossChunk).
+// Activations come from one block, which grows to what the largest batch takes. The logits are made in pieces of half of the vocabulary or less, and
+// never exist all at the same time, but for batches of up to 64 target pieces and vocabularies of up to 512 (gpukernels.LossChunk).
 package gpunetwork

@@ -216,6 +216,12 @@ func checkGradients(t *testing.T, name, more string, weight float32) {
 		options.DropoutSource, options.DropoutTarget = 0, 0
 	}
 	guide(batch, &options, name)
+	sameAgain(t, gpu, batch, options, compareGradients(t, gpu, cpu, batch, options))
+}
+
+// compareGradients compares the loss of a batch, and the gradient, with the processor's, and returns the gradient.
+func compareGradients(t *testing.T, gpu *Trainer, cpu *network.Replica[float32], batch *network.Batch, options network.Options) []float32 {
+	t.Helper()
 	want := cpu.Train(batch, options, 5)
 	have, err := gpu.Train(0, batch, options, 5)
 	must(t, err)
@@ -227,10 +233,32 @@ func checkGradients(t *testing.T, name, more string, weight float32) {
 	}
 	gradient, err := gradientOf(gpu)
 	must(t, err)
-	for i := range n.Parameters {
-		compareDirection(t, &n.Parameters[i], network.Values(&n.Parameters[i], gradient), network.Values(&n.Parameters[i], cpu.Gradient))
+	parameters := gpu.workers[0].layout.network.Parameters
+	for i := range parameters {
+		compareDirection(t, &parameters[i], network.Values(&parameters[i], gradient), network.Values(&parameters[i], cpu.Gradient))
 	}
-	sameAgain(t, gpu, batch, options, gradient)
+	return gradient
+}
+
+// Of more than a few rows, the logits of no more than half of a vocabulary exist at a time, and loss and gradients are those of all.
+func TestLogitsInPieces(t *testing.T) {
+	n := newNetwork(t, student("dim-vocabs: [1500, 1500]\nenc-depth: 1\ndec-depth: 1\ntransformer-tied-layers: []"))
+	state := initial(n)
+	gpu := openTrainer(t, n, state, gpukernels.Float16)
+	cpu := network.NewReplica(n, autodiff.Device[float32](autodiff.Plain[float32]{}), state.Values)
+	batch := randomBatch(5, [2]int{9, 30}, [2]int{20, 25}, [2]int{3, 15})
+	for i := range batch.Target.Tokens { // of all pieces of the vocabulary
+		if batch.Target.Tokens[i] != 0 {
+			batch.Target.Tokens[i] = batch.Target.Tokens[i]*997%1499 + 1
+		}
+		batch.Weights = append(batch.Weights, 4)
+	}
+	compareGradients(t, gpu, cpu, batch, network.Options{LabelSmoothing: 0.1})
+	const logit, gradient = 4, 2 // bytes
+	all := len(batch.Target.Tokens) * 1500 * (logit + gradient)
+	if taken := gpu.workers[0].tape.logits; taken < all/4 || taken > all*3/5 {
+		t.Errorf("logits take %d bytes; all that there are take %d", taken, all)
+	}
 }
 
 // guide gives a batch of the sentences of TestGradients an alignment, for some architectures.
