@@ -34,11 +34,11 @@ func TestEncodeAhead(t *testing.T) {
 		pieces int // of them
 	}{
 		{"memory", func(*Engine, *worker) {}, 2, 2 * length},
-		{"just enough memory", func(_ *Engine, w *worker) { w.encoded = 14 }, 2, 2 * length},
-		{"no memory", func(_ *Engine, w *worker) { w.encoded = 15 }, 0, 0},
+		{"just enough memory", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 0, 14) }, 2, 2 * length},
+		{"no memory", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 0, 15) }, 0, 0},
 		{"a device that does not encode ahead", func(_ *Engine, w *worker) { w.budget.Encoded = 0 }, 0, 0},
-		{"three wait", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 3) }, 2, 2 * length},
-		{"four wait", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 4) }, 0, 0},
+		{"three wait", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 3, 0) }, 2, 2 * length},
+		{"four wait", func(_ *Engine, w *worker) { w.queue.Push(unitOf(), 4, 0) }, 0, 0},
 		{"something is to be redone", func(_ *Engine, w *worker) { w.redo = []*unit{unitOf()} }, 0, 0},
 		{"a worker is idle", func(e *Engine, _ *worker) { e.idle.Store(1) }, 0, 0},
 		{"somebody waits for a sentence", func(e *Engine, _ *worker) { e.urgent = []*unit{unitOf()} }, 0, 0},
@@ -51,7 +51,7 @@ func TestEncodeAhead(t *testing.T) {
 			e.pool.Add(&unit{task: new(task), tokens: make([]search.Token, 3*length)}, 3*length, time.Now())
 			e.pool.Flush()
 			w.budget.Tokens = length
-			w.encoded = 11 // just enough room
+			w.queue.Push(unitOf(), 0, 11) // just enough room
 		}, 1, 3 * length},
 		{"closed", func(e *Engine, _ *worker) { e.closed = true }, 0, 0},
 		{"a smaller worker", func(_ *Engine, w *worker) { w.budget.Tokens = 3 }, 1, length},
@@ -77,10 +77,10 @@ func TestEncodeAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.change(e, w)
-		waiting, encoded, left := w.queue.Len(), w.encoded, e.pool.Len()+len(e.returned)
+		waiting, encoded, left := w.queue.Len(), w.queue.Encoded(), e.pool.Len()+len(e.returned)
 		w.encodeAhead()
-		if have := w.queue.Len() - waiting; have != c.want || w.encoded-encoded != c.pieces {
-			t.Errorf("%s: %d sentences were encoded, and %d pieces counted, want %d and %d", c.name, have, w.encoded-encoded, c.want, c.pieces)
+		if have := w.queue.Len() - waiting; have != c.want || w.queue.Encoded()-encoded != c.pieces {
+			t.Errorf("%s: %d sentences were encoded, and %d pieces counted, want %d and %d", c.name, have, w.queue.Encoded()-encoded, c.want, c.pieces)
 		}
 		if remain := e.pool.Len() + len(e.returned); remain != left-c.want {
 			t.Errorf("%s: %d sentences remain of %d", c.name, remain, left)

@@ -69,7 +69,6 @@ type Config struct {
 // pieces in a mini-batch fetch the encoder's weights more often.
 const (
 	defaultSlots           = 48
-	defaultTopUp           = 0.5
 	defaultMiniBatchTokens = 512
 	defaultMaxiBatch       = 2048
 	defaultLatency         = 200 * time.Millisecond

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sluice-mt/sluice/translator/batch"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -78,7 +79,7 @@ func (d *Device) topUp(b Batching) float64 {
 	case d.TopUp > 0:
 		return d.TopUp
 	}
-	return defaultTopUp
+	return batch.ProcessorTopUp
 }
 
 // Half is less, and false where there is no less: a worker has to have the slots of one sentence, which least is.

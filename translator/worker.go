@@ -19,7 +19,6 @@ type worker struct {
 	engine  *Engine
 	decoder *search.Decoder
 	queue   *batch.TopUp[*unit]
-	encoded int                // source pieces of the sentences that are encoded and not done
 	scratch *shortlist.Scratch // nil without a shortlist
 
 	device   *Device
@@ -49,7 +48,6 @@ func (w *worker) connect() (err error) {
 	if w.decoder, err = search.NewDecoder(w.steppers, c.Weights, c.Text.Target.EOS()); err != nil {
 		return err
 	}
-	w.encoded = 0
 	w.queue, err = batch.NewTopUp[*unit](w.decoder.Slots(), w.device.topUp(c.Batching))
 	return err
 }
@@ -124,12 +122,11 @@ func (w *worker) refill() bool {
 	return true
 }
 
-// encodeAhead lets the device encode one more mini-batch while it decodes, if less waits than all slots could take: sentences of a mini-batch are
-// of like length, so that many may end at once. There must be memory for it beside what is encoded already. What has to be redone is not kept
-// waiting by others: it is encoded as soon as slots wait.
+// encodeAhead lets the device encode one more mini-batch while it decodes. What has to be redone is not kept waiting by others: it is encoded as soon
+// as slots wait.
 func (w *worker) encodeAhead() {
-	room := w.budget.Encoded - w.encoded
-	if room < w.budget.Tokens || !w.queue.Hungry(w.decoder.Slots()) || len(w.redo) > 0 || w.failure() != nil {
+	room := w.queue.RoomAhead(w.budget.Encoded, w.budget.Tokens)
+	if room == 0 || len(w.redo) > 0 || w.failure() != nil {
 		return
 	}
 	if w.taken = w.engine.takeAhead(w.taken[:0], w.budget.Tokens, room); len(w.taken) > 0 {
@@ -164,12 +161,11 @@ func (w *worker) encode(units []*unit) {
 		w.prepare(u)
 		w.sentences = append(w.sentences, &u.sentence)
 		c.tokens.Add(int64(len(u.tokens)))
-		w.encoded += len(u.tokens)
 	}
 	w.decoder.Spread(w.engine.cores())
 	w.decoder.Encode(w.sentences)
 	for _, u := range units {
-		w.queue.Push(u, u.sentence.Slots())
+		w.queue.Push(u, u.sentence.Slots(), len(u.tokens))
 	}
 	clear(units)
 	clear(w.sentences)
@@ -223,7 +219,7 @@ const noRepeat = 3
 // finish delivers a result, or has the sentence searched again.
 func (w *worker) finish(result search.Result) {
 	u := result.Sentence.Tag.(*unit)
-	w.encoded -= len(u.tokens)
+	w.queue.Done(len(u.tokens))
 	switch {
 	case result.Flags&search.NonFinite != 0:
 		u.flags |= job.NonFinite

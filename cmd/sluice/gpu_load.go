@@ -29,7 +29,7 @@ const (
 	// loadTrials is by how many loads the time is divided.
 	loadTrials = 6
 	// loadVersion changes with the engine, of which old measurements say nothing, and with how loads are compared.
-	loadVersion = 4
+	loadVersion = 5
 	// loadGain is how much better a load must be than one that was tried before it: what is less is chance.
 	loadGain = 1.03
 	// mostLoadSlots bounds the hypotheses of a worker.
@@ -179,7 +179,11 @@ func (t *loadTrial) open(l gpuLoad) (workers []busyWorker, err error) {
 		}
 		sources := t.sources(number, l.Slots)
 		if t.scores > 0 {
-			workers = append(workers, newBusyScorer(steppers[0].(*gpumodel.Stepper), sources, t.scores))
+			w, err := newBusyScorer(steppers[0].(*gpumodel.Stepper), sources, t.scores)
+			if err != nil {
+				return workers, err
+			}
+			workers = append(workers, w)
 			continue
 		}
 		w, err := newGPUWorker(steppers, t.weights, t.end, t.options)

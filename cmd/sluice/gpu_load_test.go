@@ -282,7 +282,7 @@ func TestScoringLoads(t *testing.T) {
 			}
 		}
 	}
-	const slots = 25
+	const slots = 3 * scoredOfList
 	workers, err := trial.open(gpuLoad{1, slots})
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestScoringLoads(t *testing.T) {
 				t.Fatalf("step %d: a log-probability of %v", step, score)
 			}
 		}
-		if want := (slots + scoredOfList - 1) / scoredOfList * min((step+1)%modelLength, 1); len(scorer.lists) != want {
+		if want := 3 * min((step+1)%modelLength, 1); len(scorer.lists) != want {
 			t.Fatalf("after step %d %d lists are scored, want %d", step, len(scorer.lists), want)
 		}
 	}

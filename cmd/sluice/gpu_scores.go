@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"math/rand/v2"
 
+	"github.com/sluice-mt/sluice/translator/batch"
 	"github.com/sluice-mt/sluice/translator/gpumodel"
 	"github.com/sluice-mt/sluice/translator/search"
 )
@@ -14,10 +16,11 @@ const scoredOfList = 10
 // side, one piece after another, of which only the scores of the next pieces are read.
 type busyScorer struct {
 	stepper    *gpumodel.Stepper
-	sources    []search.Source
+	from       supply
 	vocabulary int
 	random     *rand.Rand
 
+	queue *batch.TopUp[scoredList]
 	lists []scoredList
 	free  []search.Slot
 
@@ -34,25 +37,35 @@ type busyScorer struct {
 // A scoredList is the translations of a sentence that are being scored.
 type scoredList struct {
 	context search.Context
+	pieces  int // of the source
 	slots   []search.Slot
 	depth   int // pieces that have been scored
 }
 
-func newBusyScorer(stepper *gpumodel.Stepper, sources []search.Source, vocabulary int) *busyScorer {
-	s := &busyScorer{stepper: stepper, sources: sources, vocabulary: vocabulary, random: rand.New(rand.NewPCG(2018, 3))}
+// newBusyScorer returns a busyScorer with a Stepper, which it closes in the end.
+func newBusyScorer(stepper *gpumodel.Stepper, sources []search.Source, vocabulary int) (*busyScorer, error) {
+	s := &busyScorer{stepper: stepper, from: supply{sources: sources, endless: true}, vocabulary: vocabulary, random: rand.New(rand.NewPCG(2018, 3))}
 	for slot := range stepper.Slots() {
 		s.free = append(s.free, search.Slot(slot))
 	}
-	return s
+	var err error
+	if s.queue, err = batch.NewTopUp[scoredList](stepper.Slots(), gpumodel.TopUp); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
 }
 
 func (s *busyScorer) failure() error { return s.stepper.Err() }
 
 func (s *busyScorer) close() error { return s.stepper.Close() }
 
-// busyStep scores a piece of each translation, and begins with others when a quarter of the slots is free.
+// busyStep scores a piece of each translation, begins with others when the share of slots is free at which package rescore does so, and has the next
+// mini-batch encoded beside that if there is room.
 func (s *busyScorer) busyStep() int64 {
-	if 4*len(s.free) >= s.stepper.Slots() {
+	if s.queue.Due(len(s.free)) {
+		for s.queue.Hungry(len(s.free)) {
+			s.encode()
+		}
 		s.fill()
 	}
 	s.slots, s.tokens, s.wanted, s.starts = s.slots[:0], s.tokens[:0], s.wanted[:0], append(s.starts[:0], 0)
@@ -75,20 +88,35 @@ func (s *busyScorer) busyStep() int64 {
 	}
 	s.unread = len(s.wanted)
 	s.retire()
+	slots := s.stepper.Slots()
+	if s.queue.RoomAhead(gpumodel.Encoded(slots), gpumodel.MiniBatch(slots)) > 0 {
+		s.encode()
+	}
 	return int64(len(s.slots))
 }
 
-// fill begins with lists in all free slots, the last of which may have fewer translations.
+// encode encodes a mini-batch.
+func (s *busyScorer) encode() {
+	sources := s.from.miniBatch(gpumodel.MiniBatch(s.stepper.Slots()))
+	contexts := make([]search.Context, len(sources))
+	s.stepper.Encode(sources, contexts)
+	for i, context := range contexts {
+		pieces := len(sources[i].Tokens)
+		s.queue.Push(scoredList{context: context, pieces: pieces}, s.width(), pieces)
+	}
+}
+
+// width is how many translations a sentence has.
+func (s *busyScorer) width() int { return min(scoredOfList, s.stepper.Slots()) }
+
+// fill begins with lists that wait, while there are slots for them.
 func (s *busyScorer) fill() {
-	count := min((len(s.free)+scoredOfList-1)/scoredOfList, len(s.sources))
-	contexts := make([]search.Context, count)
-	s.stepper.Encode(s.sources[:count], contexts)
-	for _, context := range contexts {
-		width := min(scoredOfList, len(s.free))
-		list := scoredList{context: context, slots: append([]search.Slot(nil), s.free[:width]...)}
-		s.free = s.free[width:]
+	for list, ok := s.queue.Next(len(s.free)); ok; list, ok = s.queue.Next(len(s.free)) {
+		rest := len(s.free) - s.width()
+		list.slots = append([]search.Slot(nil), s.free[rest:]...)
+		s.free = s.free[:rest]
 		for _, slot := range list.slots {
-			s.stepper.Begin(slot, context)
+			s.stepper.Begin(slot, list.context)
 		}
 		s.lists = append(s.lists, list)
 	}
@@ -104,6 +132,7 @@ func (s *busyScorer) retire() {
 		}
 		s.free = append(s.free, list.slots...)
 		s.stepper.Release(list.context)
+		s.queue.Done(list.pieces)
 	}
 	s.lists = remaining
 }

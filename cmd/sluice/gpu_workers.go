@@ -19,7 +19,6 @@ type gpuWorker struct {
 	steppers []search.Stepper // one for each model
 	decoder  *search.Decoder
 	queue    *batch.TopUp[*search.Sentence]
-	encoded  int // source pieces of the sentences that are encoded and not done
 	options  search.Options
 	steps    int           // of the decoder, in the last translation
 	took     time.Duration // that translation
@@ -96,10 +95,10 @@ func (w *gpuWorker) step(from *supply) (advanced int) {
 	w.refill(from)
 	advanced = w.decoder.Slots() - w.decoder.Free()
 	for _, result := range w.decoder.Step() {
-		w.encoded -= len(result.Sentence.Source.Tokens)
+		w.queue.Done(len(result.Sentence.Source.Tokens))
 	}
 	slots := w.decoder.Slots()
-	if w.encoded+gpumodel.MiniBatch(slots) <= gpumodel.Encoded(slots) && w.queue.Hungry(slots) {
+	if w.queue.RoomAhead(gpumodel.Encoded(slots), gpumodel.MiniBatch(slots)) > 0 {
 		w.encode(from)
 	}
 	return advanced
@@ -122,14 +121,13 @@ func (w *gpuWorker) encode(from *supply) bool {
 	var sentences []*search.Sentence
 	for _, source := range from.miniBatch(gpumodel.MiniBatch(w.decoder.Slots())) {
 		sentences = append(sentences, &search.Sentence{Source: source, Options: w.options})
-		w.encoded += len(source.Tokens)
 	}
 	if len(sentences) == 0 {
 		return false
 	}
 	w.decoder.Encode(sentences)
 	for _, sentence := range sentences {
-		w.queue.Push(sentence, sentence.Slots())
+		w.queue.Push(sentence, sentence.Slots(), len(sentence.Source.Tokens))
 	}
 	return true
 }

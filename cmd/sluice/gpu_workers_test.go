@@ -65,13 +65,13 @@ func TestWorkersEncodeAhead(t *testing.T) {
 	}
 	for all.next < len(sources) {
 		w.step(all)
-		if w.encoded > gpumodel.Encoded(slots) {
-			t.Fatalf("%d pieces are encoded, where there is room for %d", w.encoded, gpumodel.Encoded(slots))
+		if encoded := w.queue.Encoded(); encoded > gpumodel.Encoded(slots) {
+			t.Fatalf("%d pieces are encoded, where there is room for %d", encoded, gpumodel.Encoded(slots))
 		}
 	}
 	w.translate(nil)
-	if w.encoded != 0 || w.queue.Len() != 0 || w.decoder.Active() != 0 {
-		t.Errorf("in the end %d pieces are encoded, %d sentences wait and %d are searched", w.encoded, w.queue.Len(), w.decoder.Active())
+	if encoded := w.queue.Encoded(); encoded != 0 || w.queue.Len() != 0 || w.decoder.Active() != 0 {
+		t.Errorf("in the end %d pieces are encoded, %d sentences wait and %d are searched", encoded, w.queue.Len(), w.decoder.Active())
 	}
 }
 

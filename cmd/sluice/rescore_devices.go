@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
 	"github.com/sluice-mt/sluice/translator"
 	"github.com/sluice-mt/sluice/translator/cpumodel"
+	"github.com/sluice-mt/sluice/translator/gpumodel"
 	"github.com/sluice-mt/sluice/translator/marian"
 	"github.com/sluice-mt/sluice/translator/model"
 	"github.com/sluice-mt/sluice/translator/rescore"
@@ -130,7 +131,7 @@ func (g *scoringGPU) less() bool {
 
 // add lets the model score on a GPU, with the workers that the engine would have there.
 func (g *scoringGPUs) add(on *gpu, workers translator.Device) {
-	g.gpus = append(g.gpus, &scoringGPU{on, workers.Workers, translator.Budget{Slots: workers.Slots, Tokens: workers.MiniBatchTokens}})
+	g.gpus = append(g.gpus, &scoringGPU{on, workers.Workers, translator.Budget{Slots: workers.Slots, Tokens: workers.MiniBatchTokens, Encoded: workers.Encoded}})
 	g.logger.Info("scoring on "+on.name(), "model", g.path, "device", on.device.Properties(), "streams", workers.Workers, "slots", workers.Slots)
 }
 
@@ -147,8 +148,8 @@ func (g *scoringGPUs) close() {
 func (g *scoringGPUs) onGPUs() rescore.Config {
 	c := g.config
 	for _, on := range g.gpus {
-		c.Devices = append(c.Devices, rescore.Device{Workers: on.streams, Slots: on.budget.Slots, MiniBatchTokens: on.budget.Tokens,
-			NewStepper: func(slots int) (search.Stepper, error) { return on.weights[0].NewStepper(slots) }})
+		c.Devices = append(c.Devices, rescore.Device{Workers: on.streams, Slots: on.budget.Slots, TopUp: gpumodel.TopUp, MiniBatchTokens: on.budget.Tokens,
+			Encoded: on.budget.Encoded, NewStepper: func(slots int) (search.Stepper, error) { return on.weights[0].NewStepper(slots) }})
 	}
 	return c
 }

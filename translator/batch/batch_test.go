@@ -276,7 +276,7 @@ func TestTopUp(t *testing.T) {
 		for started < total || len(active) > 0 {
 			for pushed < total && queue.Hungry(free) {
 				n := rapid.IntRange(1, min(slots, 8)).Draw(t, "need")
-				queue.Push([2]int{pushed, n}, n)
+				queue.Push([2]int{pushed, n}, n, 1)
 				pushed++
 				needed += n
 			}
@@ -311,4 +311,39 @@ func TestTopUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The next mini-batch is encoded ahead while less waits than all slots could take, as long as there is memory for it beside all that is not done.
+func TestRoomAhead(t *testing.T) {
+	const slots, memory, miniBatch = 4, 20, 6
+	queue, err := NewTopUp[string](slots, 0.25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, want int) {
+		t.Helper()
+		if have := queue.RoomAhead(memory, miniBatch); have != want {
+			t.Errorf("%s: room for %d pieces, want %d", when, have, want)
+		}
+	}
+	check("at first", memory)
+	queue.Push("two hypotheses", 2, 8)
+	queue.Push("one", 1, 6)
+	check("three slots are waited for", 6)
+	queue.Push("another", 1, 0)
+	check("all slots are waited for", 0)
+	if _, ok := queue.Next(slots); !ok {
+		t.Fatal("nothing waits")
+	}
+	check("what is decoded needs its memory", 6)
+	queue.Push("a long one", 1, 1)
+	check("no memory for a mini-batch", 0)
+	queue.Done(8)
+	check("the first is done", 13)
+	if encoded := queue.Encoded(); encoded != 7 {
+		t.Errorf("%d pieces are encoded, want 7", encoded)
+	}
+	if room := queue.RoomAhead(0, miniBatch); room != 0 {
+		t.Errorf("a device that does not encode ahead has room for %d pieces", room)
+	}
 }

@@ -12,12 +12,16 @@ type TopUp[T any] struct {
 	waiting   []waiting[T] // from head on
 	head      int
 	needed    int // slots that the waiting need together
+	encoded   int // source pieces of the sentences that are encoded and not done
 }
 
 type waiting[T any] struct {
 	item  T
 	slots int
 }
+
+// ProcessorTopUp is the share of free slots at which those of a processor are best filled again.
+const ProcessorTopUp = 0.5
 
 // NewTopUp returns an empty queue for a decoder with that many slots. They are filled again when the given share of them is
 // free; 0 means always, 1 means only when the decoder is empty.
@@ -34,8 +38,8 @@ func NewTopUp[T any](slots int, share float64) (*TopUp[T], error) {
 // Len is the number of sentences that wait.
 func (q *TopUp[T]) Len() int { return len(q.waiting) - q.head }
 
-// Push puts an encoded sentence, which needs that many slots, at the end of the queue.
-func (q *TopUp[T]) Push(item T, slots int) {
+// Push puts an encoded sentence, which needs that many slots and came from that many source pieces, at the end of the queue.
+func (q *TopUp[T]) Push(item T, slots, pieces int) {
 	if len(q.waiting) == cap(q.waiting) && 2*q.head >= len(q.waiting) {
 		n := copy(q.waiting, q.waiting[q.head:])
 		clear(q.waiting[n:])
@@ -43,6 +47,24 @@ func (q *TopUp[T]) Push(item T, slots int) {
 	}
 	q.waiting = append(q.waiting, waiting[T]{item, slots})
 	q.needed += slots
+	q.encoded += pieces
+}
+
+// Done says that a sentence that came from that many source pieces has left the decoder, or the queue, for good.
+func (q *TopUp[T]) Done(pieces int) { q.encoded -= pieces }
+
+// Encoded is how many source pieces the sentences have that are encoded and not done.
+func (q *TopUp[T]) Encoded() int { return q.encoded }
+
+// RoomAhead is for how many source pieces a device should encode the next mini-batch beside its steps, before slots wait for it; 0 if it should not. It
+// should if less waits than all slots could take, since sentences of a mini-batch are of like length and many may end at once, and if there is memory for
+// a mini-batch beside what is encoded and not done. memory and miniBatch are in source pieces.
+func (q *TopUp[T]) RoomAhead(memory, miniBatch int) int {
+	room := memory - q.encoded
+	if room < miniBatch || !q.Hungry(q.slots) {
+		return 0
+	}
+	return room
 }
 
 // Due reports whether, with that many slots free, it is time to fill them.

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-mt/sluice/translator/batch"
 	"github.com/sluice-mt/sluice/translator/search"
 	"github.com/sluice-mt/sluice/translator/vocab"
 )
@@ -41,9 +42,14 @@ type Device struct {
 	NewStepper func(slots int) (search.Stepper, error)
 
 	// What follows changes no score. Zero values are replaced.
-	Workers         int // goroutines with a Stepper each
-	Slots           int // branches that a worker decodes at a time
-	MiniBatchTokens int // source pieces that are encoded together
+	Workers         int     // goroutines with a Stepper each
+	Slots           int     // branches that a worker decodes at a time
+	TopUp           float64 // share of free slots at which they are filled again; 0 is the processor's
+	MiniBatchTokens int     // source pieces that are encoded together
+
+	// Encoded is for how many source pieces of encoded sentences, waiting or being decoded, a worker has memory when it encodes ahead of what its
+	// slots need, as a device does that encodes beside its steps; 0: sentences are encoded when slots wait for them.
+	Encoded int
 }
 
 // settled is a Device without zero values.
@@ -51,6 +57,9 @@ func (d Device) settled() Device {
 	d.Workers = max(d.Workers, 1)
 	if d.Slots < 1 {
 		d.Slots = defaultSlots
+	}
+	if d.TopUp <= 0 {
+		d.TopUp = batch.ProcessorTopUp
 	}
 	if d.MiniBatchTokens < 1 {
 		d.MiniBatchTokens = defaultMiniBatchTokens
@@ -136,9 +145,9 @@ func (s *Scorer) addWorkers(number int) error {
 		if err != nil {
 			return &DeviceError{number, err}
 		}
-		w := &worker{device: number, stepper: stepper, miniBatchTokens: d.MiniBatchTokens}
+		w := &worker{device: number, stepper: stepper, miniBatchTokens: d.MiniBatchTokens, encoded: d.Encoded}
 		s.workers = append(s.workers, w)
-		if err := s.ready(w); err != nil {
+		if err := s.ready(w, d.TopUp); err != nil {
 			return err
 		}
 	}
@@ -146,11 +155,11 @@ func (s *Scorer) addWorkers(number int) error {
 }
 
 // ready checks a worker's model, and prepares the worker.
-func (s *Scorer) ready(w *worker) error {
+func (s *Scorer) ready(w *worker, topUp float64) error {
 	if size := s.config.Target.Size(); w.stepper.Vocabulary() != size {
 		return fmt.Errorf("%w: the model writes %d pieces, but its vocabulary has %d", ErrConfig, w.stepper.Vocabulary(), size)
 	}
-	return w.prepare()
+	return w.prepare(topUp)
 }
 
 // Close gives back what the Steppers have on their devices.
@@ -218,17 +227,36 @@ func (s *Scorer) parallel(ctx context.Context, n int, f func(int) error) error {
 // decode hands the trees out to the workers, in their order.
 func (s *Scorer) decode(ctx context.Context, trees []*tree) error {
 	group, ctx := errgroup.WithContext(ctx)
-	var taken atomic.Int64
-	next := func() *tree {
-		if i := int(taken.Add(1)) - 1; i < len(trees) {
-			return trees[i]
-		}
-		return nil
+	from := &supply{trees: trees, others: len(s.workers) - 1}
+	for _, t := range trees {
+		from.longest = max(from.longest, len(t.source.Tokens))
 	}
 	for _, w := range s.workers {
-		group.Go(func() error { return w.run(ctx, next) })
+		group.Go(func() error { return w.run(ctx, from) })
 	}
 	return group.Wait()
+}
+
+// A supply is trees that workers take one after another.
+type supply struct {
+	trees   []*tree
+	longest int          // source pieces of a tree
+	taken   atomic.Int64 // and more, when there are no trees any more
+	others  int          // workers beside the one that takes
+}
+
+// next is the next tree, nil behind the last one.
+func (s *supply) next() *tree {
+	if i := int(s.taken.Add(1)) - 1; i < len(s.trees) {
+		return s.trees[i]
+	}
+	return nil
+}
+
+// spares says whether a worker that is decoding so many trees may take others that it would not begin at once. The last ones are left to who can
+// begin them: as many as all others could be decoding.
+func (s *supply) spares(decoding int) bool {
+	return len(s.trees)-int(s.taken.Load()) > s.others*decoding
 }
 
 // trees makes the trees of a list, usually one, whose results go to scores.

@@ -78,6 +78,11 @@ func TestScoresAreThoseOfEachTranslationAlone(t *testing.T) {
 			d := &config.Devices[i]
 			d.Workers, d.Slots, d.MiniBatchTokens = 1+random.IntN(3), 1+random.IntN(30), 1+random.IntN(60)
 		}
+		if round%4 >= 2 { // devices that encode beside their steps
+			for i := range config.Devices {
+				config.Devices[i].Encoded, config.Devices[i].TopUp = random.IntN(200), random.Float64()
+			}
+		}
 		config.RightLeft = round%2 == 1
 		switch round % 3 {
 		case 1:
@@ -118,6 +123,68 @@ func TestScoresAreThoseOfEachTranslationAlone(t *testing.T) {
 				t.Fatalf("round %d: %d contexts were not released", round, len(f.contexts))
 			}
 		}
+	}
+}
+
+// An encodeWatcher is a fakeStepper that notes how many pieces are encoded at a time.
+type encodeWatcher struct {
+	*fakeStepper
+	most int
+}
+
+func (s *encodeWatcher) Encode(sources []search.Source, contexts []search.Context) {
+	s.fakeStepper.Encode(sources, contexts)
+	pieces := 0
+	for _, source := range s.contexts {
+		pieces += len(source.Tokens)
+	}
+	s.most = max(s.most, pieces)
+}
+
+// Where there is memory, the next sentences are encoded while others are decoded, and never more than there is memory for.
+func TestEncodingAhead(t *testing.T) {
+	lists := make([]List, 40)
+	for i := range lists {
+		lists[i] = List{Source: "abc", Translations: []string{strings.Repeat("a", 1+i%7)}} // four pieces
+	}
+	for _, c := range []struct {
+		memory, want int // most pieces that are encoded at a time
+	}{
+		{0, 16}, {23, 16}, {24, 20}, {28, 24}, {32, 28}, {1000, 32},
+	} {
+		var fakes []*fakeStepper
+		config := fakeConfig(&fakes)
+		d := &config.Devices[0]
+		d.Slots, d.TopUp, d.MiniBatchTokens, d.Encoded = 4, 0.25, 4, c.memory
+		scorer, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch := &encodeWatcher{fakeStepper: fakes[0]}
+		scorer.workers[0].stepper = watch
+		if _, err := scorer.Score(t.Context(), lists); err != nil {
+			t.Fatal(err)
+		}
+		if watch.most != c.want {
+			t.Errorf("memory for %d pieces: %d are encoded at a time, want %d", c.memory, watch.most, c.want)
+		}
+	}
+}
+
+// The last sentences are left to workers that could begin with them.
+func TestTheLastAreLeftToOthers(t *testing.T) {
+	s := &supply{trees: make([]*tree, 10), others: 2}
+	for range 3 {
+		s.next()
+	}
+	if !s.spares(3) || s.spares(4) {
+		t.Errorf("of 7 sentences a worker beside 2 others that decodes 3 may take some: %v; one that decodes 4: %v", s.spares(3), s.spares(4))
+	}
+	for range 20 {
+		s.next()
+	}
+	if s.spares(0) {
+		t.Error("there are no sentences any more, but a worker may take some")
 	}
 }
 

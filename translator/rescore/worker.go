@@ -8,11 +8,12 @@ import (
 )
 
 // A worker decodes the trees of many sentences at once. Slots that become free are filled from a queue of encoded
-// sentences, which is filled when it runs short.
+// sentences, which is filled when it runs short, or before that where the device encodes beside its steps.
 type worker struct {
 	device          int // its place among those of the Scorer
 	stepper         search.Stepper
 	miniBatchTokens int
+	encoded         int // source pieces, waiting or being decoded, up to which it encodes ahead
 	queue           *batch.TopUp[*tree]
 	free            []search.Slot
 	active          []*tree
@@ -33,11 +34,11 @@ type worker struct {
 }
 
 // prepare makes the queue, and all slots free.
-func (w *worker) prepare() (err error) {
+func (w *worker) prepare(topUp float64) (err error) {
 	for slot := w.stepper.Slots() - 1; slot >= 0; slot-- {
 		w.free = append(w.free, search.Slot(slot))
 	}
-	w.queue, err = batch.NewTopUp[*tree](w.stepper.Slots(), 0.25)
+	w.queue, err = batch.NewTopUp[*tree](w.stepper.Slots(), topUp)
 	return err
 }
 
@@ -49,8 +50,8 @@ func (w *worker) failure() error {
 	return nil
 }
 
-// run scores the trees that next gives, until it gives nil. Whatever happens, nothing stays in the Stepper.
-func (w *worker) run(ctx context.Context, next func() *tree) error {
+// run scores the trees of a supply, until there are none any more. Whatever happens, nothing stays in the Stepper.
+func (w *worker) run(ctx context.Context, from *supply) error {
 	defer w.abandon()
 	for more := true; more || len(w.active) > 0 || w.queue.Len() > 0; {
 		if err := ctx.Err(); err != nil {
@@ -58,11 +59,14 @@ func (w *worker) run(ctx context.Context, next func() *tree) error {
 		}
 		if w.queue.Due(len(w.free)) {
 			for more && w.queue.Hungry(len(w.free)) {
-				more = w.encode(next)
+				more = w.encode(from)
 			}
 			w.fill()
 		}
 		w.step()
+		if more && w.encodesAhead(from) {
+			more = w.encode(from)
+		}
 		if err := w.failure(); err != nil {
 			return err
 		}
@@ -71,12 +75,18 @@ func (w *worker) run(ctx context.Context, next func() *tree) error {
 	return w.failure()
 }
 
+// encodesAhead says whether the device should encode one more mini-batch while it decodes. A mini-batch may have more pieces than it should by those of
+// its last sentence.
+func (w *worker) encodesAhead(from *supply) bool {
+	return w.queue.RoomAhead(w.encoded-from.longest, w.miniBatchTokens) > 0 && from.spares(len(w.active))
+}
+
 // encode encodes a mini-batch. It reports false when there is nothing after it.
-func (w *worker) encode(next func() *tree) bool {
+func (w *worker) encode(from *supply) bool {
 	w.trees, w.sources = w.trees[:0], w.sources[:0]
 	more := true
 	for tokens := 0; tokens < w.miniBatchTokens; {
-		t := next()
+		t := from.next()
 		if t == nil {
 			more = false
 			break
@@ -90,7 +100,7 @@ func (w *worker) encode(next func() *tree) bool {
 	}
 	for i, t := range w.trees {
 		t.context = w.contexts[i]
-		w.queue.Push(t, t.width)
+		w.queue.Push(t, t.width, len(t.source.Tokens))
 	}
 	clear(w.trees)
 	clear(w.sources)
@@ -201,7 +211,13 @@ func (w *worker) vacate(t *tree) {
 		w.free = append(w.free, b.slot)
 	}
 	w.free = append(w.free, t.spare...)
+	w.release(t)
+}
+
+// release gives up what was encoded for a tree.
+func (w *worker) release(t *tree) {
 	w.stepper.Release(t.context)
+	w.queue.Done(len(t.source.Tokens))
 }
 
 // abandon frees what is left of a run that was cut short.
@@ -212,6 +228,6 @@ func (w *worker) abandon() {
 	}
 	w.active = w.active[:0]
 	for t, ok := w.queue.Next(w.stepper.Slots()); ok; t, ok = w.queue.Next(w.stepper.Slots()) {
-		w.stepper.Release(t.context)
+		w.release(t)
 	}
 }
