@@ -210,7 +210,7 @@ func (e *Engine) queueReturned(units []*unit) bool {
 
 // takeOver lets the processor go on in float32 where every device has failed. The last device's worker calls it.
 func (e *Engine) takeOver(cause error) {
-	models, err := e.preciseModels()
+	models, err := e.precise.load()
 	if err != nil {
 		e.failAll(fmt.Errorf("no device is left (%w), and the processor cannot take over: %w", cause, err))
 		return

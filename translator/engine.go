@@ -55,6 +55,7 @@ func New(config Config) (*Engine, error) {
 	e.leastSlots = (&search.Sentence{Source: search.Source{Tokens: make([]search.Token, 2)}, Options: config.Search}).Slots()
 	e.config.Batching.Slots = max(config.Batching.Slots, e.leastSlots)
 	e.changed.L = &e.mutex
+	e.precise.open(config.Precise)
 	var err error
 	if e.pool, err = newPool(config.Batching, e.miniBatch); err != nil {
 		return nil, err
@@ -309,6 +310,7 @@ func (e *Engine) Close() {
 	}
 	e.changed.Broadcast()
 	e.mutex.Unlock()
+	e.precise.close()
 	for _, u := range rest {
 		u.fail(ErrClosed)
 	}

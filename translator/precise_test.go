@@ -129,6 +129,45 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
+// While sentences that overflow are searched in float32, the worker goes on with all others.
+func TestOthersGoOnWhileSomeAreSearchedInFloat32(t *testing.T) {
+	config := engineConfig(t, cpumodel.Int8)
+	config.Batching.Workers = 1
+	config.Models = overflowing{config.Models, config.Text.Source.Encode("Two men", nil)[0]}
+	held := make(chan struct{})
+	config.Precise = func() (translator.Models, error) {
+		<-held
+		return engineConfig(t, cpumodel.Float32).Models, nil
+	}
+	engine, err := translator.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	others, overflowed := make(chan job.Result, 40), make(chan job.Result, 4)
+	for i := range 40 {
+		if i%10 == 0 {
+			engine.Submit(job.Segment{Text: "Two men are talking.", Done: func(r job.Result) { overflowed <- r }})
+		}
+		engine.Submit(job.Segment{Text: "The house is old.", Done: func(r job.Result) { others <- r }})
+	}
+	engine.Flush()
+	for range 40 {
+		if r := <-others; r.Err != nil || r.Flags != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(overflowed) > 0 {
+		t.Error("a sentence was searched in float32 without a model")
+	}
+	close(held)
+	for range 4 {
+		if r := <-overflowed; r.Err != nil || r.Flags != job.NonFinite {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 func checkPreciseCount(t *testing.T, config translator.Config, models translator.Models, lines []string) {
 	t.Helper()
 	config.Precise = func() (translator.Models, error) { return models, nil }

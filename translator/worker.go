@@ -1,9 +1,6 @@
 package translator
 
 import (
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/sluice-mt/sluice/internal/job"
@@ -246,75 +243,4 @@ func (w *worker) deliver(u *unit, result *search.Result) {
 	}
 	u.deliver(w.engine.config.Text.result(u, result, &w.blocks))
 	w.engine.recycle(u.task)
-}
-
-// errNonFinite is the error of a sentence whose arithmetic overflows even in float32.
-var errNonFinite = errors.New("the model's arithmetic gives no numbers for this sentence; check the model with sluice model verify")
-
-// precise searches the rare sentences that overflow, one at a time, with models in float32.
-type precise struct {
-	mutex   sync.Mutex
-	models  Models
-	err     error
-	decoder *search.Decoder
-	blocks  blocks
-}
-
-// searchPrecisely searches for a unit again in float32 and delivers what comes out.
-func (e *Engine) searchPrecisely(u *unit) {
-	if e.config.Precise == nil {
-		u.fail(errNonFinite)
-		return
-	}
-	e.counters.precise.Add(1)
-	e.precise.mutex.Lock()
-	defer e.precise.mutex.Unlock()
-	decoder, err := e.preciseDecoder()
-	if err != nil {
-		u.fail(fmt.Errorf("loading the model in float32: %w", err))
-		return
-	}
-	decoder.Encode([]*search.Sentence{&u.sentence})
-	decoder.Start(&u.sentence)
-	results := decoder.Step()
-	for len(results) == 0 {
-		results = decoder.Step()
-	}
-	if results[0].Flags&search.NonFinite != 0 {
-		u.fail(errNonFinite)
-		return
-	}
-	u.deliver(e.config.Text.result(u, &results[0], &e.precise.blocks))
-}
-
-// preciseDecoder loads the float32 models the first time they are needed.
-func (e *Engine) preciseDecoder() (*search.Decoder, error) {
-	p := &e.precise
-	if p.decoder != nil {
-		return p.decoder, nil
-	}
-	models, err := p.load(e.config.Precise)
-	if err != nil {
-		return nil, err
-	}
-	p.decoder, err = search.NewDecoder(models.NewSteppers(e.config.Batching.Slots), e.config.Weights, e.config.Text.Target.EOS())
-	return p.decoder, err
-}
-
-// preciseModels are those models for other workers.
-func (e *Engine) preciseModels() (Models, error) {
-	if e.config.Precise == nil {
-		return nil, errors.New("there is no model in float32")
-	}
-	e.precise.mutex.Lock()
-	defer e.precise.mutex.Unlock()
-	return e.precise.load(e.config.Precise)
-}
-
-// load gets the models once.
-func (p *precise) load(get func() (Models, error)) (Models, error) {
-	if p.models == nil && p.err == nil {
-		p.models, p.err = get()
-	}
-	return p.models, p.err
 }
