@@ -87,3 +87,41 @@ func TestEncodeAhead(t *testing.T) {
 		}
 	}
 }
+
+// The pieces of all sources count: where mini-batches are cut, where others are given back, and for the memory of what is encoded.
+func TestPiecesOfAllSourcesCount(t *testing.T) {
+	unitOf := func() *unit {
+		return &unit{task: new(task), tokens: make([]search.Token, 3), further: [][]search.Token{make([]search.Token, 4), make([]search.Token, 5)}}
+	}
+	device := Device{Slots: 8, MiniBatchTokens: 24, Encoded: 40,
+		Open: func(slots int) ([]search.Stepper, error) { return []search.Stepper{mute{slots: slots}}, nil }}
+	e := &Engine{config: Config{Batching: Batching{Latency: time.Hour}.Automatic(1), Text: Text{Target: onlyEnd{}}}, miniBatch: 24}
+	e.changed.L = &e.mutex
+	var err error
+	if e.pool, err = newPool(e.config.Batching, 24); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		u := unitOf()
+		e.pool.Add(u, e.sortKey(u), time.Now())
+	}
+	e.pool.Flush()
+	w := e.newWorker(&device)
+	if err := w.open(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{2, 2} { // 24 of 40 pieces, and then 16 are too few for a mini-batch
+		if w.encodeAhead(); w.queue.Len() != want || w.queue.Encoded() != 12*want {
+			t.Errorf("%d sentences of %d pieces are encoded, want %d", w.queue.Len(), w.queue.Encoded(), want)
+		}
+	}
+	e.returned = []*unit{unitOf(), unitOf(), unitOf()}
+	if taken := e.takeReturned(nil, 30); len(taken) != 2 {
+		t.Errorf("of sentences that were given back %d were taken, want 2", len(taken))
+	}
+	u, _ := w.queue.Next(8)
+	w.finish(search.Result{Sentence: &search.Sentence{Tag: u}, Flags: search.Repetition})
+	if encoded := w.queue.Encoded(); encoded != 12 {
+		t.Errorf("%d pieces are encoded when one of two sentences is done, want 12", encoded)
+	}
+}

@@ -174,7 +174,7 @@ func (e *Engine) sortKey(u *unit) int {
 	if e.config.Batching.Unsorted {
 		return max(1, e.config.Batching.MiniBatchTokens/e.config.Batching.MiniBatchLines)
 	}
-	return len(u.tokens)
+	return u.pieces()
 }
 
 // Flush says that what is queued should not wait for company.
@@ -260,7 +260,7 @@ func (e *Engine) takeAhead(dst []*unit, tokens, room int) []*unit {
 // tokensOf is how many source pieces the units have together.
 func tokensOf(units []*unit) (n int) {
 	for _, u := range units {
-		n += len(u.tokens)
+		n += u.pieces()
 	}
 	return n
 }
@@ -278,7 +278,7 @@ func (e *Engine) cut(dst []*unit, tokens int, now time.Time) []*unit {
 func (e *Engine) takeReturned(dst []*unit, tokens int) []*unit {
 	count := 0
 	for _, u := range e.returned {
-		if tokens -= len(u.tokens); tokens < 0 && count > 0 {
+		if tokens -= u.pieces(); tokens < 0 && count > 0 {
 			break
 		}
 		count++

@@ -38,6 +38,9 @@ type unit struct {
 	flags    job.Flags // found by searches before this one
 }
 
+// pieces is how many pieces all sources of the unit have together.
+func (u *unit) pieces() int { return (&search.Source{Tokens: u.tokens, Further: u.further}).Pieces() }
+
 // deliverEmpty answers a segment without pieces: the model is not asked.
 func (t *task) deliverEmpty() {
 	t.segment.Done(job.Result{Hypotheses: []job.Hypothesis{{}}, Flags: t.flags})

@@ -162,7 +162,7 @@ func (w *worker) encode(units []*unit) {
 	w.decoder.Spread(w.engine.cores())
 	w.decoder.Encode(w.sentences)
 	for _, u := range units {
-		w.queue.Push(u, u.sentence.Slots(), len(u.tokens))
+		w.queue.Push(u, u.sentence.Slots(), u.pieces())
 	}
 	clear(units)
 	clear(w.sentences)
@@ -216,7 +216,7 @@ const noRepeat = 3
 // finish delivers a result, or has the sentence searched again.
 func (w *worker) finish(result search.Result) {
 	u := result.Sentence.Tag.(*unit)
-	w.queue.Done(len(u.tokens))
+	w.queue.Done(u.pieces())
 	switch {
 	case result.Flags&search.NonFinite != 0:
 		u.flags |= job.NonFinite

@@ -241,13 +241,21 @@ func closeGPUs(gpus []*gpu) {
 func (g *gpu) worker(load gpuLoad, b *batchFlags) translator.Device {
 	d := translator.Device{
 		Name: g.name(), Workers: load.Streams, Slots: load.Slots, TopUp: gpumodel.TopUp,
-		MiniBatchTokens: gpumodel.MiniBatch(load.Slots), Encoded: gpumodel.Encoded(load.Slots), Open: g.steppers,
+		MiniBatchTokens: gpumodel.MiniBatch(load.Slots), Encoded: gpumodel.Encoded(load.Slots, g.sources()), Open: g.steppers,
 		Fits: func(err error) bool { return errors.Is(err, cuda.ErrOutOfMemory) },
 	}
 	if b.miniBatchWords > 0 {
 		d.MiniBatchTokens = b.miniBatchWords
 	}
 	return d
+}
+
+// sources is how many sources the models read.
+func (g *gpu) sources() (n int) {
+	for _, weights := range g.weights {
+		n = max(n, weights.Sources())
+	}
+	return n
 }
 
 // steppers makes a Stepper for each model.

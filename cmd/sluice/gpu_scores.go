@@ -89,7 +89,7 @@ func (s *busyScorer) busyStep() int64 {
 	s.unread = len(s.wanted)
 	s.retire()
 	slots := s.stepper.Slots()
-	if s.queue.RoomAhead(gpumodel.Encoded(slots), gpumodel.MiniBatch(slots)) > 0 {
+	if s.queue.RoomAhead(gpumodel.Encoded(slots, s.from.texts()), gpumodel.MiniBatch(slots)) > 0 {
 		s.encode()
 	}
 	return int64(len(s.slots))
@@ -101,7 +101,7 @@ func (s *busyScorer) encode() {
 	contexts := make([]search.Context, len(sources))
 	s.stepper.Encode(sources, contexts)
 	for i, context := range contexts {
-		pieces := len(sources[i].Tokens)
+		pieces := sources[i].Pieces()
 		s.queue.Push(scoredList{context: context, pieces: pieces}, s.width(), pieces)
 	}
 }

@@ -66,7 +66,7 @@ type supply struct {
 func (s *supply) miniBatch(pieces int) []search.Source {
 	first := s.next
 	for s.next < len(s.sources) {
-		pieces -= len(s.sources[s.next].Tokens)
+		pieces -= s.sources[s.next].Pieces()
 		if pieces < 0 && s.next > first {
 			break
 		}
@@ -77,6 +77,14 @@ func (s *supply) miniBatch(pieces int) []search.Source {
 		s.next = 0
 	}
 	return taken
+}
+
+// texts is how many sources each sentence has.
+func (s *supply) texts() int {
+	if len(s.sources) == 0 {
+		return 0
+	}
+	return 1 + len(s.sources[0].Further)
 }
 
 // translate translates sources.
@@ -95,10 +103,10 @@ func (w *gpuWorker) step(from *supply) (advanced int) {
 	w.refill(from)
 	advanced = w.decoder.Slots() - w.decoder.Free()
 	for _, result := range w.decoder.Step() {
-		w.queue.Done(len(result.Sentence.Source.Tokens))
+		w.queue.Done(result.Sentence.Source.Pieces())
 	}
 	slots := w.decoder.Slots()
-	if w.queue.RoomAhead(gpumodel.Encoded(slots), gpumodel.MiniBatch(slots)) > 0 {
+	if w.queue.RoomAhead(gpumodel.Encoded(slots, from.texts()), gpumodel.MiniBatch(slots)) > 0 {
 		w.encode(from)
 	}
 	return advanced
@@ -127,7 +135,7 @@ func (w *gpuWorker) encode(from *supply) bool {
 	}
 	w.decoder.Encode(sentences)
 	for _, sentence := range sentences {
-		w.queue.Push(sentence, sentence.Slots(), len(sentence.Source.Tokens))
+		w.queue.Push(sentence, sentence.Slots(), sentence.Source.Pieces())
 	}
 	return true
 }

@@ -65,8 +65,8 @@ func TestWorkersEncodeAhead(t *testing.T) {
 	}
 	for all.next < len(sources) {
 		w.step(all)
-		if encoded := w.queue.Encoded(); encoded > gpumodel.Encoded(slots) {
-			t.Fatalf("%d pieces are encoded, where there is room for %d", encoded, gpumodel.Encoded(slots))
+		if encoded := w.queue.Encoded(); encoded > gpumodel.Encoded(slots, 1) {
+			t.Fatalf("%d pieces are encoded, where there is room for %d", encoded, gpumodel.Encoded(slots, 1))
 		}
 	}
 	w.translate(nil)

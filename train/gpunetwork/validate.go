@@ -106,7 +106,7 @@ func (t *Trainer) Translate(m *model.Model, inBytes bool, suppress []search.Toke
 	slots, tokens := weights.Batch(gpumodel.Sharing{Workers: 1, Models: 1})
 	return translator.Device{
 		Name: fmt.Sprintf("GPU %d", t.workers[0].number), Workers: 1, Slots: slots, TopUp: gpumodel.TopUp, MiniBatchTokens: tokens,
-		Encoded: gpumodel.Encoded(slots),
+		Encoded: gpumodel.Encoded(slots, weights.Sources()),
 		Open: func(slots int) ([]search.Stepper, error) {
 			stepper, err := weights.NewStepper(slots)
 			if err != nil {

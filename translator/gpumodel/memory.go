@@ -213,11 +213,12 @@ const (
 // costs nearly as much with fewer hypotheses.
 const TopUp = 0.25
 
-// Encoded is for how many source tokens a worker with so many slots has memory, those of sentences that are being decoded included: the encoder may
-// be as far ahead.
-func Encoded(slots int) int { return slots * tokensKept }
+// Encoded is for how many source tokens, of all sources, a worker with so many slots has memory, those of sentences that are being decoded included: the
+// encoder may be as far ahead.
+func Encoded(slots, sources int) int { return slots * tokensKept * max(1, sources) }
 
-// MiniBatch is how many source tokens a worker with so many slots encodes at a time.
+// MiniBatch is how many source tokens, of all sources, a worker with so many slots encodes at a time. It could be as many of each, since one is encoded
+// after another, but a text may have all of them.
 func MiniBatch(slots int) int { return slots * tokensOfSlot }
 
 // A Sharing says what shares the memory of a device.
@@ -226,6 +227,9 @@ type Sharing struct {
 	Models  int  // that each worker runs together, all of them like one
 	Joint   bool // one model samples, or has noisy beams, among all tokens, whose scores are kept then as those of several models always are
 }
+
+// Sources is how many sources the model reads.
+func (w *Weights) Sources() int { return len(w.encoders) }
 
 // Batch returns how many slots, and how many source tokens at a time, each worker should have: as many as keep a GPU busy, less if its free memory
 // is little.

@@ -229,7 +229,7 @@ func (s *Scorer) decode(ctx context.Context, trees []*tree) error {
 	group, ctx := errgroup.WithContext(ctx)
 	from := &supply{trees: trees, others: len(s.workers) - 1}
 	for _, t := range trees {
-		from.longest = max(from.longest, len(t.source.Tokens))
+		from.longest = max(from.longest, t.source.Pieces())
 	}
 	for _, w := range s.workers {
 		group.Go(func() error { return w.run(ctx, from) })

@@ -92,7 +92,7 @@ func (w *worker) encode(from *supply) bool {
 			break
 		}
 		w.trees, w.sources = append(w.trees, t), append(w.sources, t.source)
-		tokens += len(t.source.Tokens)
+		tokens += t.source.Pieces()
 	}
 	if len(w.trees) > 0 {
 		w.contexts = append(w.contexts[:0], make([]search.Context, len(w.trees))...)
@@ -100,7 +100,7 @@ func (w *worker) encode(from *supply) bool {
 	}
 	for i, t := range w.trees {
 		t.context = w.contexts[i]
-		w.queue.Push(t, t.width, len(t.source.Tokens))
+		w.queue.Push(t, t.width, t.source.Pieces())
 	}
 	clear(w.trees)
 	clear(w.sources)
@@ -217,7 +217,7 @@ func (w *worker) vacate(t *tree) {
 // release gives up what was encoded for a tree.
 func (w *worker) release(t *tree) {
 	w.stepper.Release(t.context)
-	w.queue.Done(len(t.source.Tokens))
+	w.queue.Done(t.source.Pieces())
 }
 
 // abandon frees what is left of a run that was cut short.

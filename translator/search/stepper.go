@@ -19,6 +19,15 @@ type Source struct {
 	Candidates []Token   // target pieces that may be generated, ascending (a shortlist); nil for the whole vocabulary
 }
 
+// Pieces is how many pieces all sources have together.
+func (s *Source) Pieces() int {
+	n := len(s.Tokens)
+	for _, tokens := range s.Further {
+		n += len(tokens)
+	}
+	return n
+}
+
 // A Context is an encoded sentence, held by the Stepper that encoded it until it is released.
 type Context int32
 
