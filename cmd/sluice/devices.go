@@ -22,7 +22,14 @@ import (
 // driverVariable names the driver's library where it is not the one that the system finds.
 const driverVariable = "SLUICE_CUDA_LIBRARY"
 
-func openDriver() (*cuda.Driver, error) { return cuda.Open(os.Getenv(driverVariable)) }
+// openDriver opens the driver. For all of its devices, half of the memory of this machine may be kept from being paged out.
+func openDriver() (*cuda.Driver, error) {
+	driver, err := cuda.Open(os.Getenv(driverVariable))
+	if err == nil {
+		driver.LimitPinned(uint64(usableMemory(os.DirFS("/")) / 2))
+	}
+	return driver, err
+}
 
 // A deviceChoice is what --devices asks for.
 type deviceChoice struct {

@@ -52,6 +52,10 @@ func (e *examination) gpusInUse(options *jobOptions, parts *engineParts) {
 	for _, g := range using {
 		e.ok(g.Name+", model", "streams: %d, slots of each: %d, products by %s", g.Streams, g.Slots, g.Products)
 	}
+	if len(using) > 0 {
+		_, pinned, most := parts.models.gpus[0].driver.Pinned()
+		e.ok("memory for GPUs", "%.1f MiB of this machine's memory were kept from being paged out for them, of %d MiB at most", float64(pinned)/(1<<20), most>>20)
+	}
 	choice, err := options.model.chooseDevices(options.batch.threads)
 	if err == nil && choice.wanted() && len(using) == 0 {
 		e.warn("devices", "none of the GPUs can be used for the model: the processor translates", "see what is said of GPUs above, or leave devices out")

@@ -106,6 +106,15 @@ func (e *examination) memory(root fs.FS, goal int64) {
 	}
 }
 
+// usableMemory is what the process can have, in bytes; 0 if that is not told.
+func usableMemory(root fs.FS) int64 {
+	total, limit := totalMemory(root), memoryLimit(root)
+	if limit > 0 && (total == 0 || limit < total) {
+		return limit
+	}
+	return total
+}
+
 // totalMemory is what the machine has, in bytes; 0 if that is not told.
 func totalMemory(root fs.FS) int64 {
 	content, err := fs.ReadFile(root, "proc/meminfo")

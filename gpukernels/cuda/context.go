@@ -97,23 +97,33 @@ func (c *Context) Free(memory Pointer) error {
 	return c.driver.check("cuMemFree", c.driver.call.MemFree(memory))
 }
 
-// AllocHost returns memory of this machine that the device can read and write while other work goes on. It is not Go's: FreeHost
-// frees it.
+// AllocHost returns memory of this machine that the device can read and write while other work goes on: it is pinned, and cannot be paged out. It is not
+// Go's: FreeHost frees it. The error is a *PinnedError if there is no more.
 func AllocHost[T any](c *Context, n int) ([]T, error) {
 	bytes, err := size[T](n)
 	if err != nil {
 		return nil, err
 	}
 	var memory unsafe.Pointer
+	pinned := &c.driver.pinned
+	if err := pinned.take(bytes); err != nil {
+		return nil, err
+	}
 	if err := c.driver.check("cuMemHostAlloc", c.driver.call.MemHostAlloc(&memory, max(bytes, 1), 0)); err != nil {
-		return nil, fmt.Errorf("allocate %d bytes that cannot be paged out: %w", bytes, err)
+		return nil, pinned.refused(bytes, err)
 	}
 	return unsafe.Slice((*T)(memory), n), nil
 }
 
-// FreeHost frees what AllocHost returned.
+// FreeHost frees what AllocHost returned, all of it.
 func FreeHost[T any](c *Context, memory []T) error {
-	return c.driver.check("cuMemFreeHost", c.driver.call.MemFreeHost(unsafe.Pointer(unsafe.SliceData(memory))))
+	err := c.driver.check("cuMemFreeHost", c.driver.call.MemFreeHost(unsafe.Pointer(unsafe.SliceData(memory))))
+	if err != nil {
+		return err
+	}
+	bytes, err := size[T](cap(memory))
+	c.driver.pinned.give(bytes)
+	return err
 }
 
 // size returns the bytes of n elements of T.

@@ -359,6 +359,48 @@ func TestOutOfMemory(t *testing.T) {
 	must(t, r.context.Free(0))
 }
 
+// Memory that is pinned is counted and limited, and an error says that it is this machine's memory of which there is no more.
+func TestPinnedMemory(t *testing.T) {
+	r := newRig(t)
+	d := r.context.driver
+	check := func(when string, now, highest, most uint64) {
+		t.Helper()
+		if a, b, c := d.Pinned(); a != now || b != highest || c != most {
+			t.Errorf("%s: %d bytes, %d at a time, of %d; want %d, %d and %d", when, a, b, c, now, highest, most)
+		}
+	}
+	some, err := AllocHost[uint32](r.context, 100)
+	must(t, err)
+	check("before there is a limit", 400, 400, 0)
+	d.LimitPinned(1000)
+	rest, err := AllocHost[byte](r.context, 600)
+	must(t, err)
+	var pinned *PinnedError
+	if _, err := AllocHost[byte](r.context, 1); !errors.As(err, &pinned) || !errors.Is(err, ErrOutOfMemory) || errors.Is(err, ErrLost) ||
+		!strings.Contains(err.Error(), "1 bytes more of this machine's memory would be kept from being paged out, beside 1000, and 1000 may be") {
+		t.Errorf("more than the limit: %v", err)
+	}
+	if _, err := AllocHost[byte](r.context, 1<<60); !errors.As(err, &pinned) {
+		t.Errorf("many times the limit: %v", err)
+	}
+	check("with all that there may be", 1000, 1000, 1000)
+	must(t, FreeHost(r.context, rest))
+	check("with some", 400, 1000, 1000)
+	r.set("fault", "cuMemHostAlloc:1:2")
+	_, err = AllocHost[byte](r.context, 8)
+	if !errors.As(err, &pinned) || !errors.Is(err, ErrOutOfMemory) || !strings.Contains(err.Error(), "does not keep 8 bytes more of this machine's memory") ||
+		!strings.Contains(err.Error(), "beside the 400") {
+		t.Errorf("the driver refuses: %v", err)
+	}
+	r.set("fault", "cuMemHostAlloc:1:719")
+	if _, err = AllocHost[byte](r.context, 8); errors.As(err, new(*PinnedError)) || !errors.Is(err, ErrLost) {
+		t.Errorf("the device is lost: %v", err)
+	}
+	r.set("fault", "")
+	must(t, FreeHost(r.context, some))
+	check("in the end", 0, 1000, 1000)
+}
+
 // Copies from one device to another, which may reach each other's memory or not. What one device does with memory of the other is refused.
 func TestAcross(t *testing.T) {
 	r := newRig(t)

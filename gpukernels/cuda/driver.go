@@ -22,6 +22,7 @@ type Driver struct {
 	call    *functions
 	library string
 	version Version
+	pinned  pinnedMemory
 }
 
 // Open opens the driver, by default DefaultLibrary, and initialises it. Where there is no driver, none that is new enough, or no
