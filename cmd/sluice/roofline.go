@@ -362,5 +362,37 @@ card's memory bandwidth or its operations at the peak of its tensor cores, or %.
 		return err
 	}
 	printTrainingRoofline(&b)
+	if as.Products == gpukernels.Stored {
+		printPeers(&b)
+	}
+	printKernelBounds(&b, as)
 	return writeOutput(w, b.String())
+}
+
+// printKernelBounds prints what the roofline is made of: the kernels of two students on a card, with the bytes and operations of each, and the time that
+// they take at least.
+func printKernelBounds(w io.Writer, as gpukernels.Arithmetic) {
+	all := cards()
+	c := all[slices.IndexFunc(all, func(c card) bool { return c.name == "H100 SXM" })].in(as)
+	fmt.Fprintf(w, "\nThe kernels of that on an %s, in %v: what each moves and multiplies, and the time for that. A layer has one of each, encoders over %d pieces and\n"+
+		"decoders over %d rows; training's have %d pieces of each side, in bfloat16.\n\n", c.name, as, modelTokens, modelRows, trainingPieces)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "student\tkernel\tm\tn\tk\tMB\tGFLOP\tµs\tby\t")
+	row := func(of, what string, m, n, k int, bytes, operations float64, c card) {
+		seconds, by := c.slower(bytes, operations)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%.2f\t%.3f\t%.2f\t%s\t\n", of, what, m, n, numberOrDash(k), bytes/1e6, operations/1e9, 1e6*seconds, by)
+	}
+	for _, s := range []student{students()[2], attentiveStudents()[2]} {
+		for _, p := range slices.Concat(s.encoderProducts(modelTokens), s.stepProducts(modelRows)) {
+			row(s.Name, p.what, p.m, p.n, p.k, c.moved(p), p.operations(), c)
+		}
+		for _, k := range slices.Concat(s.encoderKernels(modelTokens), s.stepKernels(modelRows), []timedKernel{s.size().outputKernel(c, modelRows)}) {
+			row(s.Name, k.what, k.m, k.n, k.k, k.bytes, k.operations, c)
+		}
+	}
+	trained := students()[2]
+	for _, k := range trained.trainingKernels(trainingPieces) {
+		row(trained.Name+", training", k.what, k.m, k.n, k.k, k.bytes, k.operations, c.in(gpukernels.Arithmetic{}))
+	}
+	t.Flush()
 }
