@@ -810,7 +810,7 @@ func TestPool(t *testing.T) {
 
 // The demonstration model, with its shortlist, translates as the processor does in float32: by own kernels, and with products by cuBLASLt.
 func TestDemoModel(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() && os.Getenv(emulated.LibraryVariable) == "" {
 		t.Skip("a whole model")
 	}
 	m := demoModel(t)
@@ -821,6 +821,20 @@ func TestDemoModel(t *testing.T) {
 		testDemoModel(t, m, func(suppress search.Token) *Stepper {
 			return newTuned(t, openWithBLAS(t, "sliced"), m, 24, &Tuning{Way: gpukernels.LibraryProducts}, suppress)
 		})
+	})
+}
+
+// The same by own kernels, under the sanitizers of addresses and undefined behaviour.
+func TestDemoModelUnderSanitizers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a whole model, slowly")
+	}
+	modes := slices.DeleteFunc(emulated.Modes(), func(m emulated.Mode) bool { return m.Sanitizer != emulated.Address })
+	emulated.In(t, modes, func(t *testing.T, m emulated.Mode) {
+		output, err := emulated.Rerun(t, m, emulated.LibraryOfBoth(t, m.Sanitizer, emulated.Sources(t)...), "^TestDemoModel$/^own$")
+		if err != nil || !strings.Contains(output, "--- PASS: TestDemoModel/own ") {
+			t.Fatalf("%v\n%s", err, output)
+		}
 	})
 }
 
