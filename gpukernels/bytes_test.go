@@ -305,6 +305,8 @@ func TestInt8Output(t *testing.T) {
 	c.inIntegers().check(r, "integers, a list of tokens")
 }
 
+func TestInt8OutputOfCountedColumns(t *testing.T) { newRig(t).compareCounted((*outputCase).inIntegers) }
+
 func TestInt8Scores(t *testing.T) {
 	r := newRig(t)
 	c := r.outputCase(19, 40, 130, 1).inIntegers()

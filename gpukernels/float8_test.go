@@ -256,6 +256,10 @@ func TestFloat8Output(t *testing.T) {
 	c.inFloat8().check(r, "fp8, a list of tokens, normalised")
 }
 
+func TestFloat8OutputOfCountedColumns(t *testing.T) {
+	newFloat8Rig(t).compareCounted((*outputCase).inFloat8)
+}
+
 // inFloat8 lets the case multiply fp8.
 func (c *outputCase) inFloat8() *outputCase {
 	c.ofX, c.ofTable = toFloat8s(floatsOf(c.x), c.rows, c.length), toFloat8s(floatsOf(c.table), c.vocabulary, c.length)

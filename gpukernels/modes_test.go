@@ -18,10 +18,10 @@ import (
 // kernelTests are the tests that run kernels for both types of stored numbers, and bytesTests those of products in 8 bits.
 const (
 	kernelTests = "Product|ProductEpilogues|LayerNorm|NormOfParts|CopyRows|RMSNorm|Activate|Combine|Average|SRU|Cells|BeginCells|MultiplyCells|NormColumns|MeanRows|" +
-		"AddStarts|AdditiveAttention|Infinities|Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|GuessBeams|" +
+		"AddStarts|AdditiveAttention|Infinities|Words|Recall|Embed|SSRU|Attention|Lookup|LookupWeights|Output|OutputOfCandidates|OutputOfCountedColumns|GuessBeams|" +
 		"DrawTokens|BeginRows|ReadOn|Scores|PickLogProbabilities|Joined|JoinedTies|JoinedOfGivenChoices|JoinedNoise|JoinedOfBrokenRows|" +
 		"Training(RoundRows|Gather|CopyColumns|SentenceMean|DropColumns|DropColumnsSpaced|Shift|Times|Cells|Look|NormOfColumns|Activate|GatedSum|Mean|SRU|Guide|Product|Elements|Norm|NormSpaced|Columns|Embed|SSRU|Attention|Loss|Numbers|Squares|Adam)"
-	bytesTests = "Quantise|Int8Product|Int8Output|Int8Scores|QuantiseFloat8|Float8Product|Float8Output|Float8Scores"
+	bytesTests = "Quantise|Int8Product|Int8Output|Int8OutputOfCountedColumns|Int8Scores|QuantiseFloat8|Float8Product|Float8Output|Float8OutputOfCountedColumns|Float8Scores"
 )
 
 // All kernels in the other modes of the emulated device: each that is in the PTX must have run in each mode.

@@ -26,6 +26,10 @@ type Output struct {
 	Columns int
 	Tokens  cuda.Pointer
 
+	// Where ColumnCount, an int32 on the device, is not 0, it says how many of the columns there are when the kernels run, and Columns is only the
+	// most that there may be: so can a graph be there for all lists up to some length.
+	ColumnCount cuda.Pointer
+
 	// Candidates are sets of tokens, Words words of 32 bits each, and SetOfRow, int32, says which of them a row may choose from; -1 means
 	// every token. 0 for no sets.
 	Candidates, SetOfRow cuda.Pointer
@@ -90,18 +94,18 @@ func (k *Kernels) output(s *cuda.Stream, o Output, t tiling, name string) error 
 	}
 	sums := cuda.Offset[Choice](o.Scratch, rows*tiles*o.Count)
 	arguments := append(o.operands(make([]cuda.Argument, 0, outputArguments)), cuda.Address(o.Bias), cuda.Address(o.Tokens),
-		cuda.Address(o.Candidates), cuda.Address(o.SetOfRow), cuda.Address(o.ForbiddenStarts),
+		cuda.Address(o.ColumnCount), cuda.Address(o.Candidates), cuda.Address(o.SetOfRow), cuda.Address(o.ForbiddenStarts),
 		cuda.Address(o.Forbidden), cuda.Address(o.Scratch), cuda.Address(sums), cuda.Int(rows), cuda.Int(o.Columns), cuda.Int(o.length()), cuda.Int(o.Words), cuda.Int(o.Count))
 	if err := k.byName[name].Launch(s, cuda.Shape{X: tiles, Y: blocks(rows, t.m)}, cuda.Shape{X: t.threads}, t.shared(),
 		arguments...); err != nil {
 		return err
 	}
 	return k.byName["output_merge"].Launch(s, rowGrid(rows), rowBlock, 0, cuda.Address(o.Scratch), cuda.Address(sums),
-		cuda.Address(o.Result), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), flag(o.Normalised))
+		cuda.Address(o.Result), cuda.Address(o.ColumnCount), cuda.Int(rows), cuda.Int(tiles), cuda.Int(o.Count), flag(o.Normalised))
 }
 
 // outputArguments is how many arguments those kernels have at most.
-const outputArguments = 17
+const outputArguments = 18
 
 // operands appends the arguments that the kernels begin with.
 func (o *Output) operands(to []cuda.Argument) []cuda.Argument {

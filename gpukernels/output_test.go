@@ -19,6 +19,7 @@ type outputCase struct {
 	ofX, ofTable             operand // what is multiplied in place of x and table; nil: those
 	bias                     []float32
 	columns                  []int32   // nil: all tokens
+	room                     int       // columns that the grid is for, where the device has their number; 0: as many as there are
 	candidates               [][]int32 // of each row; nil: all
 	forbidden                [][]int32
 	count                    int
@@ -85,7 +86,10 @@ func (c *outputCase) run(r *rig, t tiling, name string) []Choice {
 	if c.candidates != nil {
 		o.Candidates, o.SetOfRow, o.Words = c.sets(r)
 	}
-	o.Scratch = alloc[byte](r, OutputScratch(c.rows, o.Columns, c.count))
+	if c.room > 0 {
+		o.ColumnCount, o.Columns = in(r, []int32{int32(o.Columns)}), c.room
+	}
+	o.Scratch = in(r, slices.Repeat([]Choice{{1e30, 0}}, OutputScratch(c.rows, o.Columns, c.count)/8)) // the best, if anybody looked there
 	o.Result = alloc[Choice](r, c.rows*c.count)
 	must(r.t, r.kernels.output(r.stream, o, t, name))
 	return out[Choice](r, o.Result, c.rows*c.count)
@@ -185,6 +189,44 @@ func TestOutputOfCandidates(t *testing.T) {
 	c.columns = []int32{0, 1, 5, 9, 33, 64, 65, 66, 100, 101, 120, 121, 149}
 	c.candidates[1] = []int32{2, 3} // none of the columns
 	c.check(r, "a list of columns")
+}
+
+// Where the device has the number of columns, a grid for more of them gives the same bits.
+func TestOutputOfCountedColumns(t *testing.T) { newRig(t).compareCounted((*outputCase).asStored) }
+
+func (c *outputCase) asStored() *outputCase { return c }
+
+// compareCounted compares what operands of a kind give in the room for more columns: lists of them, and all tokens up to one.
+func (r *rig) compareCounted(as func(*outputCase) *outputCase) {
+	r.t.Helper()
+	c := r.outputCase(20, 48, 150, 3)
+	c.forbidden[4] = []int32{1, 33}
+	c = as(c)
+	lists := [][]int32{numbersUpTo(65), {0, 1, 5, 9, 33, 64, 65, 66, 100, 101, 120, 121, 149}, {2}, numbersUpTo(64), numbersUpTo(128), nil}
+	if testing.Short() {
+		lists = lists[:2]
+	}
+	for _, c.columns = range lists {
+		for _, c.normalised = range []bool{false, true} {
+			for _, kernel := range outputKernels {
+				c.room = 0
+				want := c.run(r, kernel.tiling, kernel.name)
+				for _, c.room = range []int{150, 300} {
+					if have := c.run(r, kernel.tiling, kernel.name); !slices.Equal(have, want) {
+						r.t.Fatalf("%s, %d columns with room for %d: %v, want %v", kernel.name, len(c.columns), c.room, have, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// numbersUpTo lists the numbers below n.
+func numbersUpTo(n int32) (numbers []int32) {
+	for i := range n {
+		numbers = append(numbers, i)
+	}
+	return numbers
 }
 
 // Equal scores: the smaller token wins, within a tile and between tiles.

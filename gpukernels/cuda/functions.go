@@ -80,8 +80,10 @@ type functions struct {
 	// CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 	MemsetD8Async func(to Pointer, value uint8, bytes uint64, stream streamHandle) status
 
-	// CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
-	StreamCreate func(stream *streamHandle, flags uint32) status
+	// CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+	CtxGetStreamPriorityRange func(least, greatest *int32) status
+	// CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+	StreamCreateWithPriority func(stream *streamHandle, flags uint32, priority int32) status
 	// CUresult cuStreamDestroy_v2(CUstream hStream)
 	StreamDestroy func(stream streamHandle) status `symbol:"cuStreamDestroy_v2"`
 	// CUresult cuStreamSynchronize(CUstream hStream)

@@ -15,10 +15,33 @@ type Stream struct {
 // nonBlocking makes a stream that does not wait for the driver's default stream.
 const nonBlocking = 1 // CU_STREAM_NON_BLOCKING
 
-// Stream makes a stream.
+// Stream makes a stream. Other streams may be urgent, none can be less so.
 func (c *Context) Stream() (*Stream, error) {
+	least, _, err := c.priorities()
+	if err != nil {
+		return nil, err
+	}
+	return c.streamOf(least)
+}
+
+// UrgentStream makes a stream whose blocks begin before those of other streams that wait for a place on the device, too.
+func (c *Context) UrgentStream() (*Stream, error) {
+	_, greatest, err := c.priorities()
+	if err != nil {
+		return nil, err
+	}
+	return c.streamOf(greatest)
+}
+
+// priorities are those that streams may have. They are the same on a device that knows no priorities.
+func (c *Context) priorities() (least, greatest int32, err error) {
+	err = c.driver.check("cuCtxGetStreamPriorityRange", c.driver.call.CtxGetStreamPriorityRange(&least, &greatest))
+	return least, greatest, err
+}
+
+func (c *Context) streamOf(priority int32) (*Stream, error) {
 	s := &Stream{driver: c.driver}
-	if err := c.driver.check("cuStreamCreate", c.driver.call.StreamCreate(&s.handle, nonBlocking)); err != nil {
+	if err := c.driver.check("cuStreamCreateWithPriority", c.driver.call.StreamCreateWithPriority(&s.handle, nonBlocking, priority)); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -65,11 +65,11 @@ __device__ __forceinline__ void quantise(const Element* x, unsigned char* q, flo
 #define OUTPUT_OF_BYTES(name, Sum, ...)                                                                                                   \
   extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                                 \
       KERNEL_NAME(name)(const Element* x, const float* x_scales, const Element* table, const float* table_scales, const float* bias,      \
-           const int* columns_, const unsigned* candidates, const int* set_of_row, const int* forbidden_starts, const int* forbidden,     \
-           Choice* best, float2* sums, int rows, int columns, int length, int words, int count) {                                         \
+           const int* columns_, const int* column_count, const unsigned* candidates, const int* set_of_row, const int* forbidden_starts,  \
+           const int* forbidden, Choice* best, float2* sums, int rows, int columns, int length, int words, int count) {                   \
     Tokens tokens = {columns_, candidates, set_of_row, words, forbidden_starts, forbidden};                                               \
     auto number = [=](Sum sum, int row, int token) { return scaled(sum, x_scales[row], table_scales[token]); };                           \
-    output<Tiling<__VA_ARGS__>, Sum>(x, table, number, bias, tokens, best, sums, rows, columns, length, count);                           \
+    output<Tiling<__VA_ARGS__>, Sum>(x, table, number, bias, tokens, best, sums, rows, columns, column_count, length, count);             \
   }                                                                                                                                       \
   KERNEL(name)
 

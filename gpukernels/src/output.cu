@@ -5,15 +5,16 @@
 #include "output.cuh"
 
 // x: rows of `length` elements; table: one for each token; bias: of each token. best: for each row and tile of 64 columns `count` choices;
-// sums: for each row and tile two numbers. The other parameters are those of Tokens. The grid is (tiles of columns, tiles of rows).
+// sums: for each row and tile two numbers. The other parameters are those of Tokens. The grid is (tiles of columns, tiles of rows); where
+// column_count is not null, *column_count of the columns are there.
 #define OUTPUT(name, ...)                                                                                                                 \
   extern "C" __global__ void __launch_bounds__(Tiling<__VA_ARGS__>::THREADS, Tiling<__VA_ARGS__>::BLOCKS)                                                              \
-      KERNEL_NAME(name)(const Element* x, const Element* table, const float* bias, const int* columns_, const unsigned* candidates,                      \
-           const int* set_of_row, const int* forbidden_starts, const int* forbidden, Choice* best, float2* sums, int rows, int columns,   \
-           int length, int words, int count) {                                                                                            \
+      KERNEL_NAME(name)(const Element* x, const Element* table, const float* bias, const int* columns_, const int* column_count,                         \
+           const unsigned* candidates, const int* set_of_row, const int* forbidden_starts, const int* forbidden, Choice* best,            \
+           float2* sums, int rows, int columns, int length, int words, int count) {                                                       \
     Tokens tokens = {columns_, candidates, set_of_row, words, forbidden_starts, forbidden};                                               \
     output<Tiling<__VA_ARGS__>, float>(x, table, [](float sum, int, int) { return sum; }, bias, tokens, best, sums, rows, columns,        \
-                                       length, count);                                                                                    \
+                                       column_count, length, count);                                                                      \
   }                                                                                                                                       \
   KERNEL(name)
 
@@ -27,13 +28,16 @@ extern "C" __global__ void __launch_bounds__(128, 4)
 }
 KERNEL(output_scores);
 
-// Finds the `count` best of all tiles, best first, for each row. If normalised, log-probabilities take the place of scores. A row with a
+// Finds the `count` best of all tiles, best first, for each row, which has places for `tiles`; where column_count is not null, those of so many
+// columns are there. If normalised, log-probabilities take the place of scores. A row with a
 // score that is not finite gets NaNs; where there are no more tokens, the choice is {-∞, -1}.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 8)
-    KERNEL_NAME(output_merge)(const Choice* best, const float2* sums, Choice* result, int rows, int tiles, int count, int normalised) {
+    KERNEL_NAME(output_merge)(const Choice* best, const float2* sums, Choice* result, const int* column_count, int rows, int tiles, int count,
+                              int normalised) {
   int row = row_of_warp(), lane = threadIdx.x % 32;
   if (row >= rows) return;
   best += size_t(row) * tiles * count, sums += size_t(row) * tiles, result += size_t(row) * count;
+  tiles = (counted(column_count, tiles * TILE_COLUMNS) + TILE_COLUMNS - 1) / TILE_COLUMNS;
   float largest = -INFINITY, total = 0;
   bool broken = false;
   for (int i = lane; i < tiles; i += 32) {

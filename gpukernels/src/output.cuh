@@ -82,19 +82,30 @@ __device__ void choose(const float* scores, const Tokens& tokens, int row, int f
   }
 }
 
-// number(sum, row, token) is what a sum of products stands for.
+// The columns of a tile, of all kernels here.
+constexpr int TILE_COLUMNS = 64;
+
+// How many columns there are, which a graph does not know: no more than its grid is for.
+__device__ __forceinline__ int counted(const int* column_count, int columns) { return column_count ? min(columns, *column_count) : columns; }
+
+// number(sum, row, token) is what a sum of products stands for. Tiles behind the last column have nothing to do; their places stay as they are.
 template <class T, class Sum, class Number>
 __device__ void output(const Element* x, const Element* table, Number number, const float* bias, const Tokens& tokens, Choice* best, float2* sums,
-                       int rows, int columns, int length, int count) {
+                       int rows, int most_columns, const int* column_count, int length, int count) {
   constexpr int STRIDE = T::TILE_N + 2;
+  static_assert(T::TILE_N == TILE_COLUMNS, "output_merge counts tiles of that size");
   static_assert(T::TILE_M * STRIDE * sizeof(float) <= T::STAGES * T::STAGE * sizeof(Element), "the scores need more room than the stages");
   DYNAMIC_SHARED(Element, shared);
   int m0 = blockIdx.y * T::TILE_M, n0 = blockIdx.x * T::TILE_N, tiles = gridDim.x;
+  if (n0 >= counted(column_count, most_columns)) return;  // the whole block
   Sum products[T::ROWS][T::COLUMNS][4] = {};
   auto row_x = [&](int r) { return m0 + r < rows ? x + size_t(m0 + r) * length : nullptr; };
-  auto row_table = [&](int r) { return n0 + r < columns ? table + size_t(tokens.token(n0 + r)) * length : nullptr; };
+  auto row_table = [&](int r) {
+    return n0 + r < counted(column_count, most_columns) ? table + size_t(tokens.token(n0 + r)) * length : nullptr;
+  };
   multiply<T>(products, shared, row_x, row_table, x, length);
   __syncthreads();  // the scores take the place of the stages
+  int columns = counted(column_count, most_columns);  // once more, since products leave no register for it
   float* scores = reinterpret_cast<float*>(shared);
 #pragma unroll
   for (int i = 0; i < T::ROWS; i++)

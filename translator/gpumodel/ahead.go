@@ -25,22 +25,21 @@ import (
 
 // A turn is a step of some rows that the device may still be working on.
 type turn struct {
-	feed   feed         // the lists of the step
-	tokens feed         // the lists of the output layer
+	feed   feed         // the lists of the step, and behind them those of the output layer
+	ways   feed         // the lists that beams are guessed from
 	x      cuda.Pointer // what the output layer multiplies, a row of fp16 for each row
 	number int          // of the turn
 
-	rows       []beginning
-	aligned    bool      // attention is copied to furthest places for each row
-	attention  []float32 // of aligned steps
-	furthest   int
-	looked     *cuda.Event // when attention has been written
-	count      int         // choices of each row that the output layer has been asked for; 0 for none
-	normalised bool        // with log-probabilities
-	chosen     []gpukernels.Choice
-	done       *cuda.Event // when chosen has been written
-	guessed    []gpukernels.Guess
-	told       *cuda.Event // when guessed has been written
+	rows      []beginning
+	aligned   bool      // attention is copied to furthest places for each row
+	attention []float32 // of aligned steps
+	furthest  int
+	looked    *cuda.Event // when attention has been written
+	wish                  // what the output layer has been asked for that is still worth something
+	chosen    []gpukernels.Choice
+	done      *cuda.Event // when chosen has been written
+	guessed   []gpukernels.Guess
+	told      *cuda.Event // when guessed has been written
 }
 
 // turns are enough: the last step may be in two of them, rows that were run ahead and others, while the next is run ahead in the third.
@@ -82,7 +81,7 @@ func (s *Stepper) openTurns(rows int) error {
 		if t.looked, err = c.Event(); err != nil {
 			return err
 		}
-		if err := t.feed.reserve(c, s.w.numbersOfRow()*rows); err != nil {
+		if err := s.openLists(t, rows); err != nil {
 			return err
 		}
 	}
@@ -128,7 +127,7 @@ func freeHost[T any](c *cuda.Context, was []T) error {
 
 // close frees what a turn has, once the device is done with it.
 func (t *turn) close(c *cuda.Context) []error {
-	failed := []error{t.feed.close(c), t.tokens.close(c), c.Free(t.feed.device.at), c.Free(t.tokens.device.at)}
+	failed := []error{t.feed.close(c), t.ways.close(c), c.Free(t.feed.device.at), c.Free(t.ways.device.at)}
 	for _, e := range []*cuda.Event{t.done, t.told, t.looked} {
 		if e != nil {
 			failed = append(failed, e.Synchronize(), e.Close())
@@ -145,7 +144,7 @@ func (s *Stepper) takeTurn() (*turn, error) {
 	for slices.ContainsFunc(s.rows, func(r row) bool { return r.turn == t }) {
 		t = &s.turns[t.number+1]
 	}
-	t.rows, t.count = t.rows[:0], 0
+	t.rows, t.wish = t.rows[:0], wish{}
 	return t, s.wait(t.done.Synchronize) // it is, unless a step ahead was in vain
 }
 
@@ -202,7 +201,7 @@ func (s *Stepper) Foresee(f search.Foresight) {
 // goOnAsGiven runs the next step ahead, of which all tokens are given.
 func (s *Stepper) goOnAsGiven() error {
 	s.forgetAhead()
-	next, err := s.runAhead(answers{})
+	next, err := s.runAhead(answers{}, wish{})
 	if err != nil || next == nil {
 		return err
 	}
@@ -223,31 +222,32 @@ func (s *Stepper) foresees() bool {
 
 // chooseAhead puts the choices of all rows of the last Step into s.chosen, and runs the next one ahead. Of these rows the lists say which
 // tokens are forbidden, if any are.
-func (s *Stepper) chooseAhead(rows []int32, banned [][]search.Token, count int, normalised bool) error {
+func (s *Stepper) chooseAhead(rows []int32, banned [][]search.Token, want wish) error {
 	s.forgetAhead()
-	if err := s.reserveChoices(count); err != nil {
+	if err := s.reserveChoices(want.count); err != nil {
 		return err
 	}
 	s.forbid(rows, banned)
 	for i := range s.rows {
-		if t := s.rows[i].turn; t.count < count || t.normalised != normalised {
-			if err := s.askForChoices(t, count, normalised, banned != nil); err != nil {
+		if t := s.rows[i].turn; t.count < want.count || t.normalised != want.normalised {
+			if err := s.askForChoices(t, want, banned != nil); err != nil {
 				return err
 			}
 		}
 	}
-	next, err := s.runAhead(s.ownAnswers(count))
+	count, behind := want.count, want
+	if banned != nil {
+		behind = wish{}
+	}
+	next, err := s.runAhead(s.ownAnswers(count), behind)
 	if err != nil {
 		return err
 	}
-	if next != nil && banned == nil {
-		if err := s.askForChoices(next, count, normalised, false); err != nil {
-			return err
-		}
-	}
 	for i, r := range s.rows {
-		if err := s.wait(r.turn.done.Synchronize); err != nil {
-			return err
+		if i == 0 || r.turn != s.rows[i-1].turn {
+			if err := s.wait(r.turn.done.Synchronize); err != nil {
+				return err
+			}
 		}
 		copy(s.chosen[i*count:(i+1)*count], r.turn.chosen[r.place*r.turn.count:])
 	}
@@ -295,34 +295,17 @@ func (s *Stepper) choicePlace(r *row) int32 {
 }
 
 // askForChoices lets the output layer choose for all rows of a turn, in which tokens may be forbidden.
-func (s *Stepper) askForChoices(t *turn, count int, normalised, forbidding bool) error {
+func (s *Stepper) askForChoices(t *turn, want wish, forbidding bool) error {
 	var banned [][]search.Token
 	if forbidding {
 		banned = s.bannedIn(t)
 	}
-	s.asked = s.asked[:0]
-	for i := range t.rows {
-		s.asked = append(s.asked, t.rows[i].context)
-	}
-	columns := s.columns(s.asked, normalised)
-	places, err := s.feedTokens(&t.tokens, s.asked, banned, columns)
+	rows := padded(len(t.rows))
+	c, err := s.prepareChoices(t, rows, want, banned)
 	if err != nil {
 		return err
 	}
-	o, err := s.output(len(t.rows), places, columns, count, normalised)
-	if err != nil {
-		return err
-	}
-	o.X = s.turnMatrix(t, 0, len(t.rows))
-	o.Result = cuda.Offset[gpukernels.Choice](s.turnChoices.at, t.number*s.turnSize*s.mostChoices)
-	if err := s.outputTime.Around(s.stream, func() error { return s.chooseFrom(o) }); err != nil {
-		return err
-	}
-	if err := cuda.CopyOut(s.stream, t.chosen[:len(t.rows)*count], o.Result); err != nil {
-		return err
-	}
-	t.count, t.normalised = count, normalised
-	return s.stream.Record(t.done)
+	return s.launchChoices(t, rows, c)
 }
 
 // turnMatrix is some rows of a turn as the output layer multiplies them.
@@ -347,8 +330,9 @@ func (s *Stepper) ownAnswers(count int) answers {
 	return answers{s.turnChoices.at, s.answered, count, true}
 }
 
-// runAhead asks for the next step of the rows of the last Step, which have these answers. There is none if everything ends with this one.
-func (s *Stepper) runAhead(of answers) (*turn, error) {
+// runAhead asks for the next step of the rows of the last Step, which have these answers, and for choices behind it. There is none if everything ends
+// with this one.
+func (s *Stepper) runAhead(of answers, behind wish) (*turn, error) {
 	t, err := s.takeTurn()
 	if err != nil {
 		return nil, err
@@ -363,7 +347,11 @@ func (s *Stepper) runAhead(of answers) (*turn, error) {
 	if err := s.prepareStep(t, rows); err != nil {
 		return nil, err
 	}
-	if err := s.launch(t, rows); err != nil {
+	c, err := s.prepareChoices(t, rows, behind, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.launch(t, rows, c); err != nil {
 		return nil, err
 	}
 	s.newest = t

@@ -140,7 +140,7 @@ func (s *Stepper) step(tokens []search.Token) error {
 	for place, i := range s.demanded {
 		s.moveOn(&s.slots[s.rows[i].slot], &t.rows[place])
 	}
-	return s.launch(t, rows)
+	return s.launch(t, rows, choosing{})
 }
 
 // moveOn makes the state after a row's step that of a slot.
@@ -152,16 +152,41 @@ func (s *Stepper) moveOn(at *slot, b *beginning) {
 	}
 }
 
-// launch asks for the step of a turn whose lists are filled in, and for the attention in it if the last Step was asked to align.
-func (s *Stepper) launch(t *turn, rows int) error {
-	if err := s.stepTime.Around(s.stream, func() error { return s.replay(t, rows) }); err != nil {
+// launch asks for the step of a turn whose lists are filled in, for the choices behind it, and for the attention in it if the last Step was asked to
+// align. While times are measured, the choices are a graph of their own.
+func (s *Stepper) launch(t *turn, rows int, c choosing) error {
+	of := shape{rows: rows, step: true, starting: s.starting, aligned: s.aligned}
+	if !s.measures {
+		of.choosing = c
+	}
+	if err := s.stepTime.Around(s.stream, func() error { return s.replay(t, of) }); err != nil {
 		return err
 	}
 	if err := s.keepAttention(t); err != nil {
 		return err
 	}
 	s.last = t
-	return s.stream.Record(t.feed.read)
+	switch {
+	case c.count == 0:
+		return s.stream.Record(t.feed.read)
+	case s.measures:
+		return s.launchChoices(t, rows, c)
+	}
+	return s.noteChoices(t, c)
+}
+
+// launchChoices asks for choices behind a step that has been asked for.
+func (s *Stepper) launchChoices(t *turn, rows int, c choosing) error {
+	if err := s.outputTime.Around(s.stream, func() error { return s.replay(t, shape{rows: rows, choosing: c}) }); err != nil {
+		return err
+	}
+	return s.noteChoices(t, c)
+}
+
+// noteChoices notes what the output layer was asked for last: when it is done, the device has read the lists of the turn.
+func (s *Stepper) noteChoices(t *turn, c choosing) error {
+	t.wish = c.wish
+	return s.stream.Record(t.done)
 }
 
 // room makes a buffer of the decoder larger, once nothing uses it any more.
@@ -203,13 +228,10 @@ func (s *Stepper) prepareStep(t *turn, rows int) error {
 	return s.awaitEncodes(t)
 }
 
-// run puts the work of a step into the stream.
+// run puts the work of a step into the stream, behind the copy of its lists.
 func (s *Stepper) run(t *turn, rows int) error {
 	a, lists := &s.rowsOf, t.stepLists(rows)
 	a.rows, a.x = rows, t.x
-	if err := cuda.CopyIn(s.stream, t.feed.device.at, t.feed.host[:s.w.numbersOfRow()*rows]); err != nil {
-		return err
-	}
 	beginnings := gpukernels.Beginnings{Tokens: lists.tokens, From: lists.from, Choices: s.turnChoices.at, Places: lists.choices,
 		Guesses: s.turnGuesses.at, Guessed: lists.guessed, To: lists.to, Positions: lists.positions}
 	if s.keepsWords() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sluice-mt/sluice/gpukernels/emulated"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -83,4 +84,14 @@ func isEncoded(t *testing.T, s *Stepper, c search.Context) (done bool) {
 		return err
 	}))
 	return done
+}
+
+// What the decoder asks for comes before what the encoder does.
+func TestDecoderComesFirst(t *testing.T) {
+	at := library(t, emulated.Unwatched)
+	newStepper(t, openDevice(t), randomModel(t, small("")), 2)
+	made := emulated.Priorities(t, at, 2) // the encoder's stream is the last one
+	if len(made) != 2 || made[1] >= made[0] {
+		t.Errorf("streams of encoder and decoder have the priorities %v, want a smaller one for the decoder", made)
+	}
 }

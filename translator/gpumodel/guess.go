@@ -118,13 +118,22 @@ func (s *Stepper) compete(t *turn, first, end, width int, of answers) {
 	l.firstRows, l.firstGuesses = append(l.firstRows, int32(len(l.places))), append(l.firstGuesses, guess)
 }
 
-// askForGuesses lets the device make the guesses of a turn.
+// askForGuesses lets the device make the guesses of a turn: those of beams alone, whose choices are the turns', as a graph.
 func (s *Stepper) askForGuesses(t *turn, of answers, guesses int) error {
-	l, k := &s.guessLists, s.w.device.kernels
+	l := &s.guessLists
+	if of.own && len(l.draws) == 0 {
+		g := guessing{padded(max(len(l.places), guesses)), of.count, math.Float32bits(s.foresight.Weight)}
+		s.listWays(t, g.rows)
+		if err := s.replay(t, shape{guessing: g}); err != nil {
+			return err
+		}
+		return s.stream.Record(t.told)
+	}
 	places, err := s.guessFeed.put(s.w.device.context, s.stream, l.draws, l.places, l.ranks, l.states, l.firstRows, l.firstGuesses)
 	if err != nil {
 		return err
 	}
+	k := s.w.device.kernels
 	b := gpukernels.Beams{Choices: of.choices, Places: places[1], Ranks: places[2], States: places[3], Count: of.count,
 		Weight: s.foresight.Weight, FirstRows: places[4], FirstGuesses: places[5], Sentences: len(l.firstRows) - 1, Guesses: s.guessesOf(t)}
 	if err := k.GuessBeams(s.stream, b); err != nil {
@@ -137,6 +146,44 @@ func (s *Stepper) askForGuesses(t *turn, of answers, guesses int) error {
 		return err
 	}
 	return s.stream.Record(t.told)
+}
+
+// A guessing is how a graph guesses for beams, of as many sentences as rows at most. It guesses nothing in the zero value.
+type guessing struct {
+	rows, count int
+	weight      uint32 // bits of a float32
+}
+
+// numbersOfWays is how many numbers a turn has for guesses of so many rows: three lists of rows, and two of sentences with an end.
+func numbersOfWays(rows int) int { return 3*rows + 2*(rows+1) }
+
+// listWays fills in the lists that beams are guessed from, for so many rows and sentences. Those behind the last sentence have neither rows nor
+// guesses. Whoever had the turn before has read his guesses, and with them the device these lists.
+func (s *Stepper) listWays(t *turn, rows int) {
+	l, to := &s.guessLists, t.ways.host
+	for i, list := range [][]int32{l.places, l.ranks, l.states} {
+		copy(to[i*rows:], list)
+	}
+	for i, list := range [][]int32{l.firstRows, l.firstGuesses} {
+		firsts := to[3*rows+i*(rows+1):][:rows+1]
+		for n := copy(firsts, list); n <= rows; n++ {
+			firsts[n] = list[len(list)-1]
+		}
+	}
+}
+
+// guessBeams puts the guesses of a turn into the stream.
+func (s *Stepper) guessBeams(t *turn, g guessing) error {
+	if err := cuda.CopyIn(s.stream, t.ways.device.at, t.ways.host[:numbersOfWays(g.rows)]); err != nil {
+		return err
+	}
+	at := func(i int) cuda.Pointer { return cuda.Offset[int32](t.ways.device.at, i) }
+	b := gpukernels.Beams{Choices: s.turnChoices.at, Places: at(0), Ranks: at(g.rows), States: at(2 * g.rows), Count: g.count,
+		Weight: math.Float32frombits(g.weight), FirstRows: at(3 * g.rows), FirstGuesses: at(4*g.rows + 1), Sentences: g.rows, Guesses: s.guessesOf(t)}
+	if err := s.w.device.kernels.GuessBeams(s.stream, b); err != nil {
+		return err
+	}
+	return cuda.CopyOut(s.stream, t.guessed[:g.rows], b.Guesses)
 }
 
 const numbersOfDraw = 8 // of 32 bits

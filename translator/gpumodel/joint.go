@@ -188,7 +188,7 @@ func (j *joint) alike(lots []search.Lot) int {
 // chooseAlone lets the output layer of the only model choose for all rows. Those that are not alone choose once more.
 func (j *joint) chooseAlone(rows []int32, k int, banned [][]search.Token) error {
 	s := j.steppers[0]
-	o, err := s.outputOf(rows, s.withEarly(rows, banned), k, true)
+	o, err := s.outputOf(rows, s.withEarly(rows, banned), wish{k, true})
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (j *joint) runAhead(rows []int32, k int) ([]*turn, error) {
 		if err := s.stream.Wait(j.done); err != nil {
 			return nil, err
 		}
-		t, err := s.runAhead(answers{choices: j.choices.at, places: j.places, count: k})
+		t, err := s.runAhead(answers{choices: j.choices.at, places: j.places, count: k}, wish{})
 		if err != nil {
 			return nil, err
 		}

@@ -13,15 +13,16 @@ var nan = float32(math.NaN())
 
 // Best stores, for each of the given rows of the last Step, the allowed token with the highest unnormalised score.
 func (s *Stepper) Best(rows []int32, banned [][]search.Token, out []search.Scored) {
-	s.best(rows, 1, banned, false, out)
+	s.best(rows, wish{count: 1}, banned, out)
 }
 
 // Top stores, for each of the given rows, the k allowed tokens of highest log-probability, best first.
 func (s *Stepper) Top(rows []int32, k int, banned [][]search.Token, out []search.Scored) {
-	s.best(rows, k, banned, true, out)
+	s.best(rows, wish{k, true}, banned, out)
 }
 
-func (s *Stepper) best(rows []int32, k int, banned [][]search.Token, normalised bool, out []search.Scored) {
+func (s *Stepper) best(rows []int32, want wish, banned [][]search.Token, out []search.Scored) {
+	k := want.count
 	if len(rows) == 0 || k == 0 {
 		return
 	}
@@ -29,11 +30,11 @@ func (s *Stepper) best(rows []int32, k int, banned [][]search.Token, normalised 
 	answer := func(i int) gpukernels.Choice { return s.chosen[i] }
 	if s.foresees() {
 		s.chosen = slices.Grow(s.chosen[:0], len(s.rows)*k)[:len(s.rows)*k]
-		s.do(func() error { return s.chooseAhead(rows, banned, k, normalised) })
+		s.do(func() error { return s.chooseAhead(rows, banned, want) })
 		answer = func(i int) gpukernels.Choice { return s.chosen[int(rows[i/k])*k+i%k] }
 	} else {
 		s.chosen = slices.Grow(s.chosen[:0], len(rows)*k)[:len(rows)*k]
-		s.do(func() error { return s.choose(rows, k, banned, normalised) })
+		s.do(func() error { return s.choose(rows, banned, want) })
 	}
 	for i := range out[:len(rows)*k] {
 		if c := answer(i); s.err != nil || c.Score != c.Score {
@@ -53,11 +54,11 @@ func (s *Stepper) firstToken(number int32) search.Token {
 }
 
 // choose runs the output layer for rows and waits for the choices.
-func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalised bool) error {
+func (s *Stepper) choose(rows []int32, banned [][]search.Token, want wish) error {
 	if err := s.room(&s.choices, 8*len(s.chosen)); err != nil {
 		return err
 	}
-	o, err := s.outputOf(rows, banned, k, normalised)
+	o, err := s.outputOf(rows, banned, want)
 	if err != nil {
 		return err
 	}
@@ -68,31 +69,34 @@ func (s *Stepper) choose(rows []int32, k int, banned [][]search.Token, normalise
 }
 
 // outputOf is the output layer for rows of the last Step.
-func (s *Stepper) outputOf(rows []int32, banned [][]search.Token, k int, normalised bool) (gpukernels.Output, error) {
+func (s *Stepper) outputOf(rows []int32, banned [][]search.Token, want wish) (gpukernels.Output, error) {
 	s.asked = s.asked[:0]
 	for _, number := range rows {
 		s.asked = append(s.asked, s.rows[number].context)
 	}
-	columns := s.columns(s.asked, normalised)
-	places, err := s.feedTokens(&s.lists, s.asked, banned, columns)
+	s.listAllowed(s.asked, banned)
+	places, err := s.lists.put(s.w.device.context, s.stream, s.setOfRow, s.starts, s.forbidden)
 	if err != nil {
 		return gpukernels.Output{}, err
 	}
-	return s.output(len(rows), places, columns, k, normalised)
-}
-
-// output is the output layer for so many rows, of which the places are those of feedTokens; only columns are multiplied, if there are any.
-// Which rows, and where the result is to be, is for the caller to say.
-func (s *Stepper) output(rows int, places []cuda.Pointer, columns []int32, k int, normalised bool) (gpukernels.Output, error) {
-	w := s.w
-	o := gpukernels.Output{Table: w.table, Bias: w.bias, Columns: w.vocabulary, Candidates: s.candidates.at, SetOfRow: places[0],
-		Words: w.words(), ForbiddenStarts: places[1], Forbidden: places[2], Count: k, Normalised: normalised}
-	if len(columns) > 0 {
-		o.Tokens, o.Columns = places[3], len(columns)
+	o := s.outputLayer(places[0], places[1], places[2], want)
+	if columns := s.columns(s.asked, want.normalised); len(columns) > 0 {
+		if err := s.feedColumns(columns); err != nil {
+			return o, err
+		}
+		o.Columns, o.Tokens = len(columns), s.columnTokens()
 	}
-	err := s.room(&s.scratch, gpukernels.OutputScratch(rows, o.Columns, k))
+	err = s.room(&s.scratch, gpukernels.OutputScratch(len(rows), o.Columns, want.count))
 	o.Scratch = s.scratch.at
 	return o, err
+}
+
+// outputLayer is that over the vocabulary, with the lists of listAllowed where they are on the device. For which rows, and where the result is to be,
+// is for the caller to say.
+func (s *Stepper) outputLayer(sets, starts, forbidden cuda.Pointer, want wish) gpukernels.Output {
+	w := s.w
+	return gpukernels.Output{Table: w.table, Bias: w.bias, Columns: w.vocabulary, Candidates: s.candidates.at, SetOfRow: sets, Words: w.words(),
+		ForbiddenStarts: starts, Forbidden: forbidden, Count: want.count, Normalised: want.normalised, Scratch: s.scratch.at}
 }
 
 // multiplyOut runs the output layer over the rows, those that lie one behind the other at a time. Their choices are stored one behind the other.
@@ -111,9 +115,8 @@ func (s *Stepper) multiplyOut(rows []int32, o gpukernels.Output, to cuda.Pointer
 	return nil
 }
 
-// feedTokens brings to the device which tokens rows of these contexts may have: the set of each, where its list of forbidden tokens begins, the lists,
-// and the columns.
-func (s *Stepper) feedTokens(f *feed, contexts []search.Context, banned [][]search.Token, columns []int32) ([]cuda.Pointer, error) {
+// listAllowed lists which tokens rows of these contexts may have: the set of each, where its list of forbidden tokens begins, and these lists.
+func (s *Stepper) listAllowed(contexts []search.Context, banned [][]search.Token) {
 	s.setOfRow, s.forbidden, s.starts = s.setOfRow[:0], s.forbidden[:0], append(s.starts[:0], 0)
 	for i, handle := range contexts {
 		s.setOfRow = append(s.setOfRow, s.setOf(handle))
@@ -123,7 +126,6 @@ func (s *Stepper) feedTokens(f *feed, contexts []search.Context, banned [][]sear
 		}
 		s.starts = append(s.starts, int32(len(s.forbidden)))
 	}
-	return f.put(s.w.device.context, s.stream, s.setOfRow, s.starts, s.forbidden, columns)
 }
 
 // setOf is the number of the set of a context's candidates on the device, -1 if it may have all tokens.

@@ -26,8 +26,10 @@ type Stepper struct {
 
 	encodes encodes
 
-	graphs   map[shape]*cuda.Graph // decoder steps
-	captured places                // where what is in them was
+	graphs            map[shape]*program // decoder steps, choices and guesses
+	captured          places             // where what is in them was
+	captures, replays int                // of graphs
+	mostGraphs        int
 
 	contexts     []context // by their handles
 	freeContexts []search.Context
@@ -88,6 +90,8 @@ type Stepper struct {
 	union                    union    // of the candidates of contexts that were asked about
 	few                      []uint64 // a set of tokens
 	columnList               []int32  // the same as a list
+	columnFeed               feed     // the columns that are multiplied, behind their number
+	fedColumns               []int32  // those that are there
 
 	// Lists of a call.
 	asked                     []search.Context
@@ -121,7 +125,7 @@ const noState = -1
 
 // NewStepper returns a Stepper with that many slots.
 func (w *Weights) NewStepper(slots int) (*Stepper, error) {
-	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextWidth()}, graphs: map[shape]*cuda.Graph{}}
+	s := &Stepper{w: w, slots: make([]slot, slots), memory: pool{width: 2 * w.contextWidth()}, graphs: map[shape]*program{}, mostGraphs: mostGraphs}
 	s.places = newLot(s.statePlaces())
 	s.firstAhead = slices.Repeat([]int32{-1}, s.statePlaces()+1)
 	for i := range s.slots {
@@ -137,7 +141,7 @@ func (w *Weights) NewStepper(slots int) (*Stepper, error) {
 // open makes what has a fixed size.
 func (s *Stepper) open() (err error) {
 	c := s.w.device.context
-	if s.stream, err = c.Stream(); err != nil {
+	if s.stream, err = c.UrgentStream(); err != nil { // its small kernels would wait behind whole mini-batches of the encoder's
 		return err
 	}
 	if s.encoding.stream, err = c.Stream(); err != nil {
@@ -166,7 +170,8 @@ func (s *Stepper) Close() error {
 			failed = append(failed, s.joint.close())
 			s.joint = nil
 		}
-		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.guessFeed.close(c), s.sets.close(c))
+		failed = append(failed, s.forgetGraphs(), s.lists.close(c), s.sourceFeed.close(c), s.guessFeed.close(c), s.columnFeed.close(c),
+			s.sets.close(c))
 		for i := range s.turns {
 			failed = append(failed, s.turns[i].close(c)...)
 		}
@@ -174,7 +179,7 @@ func (s *Stepper) Close() error {
 			failed = append(failed, s.questions[i].close(c))
 		}
 		for _, b := range []*buffer{&s.memory.memory, &s.decoderStarts, &s.readerStates, &s.weights, &s.candidates, &s.states,
-			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.guessFeed.device, &s.encoding.memory,
+			&s.words.cache, &s.signal, &s.lists.device, &s.sourceFeed.device, &s.guessFeed.device, &s.columnFeed.device, &s.encoding.memory,
 			&s.rowsOf.memory, &s.turnRows, &s.turnChoices, &s.turnGuesses, &s.choices, &s.scratch, &s.scores,
 			&s.workspaces[0], &s.workspaces[1], &s.hard.reads, &s.hard.places, &s.hard.steps} {
 			failed = append(failed, c.Free(b.at))

@@ -33,6 +33,7 @@ struct Capture { std::vector<Work> work; std::thread::id by; };
 struct Stream {
   bool waits_for_default;  // and the default stream for it
   int number = -1;         // in the order in which they were made
+  int priority = 0;        // the smaller, the sooner a real device begins what waits; this one has an order of its own
   Device* device = nullptr;
   std::deque<Work> queue = {};
   uint64_t asked = 0, done = 0;
@@ -50,11 +51,12 @@ struct Allocation { size_t size; Device* device; };
 struct Event { std::shared_ptr<Stream> stream; uint64_t at = 0; Clock::time_point time; };  // the stream may have been closed
 struct Function { std::string name; Entry entry; unsigned most_shared = 48 << 10; };
 
+constexpr int kGreatestPriority = -5;
 constexpr unsigned kMostShared = 163 << 10;  // that a block of sm_80 can ask for
 
 std::mutex mutex;
 bool initialized;
-std::atomic<unsigned> asked;  // of an idle device
+std::atomic<unsigned> asked;  // of streams
 int broken;  // the error that every call answers once a kernel has failed
 std::deque<Device> devices;
 thread_local Device* context;
@@ -172,10 +174,10 @@ bool is_own(Stream* s) { return is_of_context(s); }
   if (int error = enter(__func__, needs_context)) return error
 #define REQUIRE(condition, error) \
   if (!(condition)) return error
-// Where the device is idle, a call is answered at once: what is left is the time of those who ask.
-#define IF_IDLE(...)      \
+// Counts what a stream is asked for. Where the device is idle, a call is answered at once: what is left is the time of those who ask.
+#define ASKED(...)        \
+  asked++;                \
   if (settings().idle) {  \
-    asked++;              \
     __VA_ARGS__;          \
     return SUCCESS;       \
   }
@@ -190,8 +192,16 @@ API(cuEmulatedSet, const char* name, const char* value) {
   return settings().set(name, value) ? SUCCESS : INVALID_VALUE;
 }
 
-// Nor this: how often something was asked of streams while the device was idle.
+// Nor this: how often something was asked of streams.
 API(cuEmulatedAsked, unsigned* n) { return *n = asked, SUCCESS; }
+
+// Nor this: the priorities of up to most streams, those that were made last in front. The result is how many there are.
+API(cuEmulatedPriorities, int* priorities, int most) {
+  std::lock_guard lock(mutex);
+  int n = 0;
+  for (auto s = streams.rbegin(); s != streams.rend() && n < most; s++) priorities[n++] = (*s)->priority;
+  return n;
+}
 
 API(cuInit, unsigned) {
   ENTER(false);
@@ -326,7 +336,7 @@ API(cuMemFreeHost, void* p) {
   return free(p), broken;
 }
 API(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t n, Stream* s) {
-  IF_IDLE()
+  ASKED()
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(to, n), INVALID_VALUE);
@@ -335,7 +345,7 @@ API(cuMemcpyHtoDAsync_v2, uint64_t to, const void* from, size_t n, Stream* s) {
   return put(s, [to, staged = std::vector<char>(bytes, bytes + n)] { memcpy(address(to), staged.data(), staged.size()); });
 }
 API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
-  IF_IDLE(memset(to, 0, n))
+  ASKED(memset(to, 0, n))
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(from, n), INVALID_VALUE);
@@ -344,7 +354,7 @@ API(cuMemcpyDtoHAsync_v2, void* to, uint64_t from, size_t n, Stream* s) {
   return error ? error : broken;
 }
 API(cuMemcpyDtoDAsync_v2, uint64_t to, uint64_t from, size_t n, Stream* s) {
-  IF_IDLE()
+  ASKED()
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(to, n) && is_in(from, n), INVALID_VALUE);
@@ -359,17 +369,22 @@ API(cuMemcpyPeerAsync, uint64_t to, Device* of_to, uint64_t from, Device* of_fro
   return put(s, [=] { memcpy(address(to), address(from), n); });
 }
 API(cuMemsetD8Async, uint64_t to, unsigned char v, size_t n, Stream* s) {
-  IF_IDLE()
+  ASKED()
   ENTER(true);
   REQUIRE(is_of_context(s), INVALID_HANDLE);
   REQUIRE(is_in(to, n), INVALID_VALUE);
   return put(s, [=] { memset(address(to), v, n); });
 }
 
-API(cuStreamCreate, Stream** s, unsigned flags) {
+API(cuCtxGetStreamPriorityRange, int* least, int* greatest) {
+  ENTER(true);
+  return *least = 0, *greatest = kGreatestPriority, SUCCESS;
+}
+API(cuStreamCreateWithPriority, Stream** s, unsigned flags, int priority) {
   ENTER(true);
   static int made = 0;
-  streams.push_back(std::make_shared<Stream>(Stream{!(flags & 1), made++, context}));
+  priority = std::clamp(priority, kGreatestPriority, 0);
+  streams.push_back(std::make_shared<Stream>(Stream{!(flags & 1), made++, priority, context}));
   return *s = streams.back().get(), SUCCESS;
 }
 API(cuStreamDestroy_v2, Stream* s) {
@@ -387,7 +402,7 @@ API(cuStreamSynchronize, Stream* s) {
   return broken;
 }
 API(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
-  IF_IDLE()
+  ASKED()
   ENTER(true);
   REQUIRE(e->stream, SUCCESS);
   return put(s, [from = e->stream, at = e->at] { drain(*from, at); });
@@ -395,7 +410,7 @@ API(cuStreamWaitEvent, Stream* s, Event* e, unsigned) {
 API(cuEventCreate, Event** e, unsigned) { ENTER(true); return *e = new Event, SUCCESS; }
 API(cuEventDestroy_v2, Event* e) { ENTER(true); drain_all(); return delete e, broken; }
 API(cuEventRecord, Event* e, Stream* s) {
-  IF_IDLE()
+  ASKED()
   ENTER(true);
   int error = put(s, [=] { e->time = Clock::now(); });
   if (!(s && s->capture)) e->stream = shared(s), e->at = e->stream->asked;
@@ -421,7 +436,7 @@ API(cuEventElapsedTime, float* milliseconds, Event* start, Event* end) {
 
 API(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, Stream* s,
     void** parameters, void** extra) {
-  IF_IDLE()
+  ASKED()
   ENTER(true);
   REQUIRE(gx && gy && gz && bx && by && bz && gy < 65536 && gz < 65536 && bz <= 64, INVALID_VALUE);
   REQUIRE(uint64_t{bx} * by * bz <= f->entry.most_threads && shared <= f->most_shared, INVALID_VALUE);
@@ -458,7 +473,7 @@ API(cuGraphInstantiateWithFlags, std::vector<Work>** program, Capture* graph, un
   return *program = new std::vector<Work>(graph->work), SUCCESS;
 }
 API(cuGraphLaunch, std::vector<Work>* program, Stream* s) {
-  IF_IDLE()
+  ASKED()
   ENTER(true);
   return put(s, [program] { for (auto& work : *program) if (!broken) work(); });
 }
