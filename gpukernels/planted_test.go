@@ -66,7 +66,7 @@ var plantedBugs = []plantedBug{
 		"output.cu", "address", "Output", "heap-buffer-overflow"},
 	{"output: what is infinite is taken for a score", "output.cuh", "    broken = broken || !(fabsf(scores[column]) < INFINITY);\n", "",
 		"output.cu", "forward", "OutputOfBrokenRows", ""},
-	{"output: tiles behind the last column are multiplied", "output.cuh", "column_count ? min(columns, *column_count) : columns", "columns",
+	{"output: tiles behind the last column are multiplied", "output.cuh", "column_count ? min(columns, *column_count)", "column_count ? max(columns, *column_count)",
 		"output.cu", "address", "OutputOfCountedColumns", "heap-buffer-overflow"},
 	{"output: the best of a tile that nobody has written", "output.cu", "tiles = (counted(column_count, tiles * TILE_COLUMNS) + TILE_COLUMNS - 1) / TILE_COLUMNS;\n", "",
 		"output.cu", "forward", "OutputOfCountedColumns", ""},

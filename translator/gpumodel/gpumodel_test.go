@@ -969,7 +969,7 @@ func TestRefuses(t *testing.T) {
 // modesTests are the tests that run in all modes: every kind of model, all searches, alone, among others and ahead, with alignments, forbidden tokens and shortlists,
 // scores of given tokens, ensembles, all arithmetics, a model's multipliers, numbers that overflow, products by cuBLASLt, and several workers and GPUs.
 const modesTests = "SmallModels|HardAttention|Scores|LogProbsOfTokens|QuestionsAhead|Beam|Candidates|Searches|SearchesAlone|LongTranslations|" +
-	"Ahead|Encodes|Jointly|EnsemblesAhead|Invariance|Workers|SeveralGPUs|Int8Models|Alphas|FP8Models|Overflow|OverflowOfHiddenUnits|OverflowOfCells|" +
+	"Ahead|GraphsOfManyColumns|FewGraphs|Encodes|Jointly|EnsemblesAhead|Invariance|Workers|SeveralGPUs|Int8Models|Alphas|FP8Models|Overflow|OverflowOfHiddenUnits|OverflowOfCells|" +
 	"NoOverflowOfBFloat16|LibraryProducts"
 
 func TestModes(t *testing.T) {

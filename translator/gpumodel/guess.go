@@ -158,7 +158,7 @@ type guessing struct {
 func numbersOfWays(rows int) int { return 3*rows + 2*(rows+1) }
 
 // listWays fills in the lists that beams are guessed from, for so many rows and sentences. Those behind the last sentence have neither rows nor
-// guesses. Whoever had the turn before has read his guesses, and with them the device these lists.
+// guesses. Whoever had the turn before has read the guesses, and so the device has read these lists.
 func (s *Stepper) listWays(t *turn, rows int) {
 	l, to := &s.guessLists, t.ways.host
 	for i, list := range [][]int32{l.places, l.ranks, l.states} {
