@@ -68,7 +68,7 @@ var plantedBugs = []plantedBug{
 		"output.cu", "forward", "OutputOfBrokenRows", ""},
 	{"output: tiles behind the last column are multiplied", "output.cuh", "column_count ? min(columns, *column_count)", "column_count ? max(columns, *column_count)",
 		"output.cu", "address", "OutputOfCountedColumns", "heap-buffer-overflow"},
-	{"output: the best of a tile that nobody has written", "output.cu", "tiles = (counted(column_count, tiles * TILE_COLUMNS) + TILE_COLUMNS - 1) / TILE_COLUMNS;\n", "",
+	{"output: the best of a tile that nobody has written", "output.cu", "tiles = (counted(column_count, tiles * TILE_COLUMNS) + TILE_COLUMNS - 1) / TILE_COLUMNS;", "tiles = counted(column_count, tiles) > 0 ? tiles : 0;",
 		"output.cu", "forward", "OutputOfCountedColumns", ""},
 	{"output: the last columns of a list are left out", "output.cu", "+ TILE_COLUMNS - 1) / TILE_COLUMNS;", ") / TILE_COLUMNS;",
 		"output.cu", "forward", "OutputOfCountedColumns", ""},

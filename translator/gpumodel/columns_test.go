@@ -151,6 +151,35 @@ func TestColumnsOfContexts(t *testing.T) {
 	check("few beside more than half", contexts[1:], []int32{0, 7, 8, 31})
 }
 
+// The choices of a step have their columns, though those of the step ahead, which are fewer, are asked for before the device has got there.
+func TestColumnsOfTwoTurns(t *testing.T) {
+	s := newStepper(t, openDevice(t), randomModel(t, small("")), 4)
+	var many []search.Token
+	for token := search.Token(5); token < 25; token++ {
+		many = append(many, token)
+	}
+	few := []search.Token{40, 41}
+	contexts := encodeWith(s, many, few)
+	f := greedily(2)
+	f.Prospects[0].Ends = true
+	for range 3 { // the first time buffers grow, which waits for the device
+		s.Begin(0, contexts[0])
+		s.Begin(1, contexts[1])
+		s.Step([]search.Slot{0, 1}, []search.Token{search.NoToken, search.NoToken}, false)
+		s.Foresee(f)
+		best := make([]search.Scored, 2)
+		s.Best([]int32{0, 1}, nil, best)
+		for i, list := range [][]search.Token{many, few} {
+			if !slices.Contains(list, best[i].Token) {
+				t.Errorf("row %d chooses %+v, want one of %v", i, best[i], list)
+			}
+		}
+		if !slices.Equal(s.fedColumns, few) {
+			t.Errorf("the step ahead has the columns %v, want %v", s.fedColumns, few)
+		}
+	}
+}
+
 // The device has the candidates of each context, however many are encoded at a time and whatever numbers they have, before it is done with
 // those of others.
 func TestCandidates(t *testing.T) {
