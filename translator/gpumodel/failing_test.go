@@ -50,7 +50,7 @@ func TestAnyCallFails(t *testing.T) {
 	}
 }
 
-// translateOnce returns the best scores of two steps.
+// translateOnce returns the best scores of two steps, of which the second is run ahead.
 func translateOnce(driver *cuda.Driver, m *model.Model, sources []search.Source, library string) (scores []search.Scored, err error) {
 	d, err := Open(driver, 0)
 	if err != nil {
@@ -77,6 +77,7 @@ func translateOnce(driver *cuda.Driver, m *model.Model, sources []search.Source,
 	}
 	for range 2 {
 		s.Step(slots, tokens, false)
+		s.Foresee(greedily(2))
 		best := make([]search.Scored, 2)
 		s.Best([]int32{0, 1}, nil, best)
 		scores, tokens = append(scores, best...), []search.Token{best[0].Token, best[1].Token}
