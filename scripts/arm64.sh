@@ -16,8 +16,8 @@ for package in kernels internal/cpu; do
 	(cd "$package" && qemu-aarch64 -cpu max "$work/test" -test.short -test.skip Int8Peak "$@") # speeds mean nothing here
 done
 
-# nogpu: the program that looks for a GPU needs the C library of its processor.
-go build -tags nogpu -o "$work/here" ./cmd/sluice
+# nogpu: the program that looks for a GPU needs the C library of its processor. Here it is that of the image, which the tests build, too.
+go build -trimpath -tags nogpu -o "$work/here" ./cmd/sluice
 GOARCH=arm64 go build -tags nogpu -o "$work/sluice" ./cmd/sluice
 printf '%s\n' 'A man in a red shirt is reading a newspaper.' 'Two children are playing football on the beach.' '' \
 	'Do you want to save the changes before closing?' >"$work/source"

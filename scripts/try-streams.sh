@@ -89,8 +89,8 @@ s3() {
 
 say "building"
 sluice=${SLUICE:-$work/sluice}
-[ -n "${SLUICE:-}" ] || go build -o "$work/sluice" ./cmd/sluice
-go build -o "$work/streams" ./scripts/streams
+[ -n "${SLUICE:-}" ] || go build -trimpath -o "$work/sluice" ./cmd/sluice
+go build -trimpath -o "$work/streams" ./scripts/streams
 
 say "starting Kafka and an S3 server"
 scripts/kafka.sh start "$work/kafka" "${KAFKA_PORT:-19092}"
