@@ -28,7 +28,7 @@ const (
 // flags returns the compiler's flags for kernels, for the device itself, and for linking.
 func (s Sanitizer) flags() (kernels, device, link []string) {
 	kernels = []string{"-x", "c++", "-O2"} // the last flag for optimisation counts
-	device = []string{"-O1"}
+	device = []string{"-O2"}
 	switch s {
 	case Address:
 		checks := []string{"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"}

@@ -86,6 +86,7 @@ struct RunningBlock : Block {
   Context main, *previous = nullptr;
   std::vector<std::pair<const void*, void*>> shared;  // arrays by key
   std::string error;
+  Settings::Order order;
   std::minstd_rand random;
   TSAN(char barriers[2]; unsigned phase = 0;)
 
@@ -121,18 +122,19 @@ RunningBlock& block_of(Fiber& f) { return *static_cast<RunningBlock*>(f.block); 
 
 // Takes the lane of a warp that runs next, in the order of the settings.
 unsigned take_lane(RunningBlock& b, Warp& w) {
-  unsigned turn = settings().order == Settings::kRandom ? b.random() % 32 : 0;
-  unsigned lane = settings().order == Settings::kReverse ? 31 - std::countl_zero(w.ready)
+  unsigned turn = b.order == Settings::kRandom ? b.random() % 32 : 0;
+  unsigned lane = b.order == Settings::kReverse ? 31 - std::countl_zero(w.ready)
                                                          : (std::countr_zero(std::rotr(w.ready, turn)) + turn) % 32;
   w.ready &= ~(1u << lane);
   return lane;
 }
 
-// The next thread to run, from warp `first` on; null if none can.
+// The next thread to run, from warp `first` on; null if none can. It runs at every wait of every thread, and a division would be most of it.
 Fiber* next(RunningBlock& b, unsigned first) {
-  for (unsigned i = 0; i < b.warp_count(); i++) {
-    unsigned warp = (first + i) % b.warp_count();
+  unsigned warps = b.warp_count(), warp = first;
+  for (unsigned i = 0; i < warps; i++) {
     if (b.warps[warp].ready) return &b.worker->fiber(warp * 32 + take_lane(b, b.warps[warp]));
+    if (++warp == warps) warp = 0;
   }
   return nullptr;
 }
@@ -141,7 +143,7 @@ Fiber* next(RunningBlock& b, unsigned first) {
 void park(Fiber& f, const char* waits, Place place, bool finished = false) {
   RunningBlock& b = block_of(f);
   f.waits = waits, f.place = place;
-  Fiber* to = next(b, settings().order == Settings::kRandom ? b.random() % 32 : f.number / 32);
+  Fiber* to = next(b, b.order == Settings::kRandom ? b.random() % 32 % b.warp_count() : f.number / 32);
   switch_context(f, to ? static_cast<Context&>(*to) : b.main, b.previous, finished);
 }
 
@@ -190,6 +192,7 @@ void prepare_block(Worker& w, const Launch& l, uint3 index) {
   b.size = l.threads.x * l.threads.y * l.threads.z, b.returned = b.waiting = 0;
   b.arguments.clear();
   for (auto& a : l.arguments) b.arguments.push_back(const_cast<char*>(a.data()));
+  b.order = settings().order;
   b.random.seed(settings().seed + index.x + 1);
   b.dynamic = allocate(128, l.dynamic_shared);
   b.shared = {{nullptr, b.dynamic}};
