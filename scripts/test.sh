@@ -40,7 +40,7 @@ step "race detector on what is concurrent"
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 	# What the skipped trainings learn is seen without the detector; their goroutines are those of the other trainings.
 	go test -vet=off -race -short -p "$packages" -timeout 20m -skip 'TestOverfitting|TestCalibration|TestFinetuning|TestGuidedAlignment|TestMarianUpdates' \
-		./train ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel ./consumer/... ./producer/... \
+		./train ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel ./translator/rescore ./consumer/... ./producer/... \
 		./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 	# On GPUs, what is done by several goroutines, devices and streams.
 	tests='Across|Graph|Events|Goroutines|StreamsAreLazy|OutOfMemory|InjectedErrors|BLASErrors' # of the driver's interface

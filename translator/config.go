@@ -14,7 +14,8 @@ import (
 var ErrConfig = errors.New("engine settings")
 
 // Models make the device's side of the engine. NewSteppers is called once for each worker and returns one Stepper for
-// each model of the ensemble, all with that many slots.
+// each model of the ensemble, all with that many slots. Calls may overlap: workers that take over from a device that is lost are
+// made while a sentence begins to be searched in float32.
 type Models interface {
 	NewSteppers(slots int) []search.Stepper
 }

@@ -286,6 +286,8 @@ type counts struct {
 
 func (e *ensemble) count() counts {
 	var c counts
+	e.making.Lock()
+	defer e.making.Unlock()
 	for _, stepper := range e.steppers {
 		s := stepper.Stats()
 		c.source += s.SourceTokens

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/sluice-mt/sluice/gpukernels/cuda"
@@ -54,7 +55,11 @@ func (e *examination) gpusInUse(options *jobOptions, parts *engineParts) {
 	}
 	if len(using) > 0 {
 		_, pinned, most := parts.models.gpus[0].driver.Pinned()
-		e.ok("memory for GPUs", "%.1f MiB of this machine's memory were kept from being paged out for them, of %d MiB at most", float64(pinned)/(1<<20), most>>20)
+		limit := "without a limit"
+		if most > 0 {
+			limit = fmt.Sprintf("of %d MiB at most", most>>20)
+		}
+		e.ok("memory for GPUs", "%.1f MiB of this machine's memory were kept from being paged out for them, %s", float64(pinned)/(1<<20), limit)
 	}
 	choice, err := options.model.chooseDevices(options.batch.threads)
 	if err == nil && choice.wanted() && len(using) == 0 {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,10 +40,12 @@ type ensemble struct {
 	tuner     *tuner // nil: products are as rules say
 	precision cpumodel.Precision
 	onGPU     gpukernels.Arithmetic
-	products  gpuProducts         // there
-	beam      int                 // hypotheses of a sentence
-	steppers  []*cpumodel.Stepper // all that were made, for their counts
-	gpus      []*gpu              // where the models run; none for the processor
+	products  gpuProducts // there
+	beam      int         // hypotheses of a sentence
+	gpus      []*gpu      // where the models run; none for the processor
+
+	making   sync.Mutex          // of steppers: workers that take over from a GPU are made while float32's is, too
+	steppers []*cpumodel.Stepper // all that were made, for their counts
 
 	looksAtAll bool // samples and noisy beams are searches among all tokens
 	inUse      bool // by a worker that was not waited for: what the models take is there as long as the process
@@ -59,7 +62,9 @@ func (e *ensemble) NewSteppers(slots int) []search.Stepper {
 	var out []search.Stepper
 	for _, weights := range e.weights {
 		stepper := weights.NewStepper(slots)
+		e.making.Lock()
 		e.steppers = append(e.steppers, stepper)
+		e.making.Unlock()
 		out = append(out, stepper)
 	}
 	return out

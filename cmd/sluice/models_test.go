@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"testing"
 
 	"github.com/sluice-mt/sluice/internal/sharedtest"
@@ -27,6 +28,24 @@ func demoEngine(t *testing.T) *engineParts {
 	}
 	t.Cleanup(parts.models.close)
 	return parts
+}
+
+// TestSteppersAtOnce makes Steppers as workers do that take over from a GPU while float32's is made: all of them are counted.
+func TestSteppersAtOnce(t *testing.T) {
+	models := demoEngine(t).models
+	const goroutines, each = 8, 20
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range each {
+				models.NewSteppers(1)
+			}
+		})
+	}
+	all.Wait()
+	if len(models.steppers) != goroutines*each {
+		t.Errorf("%d of %d Steppers were counted", len(models.steppers), goroutines*each)
+	}
 }
 
 // TestIngredients changes every option of the search, one by one: each has to be among what a checkpoint is compared by.

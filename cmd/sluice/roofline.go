@@ -334,8 +334,9 @@ func (c card) roofline(a architecture, rows, beam int) float64 {
 // printRoofline prints the table for all cards and students.
 func printRoofline(w io.Writer, as gpukernels.Arithmetic) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, `A model, not a measurement: million source pieces a second at most in %v, and words of %g pieces in brackets, if every kernel took no longer than its bytes at the
-card's memory bandwidth or its operations at the peak of its tensor cores, or %.2f µs. Sentences of %d pieces, both sides.
+	fmt.Fprintf(&b, `A model, not a measurement: million source pieces a second at most in %v, and words of %g pieces in brackets, if products, attention and what decoders keep
+took no longer than their bytes at the card's memory bandwidth or their operations at the peak of its tensor cores, and every kernel %.2f µs. What embeddings and norms
+move is left out. Sentences of %d pieces, both sides.
 
 `, as, piecesOfWord, modelKernel*1e6, modelLength)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -292,7 +292,7 @@ func (e modelledEngine) miniBatch(c card, s student, lengths []int) float64 {
 func printPeers(w io.Writer) {
 	fmt.Fprintf(w, `
 A model of other engines, not a measurement: million source pieces a second at most in float16, and in brackets how many times as many sluice could do, by one account
-for all of the bytes and operations of each engine's kernels (cmd/sluice/roofline_peers.go). %d sentences at a time, greedily; those of CTranslate2 and PyTorch are
+for all of the bytes and operations of each engine's kernels, embeddings and norms included (cmd/sluice/roofline_peers.go). %d sentences at a time, greedily; those of CTranslate2 and PyTorch are
 sorted, %d mini-batches at a time, padded to the longest and not topped up. Launches without graphs, waits for the processor and moves of caches are left out,
 which CTranslate2 has, and all engines are taken to reach the peaks: bounds, and ratios of bounds, say what is saved, not how fast an engine is.
 

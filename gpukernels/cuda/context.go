@@ -115,7 +115,8 @@ func AllocHost[T any](c *Context, n int) ([]T, error) {
 	return unsafe.Slice((*T)(memory), n), nil
 }
 
-// FreeHost frees what AllocHost returned, all of it.
+// FreeHost frees what AllocHost returned, all of it. What a driver does not free, as it does not when the device is lost, stays counted: the process
+// has it as long as it runs.
 func FreeHost[T any](c *Context, memory []T) error {
 	err := c.driver.check("cuMemFreeHost", c.driver.call.MemFreeHost(unsafe.Pointer(unsafe.SliceData(memory))))
 	if err != nil {
