@@ -103,7 +103,7 @@ func TestPiecesOfAllSourcesCount(t *testing.T) {
 	}
 	for range 4 {
 		u := unitOf()
-		e.pool.Add(u, e.sortKey(u), time.Now())
+		e.pool.Add(u, u.pieces(), time.Now())
 	}
 	e.pool.Flush()
 	w := e.newWorker(&device)

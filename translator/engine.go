@@ -102,7 +102,7 @@ func newPool(b Batching, tokens int) (*batch.Pool[*unit], error) {
 		lines = tokens
 	}
 	return batch.NewPool[*unit](batch.Config{
-		Tokens: tokens, Sentences: lines, Full: b.MaxiBatch,
+		Tokens: tokens, Sentences: lines, Unsorted: b.Unsorted, Full: b.MaxiBatch,
 		Linger: b.Latency, MaxOvertaken: b.MaxiBatch,
 	})
 }
@@ -163,18 +163,10 @@ func (e *Engine) add(units []*unit, urgent bool) bool {
 	}
 	now := time.Now()
 	for _, u := range units {
-		e.pool.Add(u, e.sortKey(u), now)
+		e.pool.Add(u, u.pieces(), now)
 	}
 	e.announce(now)
 	return true
-}
-
-// sortKey is the length by which the maxi-batch is sorted and mini-batches are cut.
-func (e *Engine) sortKey(u *unit) int {
-	if e.config.Batching.Unsorted {
-		return max(1, e.config.Batching.MiniBatchTokens/e.config.Batching.MiniBatchLines)
-	}
-	return u.pieces()
 }
 
 // Flush says that what is queued should not wait for company.
@@ -297,7 +289,8 @@ func (e *Engine) cores() int {
 }
 
 // Close ends the workers without finishing what is queued or being translated: those segments get ErrClosed. It returns when
-// no goroutine of the engine is left, which takes a step of the decoder or a mini-batch of the encoder at most.
+// no goroutine of the engine is left, which takes a step of the decoder or a mini-batch of the encoder at most, and as long as float32 models take to
+// load if a sentence has just overflowed for the first time.
 func (e *Engine) Close() {
 	e.closing.Store(true)
 	e.mutex.Lock()

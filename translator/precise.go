@@ -108,22 +108,33 @@ func (e *Engine) searchInFloat32(u *unit) {
 		u.fail(fmt.Errorf("loading the model in float32: %w", err))
 		return
 	}
+	result := e.searchIn(decoder, u)
+	if result != nil && e.searchesAgain(u, result) {
+		result = e.searchIn(decoder, u)
+	}
+	switch {
+	case result == nil:
+		u.fail(ErrClosed)
+	case result.Flags&search.NonFinite != 0:
+		u.fail(errNonFinite)
+	default:
+		u.deliver(e.config.Text.result(u, result, &e.precise.blocks))
+	}
+}
+
+// searchIn searches for a unit alone. It returns nil if the engine is closed meanwhile.
+func (e *Engine) searchIn(decoder *search.Decoder, u *unit) *search.Result {
 	decoder.Encode([]*search.Sentence{&u.sentence})
 	decoder.Start(&u.sentence)
-	results := decoder.Step()
-	for len(results) == 0 {
+	for {
+		if results := decoder.Step(); len(results) > 0 {
+			return &results[0]
+		}
 		if e.closing.Load() {
 			decoder.Abandon()
-			u.fail(ErrClosed)
-			return
+			return nil
 		}
-		results = decoder.Step()
 	}
-	if results[0].Flags&search.NonFinite != 0 {
-		u.fail(errNonFinite)
-		return
-	}
-	u.deliver(e.config.Text.result(u, &results[0], &e.precise.blocks))
 }
 
 // preciseDecoder loads the float32 models the first time they are needed.

@@ -168,6 +168,58 @@ func TestOthersGoOnWhileSomeAreSearchedInFloat32(t *testing.T) {
 	}
 }
 
+// repeating are models that say the same word for ever, unless it is forbidden.
+type repeating struct {
+	translator.Models
+	word search.Token
+}
+
+func (m repeating) NewSteppers(slots int) []search.Stepper {
+	steppers := m.Models.NewSteppers(slots)
+	for i, s := range steppers {
+		steppers[i] = repeatingStepper{s, m.word}
+	}
+	return steppers
+}
+
+type repeatingStepper struct {
+	search.Stepper
+	word search.Token
+}
+
+func (s repeatingStepper) Best(rows []int32, banned [][]search.Token, out []search.Scored) {
+	s.Stepper.Best(rows, banned, out)
+	for i := range rows {
+		if i >= len(banned) || !slices.Contains(banned[i], s.word) {
+			out[i] = search.Scored{Token: s.word}
+		}
+	}
+}
+
+// A translation in float32 that repeats itself is searched for again without repetition, and flagged, as others are; or left as it is if that is wanted.
+func TestRepetitionInFloat32(t *testing.T) {
+	config := engineConfig(t, cpumodel.Int8)
+	config.Models = overflowing{config.Models, config.Text.Source.Encode("Two men", nil)[0]}
+	word := config.Text.Target.Encode("Haus", nil)[0]
+	float32s := engineConfig(t, cpumodel.Float32).Models
+	config.Precise = func() (translator.Models, error) { return repeating{float32s, word}, nil }
+	repeats := func() bool {
+		t.Helper()
+		got := translate(t, config, []string{"Two men are talking in front of the old house, while a dog runs through the snow."}, nil)[0]
+		if got.Err != nil || got.Flags&(job.NonFinite|job.Repetition) != job.NonFinite|job.Repetition {
+			t.Fatalf("%+v", got)
+		}
+		words := strings.Fields(got.Text())
+		return len(slices.Compact(words)) == 1
+	}
+	if repeats() {
+		t.Error("a translation repeats itself")
+	}
+	if config.KeepRepetition = true; !repeats() {
+		t.Error("a translation does not repeat itself")
+	}
+}
+
 func checkPreciseCount(t *testing.T, config translator.Config, models translator.Models, lines []string) {
 	t.Helper()
 	config.Precise = func() (translator.Models, error) { return models, nil }

@@ -157,7 +157,7 @@ func (w *worker) encode(units []*unit) {
 	for _, u := range units {
 		w.prepare(u)
 		w.sentences = append(w.sentences, &u.sentence)
-		c.tokens.Add(int64(len(u.tokens)))
+		c.tokens.Add(int64(u.pieces()))
 	}
 	w.decoder.Spread(w.engine.cores())
 	w.decoder.Encode(w.sentences)
@@ -221,18 +221,25 @@ func (w *worker) finish(result search.Result) {
 	case result.Flags&search.NonFinite != 0:
 		u.flags |= job.NonFinite
 		w.engine.searchPrecisely(u)
-	case result.Flags&search.Repetition != 0 && u.flags&job.Repetition == 0:
-		u.flags |= job.Repetition
-		if w.engine.config.KeepRepetition {
-			w.deliver(u, &result)
-			return
-		}
-		w.engine.counters.redone.Add(1)
-		u.sentence.Options.NoRepeat = noRepeat
+	case w.engine.searchesAgain(u, &result):
 		w.redo = append(w.redo, u)
 	default:
 		w.deliver(u, &result)
 	}
+}
+
+// searchesAgain reports whether a unit is to be searched for once more, since its translation repeats itself. It flags it and forbids that.
+func (e *Engine) searchesAgain(u *unit, result *search.Result) bool {
+	if result.Flags&search.NonFinite != 0 || result.Flags&search.Repetition == 0 || u.flags&job.Repetition != 0 {
+		return false
+	}
+	u.flags |= job.Repetition
+	if e.config.KeepRepetition {
+		return false
+	}
+	e.counters.redone.Add(1)
+	u.sentence.Options.NoRepeat = noRepeat
+	return true
 }
 
 // deliver ends a unit with what was found for it. Its list of candidates, of which nobody else knows, will be another's.

@@ -29,7 +29,7 @@ const (
 	// loadTrials is by how many loads the time is divided.
 	loadTrials = 6
 	// loadVersion changes with the engine, of which old measurements say nothing, and with how loads are compared.
-	loadVersion = 5
+	loadVersion = 6
 	// loadGain is how much better a load must be than one that was tried before it: what is less is chance.
 	loadGain = 1.03
 	// mostLoadSlots bounds the hypotheses of a worker.

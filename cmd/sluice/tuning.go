@@ -19,7 +19,7 @@ const (
 	// was too short.
 	tuningTime = 200 * time.Millisecond
 	// tuningVersion changes with the variants there are, of which old measurements say nothing, and with how they are compared.
-	tuningVersion = 5
+	tuningVersion = 6
 )
 
 // A tuner has matrices multiplied in the way that was found fastest on this processor. What has been measured is in a file for each kind

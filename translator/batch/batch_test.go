@@ -21,6 +21,7 @@ func configs() *rapid.Generator[Config] {
 		return Config{
 			Tokens:       rapid.IntRange(1, 200).Draw(t, "tokens"),
 			Sentences:    rapid.IntRange(1, 20).Draw(t, "sentences"),
+			Unsorted:     rapid.Bool().Draw(t, "unsorted"),
 			Full:         rapid.IntRange(1, 100).Draw(t, "full"),
 			Linger:       time.Duration(rapid.IntRange(0, 50).Draw(t, "linger")) * time.Millisecond,
 			MaxAge:       time.Duration(rapid.SampledFrom([]int{0, 1, 20, 500}).Draw(t, "age")) * time.Millisecond,
@@ -75,6 +76,13 @@ func (m *model) cut(now time.Time) []arrival {
 		full = !take(m.items[0])
 	}
 	order := slices.Clone(m.items)
+	if m.config.Unsorted {
+		for !full && len(m.items) > 0 {
+			full = !take(m.items[0])
+		}
+		m.filled = m.filled && len(m.items) > m.config.Full/2
+		return batch
+	}
 	slices.SortStableFunc(order, func(a, b arrival) int { return b.length - a.length })
 	if len(batch) > 0 {
 		start := batch[0].length

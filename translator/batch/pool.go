@@ -16,6 +16,8 @@ type Config struct {
 	Tokens int
 	// Sentences is the most items of a mini-batch.
 	Sentences int
+	// Unsorted leaves items in the order of their arrival, whatever their lengths.
+	Unsorted bool
 
 	// Full is the number of items with which the maxi-batch is full. From then on mini-batches are ready until it is down to
 	// half.
@@ -52,7 +54,7 @@ func (c *Config) validate() error {
 const buckets = 4096
 
 // A Pool is a maxi-batch: it takes items as they arrive and gives them out in mini-batches of similar length, the longest
-// first.
+// first, or in the order in which they came.
 type Pool[T any] struct {
 	config  Config
 	entries []entry[T] // items in the pool, and unused places
@@ -101,7 +103,7 @@ func (p *Pool[T]) Add(item T, length int, now time.Time) {
 		p.entries = append(p.entries, entry[T]{})
 	}
 	p.entries[place] = entry[T]{item: item, length: length, arrival: p.next, time: now}
-	bucket := bucketOf(length)
+	bucket := p.bucketOf(length)
 	p.lengths[bucket].push(ticket{place, p.next})
 	if p.arrived.count > 2*p.count+64 {
 		p.forget()
@@ -149,7 +151,7 @@ func (p *Pool[T]) Cut(dst []T, now time.Time) []T {
 	c := cut[T]{pool: p, dst: dst}
 	start := p.longest
 	for oldest := p.oldest(); oldest != nil && p.overdue(oldest, now) && !c.full; oldest = p.oldest() {
-		bucket := bucketOf(oldest.length)
+		bucket := p.bucketOf(oldest.length)
 		if c.sentences == 0 {
 			start = bucket
 		}
@@ -245,4 +247,10 @@ func (c *cut[T]) take(r *ring) {
 	p.unused = append(p.unused, place)
 }
 
-func bucketOf(length int) int { return min(max(length, 0), buckets-1) }
+// bucketOf is where items of that length are.
+func (p *Pool[T]) bucketOf(length int) int {
+	if p.config.Unsorted {
+		return 0
+	}
+	return min(max(length, 0), buckets-1)
+}
