@@ -26,13 +26,17 @@ type BFloat16Matrix struct {
 func (w *BFloat16Matrix) Pack(k, n int, b []float32, stride int) {
 	need(len(b), span(k, stride, n), "elements of a bfloat16 matrix")
 	w.resize(k, n)
-	for first := 0; first < n; first += bfloat16Panel {
-		panel := w.panels[first*w.pairs*2:]
-		for i := range k {
-			pair := panel[i/2*bfloat16Panel*2:][:bfloat16Panel*2]
-			for j, v := range b[i*stride+first : i*stride+min(first+bfloat16Panel, n)] {
-				pair[2*j+i%2] = toBFloat16(v)
-			}
+	for first := 0; first < n && k > 0; first += bfloat16Panel {
+		packBFloat16(w.column(first), b[first:], stride, k, min(bfloat16Panel, n-first))
+	}
+}
+
+// packBFloat16Generic rounds k rows of some columns to the beginnings of the rows of a panel.
+func packBFloat16Generic(panel []uint16, b []float32, stride, k, columns int) {
+	for i := range k {
+		pair := panel[i/2*bfloat16Panel*2:][:bfloat16Panel*2]
+		for j, v := range b[i*stride : i*stride+columns] {
+			pair[2*j+i%2] = toBFloat16(v)
 		}
 	}
 }
@@ -41,10 +45,16 @@ func (w *BFloat16Matrix) Pack(k, n int, b []float32, stride int) {
 func (w *BFloat16Matrix) PackTransposed(k, n int, b []float32, stride int) {
 	need(len(b), span(n, stride, k), "elements of a bfloat16 matrix")
 	w.resize(k, n)
-	for j := range n {
-		column := w.column(j)
+	for first := 0; first < n && k > 0; first += bfloat16Panel {
+		packBFloat16Transposed(w.column(first), b[first*stride:], stride, k, min(bfloat16Panel, n-first))
+	}
+}
+
+// packBFloat16TransposedGeneric rounds rows of k elements to columns of a panel.
+func packBFloat16TransposedGeneric(panel []uint16, b []float32, stride, k, columns int) {
+	for j := range columns {
 		for i, v := range b[j*stride : j*stride+k] {
-			column[pairPlace(i)] = toBFloat16(v)
+			panel[2*j+pairPlace(i)] = toBFloat16(v)
 		}
 	}
 }
@@ -56,7 +66,7 @@ func (w *BFloat16Matrix) column(j int) []uint16 {
 
 func pairPlace(i int) int { return i/2*bfloat16Panel*2 + i%2 }
 
-// resize makes w a k×n matrix of zeros.
+// resize makes w a k×n matrix of any elements, padded with zeros.
 func (w *BFloat16Matrix) resize(k, n int) {
 	if k < 0 || n < 0 {
 		panic(fmt.Sprintf("kernels: a bfloat16 matrix of %d×%d", k, n))
@@ -68,7 +78,15 @@ func (w *BFloat16Matrix) resize(k, n int) {
 		return
 	}
 	w.panels = w.panels[:size]
-	clear(w.panels)
+	panel := bfloat16Panel * w.pairs * 2
+	if n%bfloat16Panel != 0 {
+		clear(w.panels[size-panel:])
+	}
+	if k%2 == 1 {
+		for end := panel; end <= size; end += panel {
+			clear(w.panels[end-2*bfloat16Panel : end])
+		}
+	}
 }
 
 // BFloat16Stride returns the elements from one row of k bfloat16 to the next: k rounded up to a multiple of 2.
@@ -104,10 +122,21 @@ func roundToBFloat16Generic(dst []uint16, x []float32) {
 func ToBFloat16Transposed(dst []uint16, x []float32, xStride, rows, k int) {
 	need(len(x), span(k, xStride, rows), "elements to round to bfloat16")
 	stride := checkBFloat16(dst, rows, k)
-	clear(dst[:rows*stride])
+	if rows > 0 && k > 0 {
+		toBFloat16Transposed(dst, stride, x, xStride, rows, k)
+	}
+}
+
+// toBFloat16TransposedGeneric rounds columns of k elements to rows, whose odd element it sets to zero.
+func toBFloat16TransposedGeneric(dst []uint16, stride int, x []float32, xStride, rows, k int) {
 	for i := range k {
 		for r, v := range x[i*xStride : i*xStride+rows] {
 			dst[r*stride+i] = toBFloat16(v)
+		}
+	}
+	if k%2 == 1 {
+		for r := range rows {
+			dst[r*stride+k] = 0
 		}
 	}
 }

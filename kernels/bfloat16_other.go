@@ -12,6 +12,18 @@ func mulBFloat16(y []float32, yStride int, x []uint16, rows int, w *BFloat16Matr
 
 func roundToBFloat16(dst []uint16, x []float32) { roundToBFloat16Generic(dst, x) }
 
+func packBFloat16(panel []uint16, b []float32, stride, k, columns int) {
+	packBFloat16Generic(panel, b, stride, k, columns)
+}
+
+func packBFloat16Transposed(panel []uint16, b []float32, stride, k, columns int) {
+	packBFloat16TransposedGeneric(panel, b, stride, k, columns)
+}
+
+func toBFloat16Transposed(dst []uint16, stride int, x []float32, xStride, rows, k int) {
+	toBFloat16TransposedGeneric(dst, stride, x, xStride, rows, k)
+}
+
 func dotRowsBFloat16(y, x []float32, t *BFloat16Rows, ids []int32, bias []float32) {
 	dotRowsBFloat16Generic(y, x, t, ids, bias)
 }

@@ -3,6 +3,7 @@ package kernels
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -101,18 +102,125 @@ func TestToBFloat16Agrees(t *testing.T) {
 			r := source(uint64(seed))
 			const rows = 3
 			xStride := k + seed%2*5
-			x := awkward(r, span(rows, xStride, k), seed%3 == 0)
-			for i := range x {
-				if i%3 == 0 { // any bits: denormals, NaN, halves
-					x[i] = math.Float32frombits(r.Uint32() &^ (r.Uint32() & 1 * 0x7fff))
-				}
-			}
+			x := anyBits(r, span(rows, xStride, k), seed%3 == 0)
 			agree(t, fmt.Sprintf("ToBFloat16 of %d", k), func(g *arena) []float32 {
 				dst := guard(g, make([]uint16, rows*BFloat16Stride(k)))
 				ToBFloat16(dst, guard(g, x), xStride, rows, k)
 				return bitsOf(dst)
 			})
 		}
+	})
+}
+
+// anyBits are awkward numbers, with denormals, NaN and halves between two of bfloat16 among them.
+func anyBits(r *rand.Rand, n int, wild bool) []float32 {
+	x := awkward(r, n, wild)
+	for i := range x {
+		if i%3 == 0 {
+			x[i] = math.Float32frombits(r.Uint32() &^ (r.Uint32() & 1 * 0x7fff))
+		}
+	}
+	return x
+}
+
+// Rows and columns are whole blocks of what is transposed at a time, tiles, panels, and what is left of each.
+func eachShapeToPack(check func(seed uint64, k, n int)) {
+	for i, k := range lengths {
+		check(uint64(i), k, 33+i)
+		check(uint64(i), 18+i, k)
+	}
+	for i, k := range []int{112, 143, 496, 512, 529} { // around the length of tiles
+		check(uint64(i), k, 64)
+	}
+	check(1, 1031, 33) // several calls for a panel
+	check(2, 0, 5)
+	check(3, 5, 0)
+}
+
+func TestPackBFloat16Agrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		eachShapeToPack(func(seed uint64, k, n int) {
+			t.Helper()
+			r, gap := source(seed), int(seed%2)*5
+			straight, transposed := anyBits(r, span(k, n+gap, n), seed%3 == 0), anyBits(r, span(n, k+gap, k), seed%3 == 0)
+			agree(t, fmt.Sprintf("Pack %d×%d", k, n), func(g *arena) []float32 {
+				w := BFloat16Matrix{panels: guard(g, packedBefore(k, n))}
+				w.Pack(k, n, guard(g, straight), n+gap)
+				return bitsOf(w.panels)
+			})
+			agree(t, fmt.Sprintf("PackTransposed %d×%d", k, n), func(g *arena) []float32 {
+				w := BFloat16Matrix{panels: guard(g, packedBefore(k, n))}
+				w.PackTransposed(k, n, guard(g, transposed), k+gap)
+				return bitsOf(w.panels)
+			})
+		})
+	})
+}
+
+// packedBefore is memory for a k×n matrix in which another one was.
+func packedBefore(k, n int) []uint16 { return usedBefore(roundUp(n, bfloat16Panel) * roundUp(k, 2)) }
+
+// usedBefore is memory that has to be written, zeros too.
+func usedBefore(n int) []uint16 {
+	words := make([]uint16, n)
+	for i := range words {
+		words[i] = 0x4049
+	}
+	return words
+}
+
+// Each element is at its place, rounded, and what pads panels is zero, whatever was there.
+func TestBFloat16MatrixHasItsElements(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		eachShapeToPack(func(seed uint64, k, n int) {
+			t.Helper()
+			b := normals(source(seed), k*n)
+			straight, transposed := BFloat16Matrix{panels: packedBefore(k, n)}, BFloat16Matrix{panels: packedBefore(k, n)}
+			straight.Pack(k, n, b, n)
+			transposed.PackTransposed(k, n, transposedOf(b, k, n), k)
+			for at, got := range straight.panels {
+				i := at/2/bfloat16Panel%((k+1)/2)*2 + at%2
+				j := at/2/bfloat16Panel/((k+1)/2)*bfloat16Panel + at/2%bfloat16Panel
+				want := uint16(0)
+				if i < k && j < n {
+					want = toBFloat16(b[i*n+j])
+				}
+				if got != want || transposed.panels[at] != want {
+					t.Fatalf("element %d, %d of a matrix of %d×%d is %x, transposed %x, want %x", i, j, k, n, got, transposed.panels[at], want)
+				}
+			}
+		})
+	})
+}
+
+func TestToBFloat16TransposedAgrees(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		eachShapeToPack(func(seed uint64, k, rows int) {
+			t.Helper()
+			xStride := rows + int(seed%2)*5
+			x := anyBits(source(seed), span(k, xStride, rows), seed%3 == 0)
+			agree(t, fmt.Sprintf("ToBFloat16Transposed of %d×%d", k, rows), func(g *arena) []float32 {
+				dst := guard(g, usedBefore(rows*BFloat16Stride(k)))
+				ToBFloat16Transposed(dst, guard(g, x), xStride, rows, k)
+				return bitsOf(dst)
+			})
+		})
+	})
+}
+
+// What is transposed and rounded is what is rounded of the transposed.
+func TestToBFloat16TransposedIsToBFloat16OfColumns(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		eachShapeToPack(func(seed uint64, k, rows int) {
+			t.Helper()
+			x := normals(source(seed), k*rows)
+			got, want := usedBefore(rows*BFloat16Stride(k)), make([]uint16, rows*BFloat16Stride(k))
+			ToBFloat16Transposed(got, x, rows, rows, k)
+			ToBFloat16(want, transposedOf(x, k, rows), k, rows, k)
+			if !slices.Equal(got, want) {
+				t.Fatalf("%d×%d: rows and columns differ", k, rows)
+			}
+		})
 	})
 }
 
@@ -381,6 +489,23 @@ func FuzzToBFloat16(f *testing.F) {
 	})
 }
 
+func FuzzPackBFloat16(f *testing.F) {
+	seeds(f, uint8(37), uint8(70))
+	f.Fuzz(func(t *testing.T, data []byte, k8, n8 uint8) {
+		k, n := int(k8), int(n8)
+		b := fuzzFloats(data, k*n)
+		agreeEverywhere(t, "packing bfloat16", func(g *arena) []float32 {
+			var straight, transposed BFloat16Matrix
+			straight.panels, transposed.panels = guard(g, packedBefore(k, n)), guard(g, packedBefore(k, n))
+			straight.Pack(k, n, guard(g, b), n)
+			transposed.PackTransposed(k, n, guard(g, b), k)
+			dst := guard(g, make([]uint16, n*BFloat16Stride(k)))
+			ToBFloat16Transposed(dst, guard(g, b), n, n, k)
+			return slices.Concat(bitsOf(straight.panels), bitsOf(transposed.panels), bitsOf(dst))
+		})
+	})
+}
+
 func FuzzDotRowsBFloat16(f *testing.F) {
 	seeds(f, uint8(21), uint8(37))
 	f.Fuzz(func(t *testing.T, data []byte, n, k uint8) {
@@ -395,6 +520,26 @@ func FuzzDotRowsBFloat16(f *testing.F) {
 			return y
 		})
 	})
+}
+
+// BenchmarkPackBFloat16 reports the elements per second that operands of training's products are made of.
+func BenchmarkPackBFloat16(b *testing.B) {
+	const k, n = 1000, 1536
+	x := normals(source(1), k*n)
+	var w BFloat16Matrix
+	rows := make([]uint16, n*BFloat16Stride(k))
+	for name, work := range map[string]func(){
+		"straight":        func() { w.Pack(k, n, x, n) },
+		"transposed":      func() { w.PackTransposed(n, k, x, n) },
+		"transposed rows": func() { ToBFloat16Transposed(rows, x, n, n, k) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				work()
+			}
+			b.ReportMetric(float64(b.N)*k*n/b.Elapsed().Seconds()/1e9, "Gelements/s")
+		})
+	}
 }
 
 func BenchmarkAccumulateBFloat16(b *testing.B) {

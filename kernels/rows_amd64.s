@@ -5413,6 +5413,60 @@ DATA const_00000040<>+24(SB)/4, $0x00000040
 DATA const_00000040<>+28(SB)/4, $0x00000040
 GLOBL const_00000040<>(SB), RODATA|NOPTR, $32
 
+// func packBFloat16AVX512(dst *uint16, x *float32, stride int, pairs int)
+// Requires: AVX, AVX512F
+TEXT ·packBFloat16AVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ pairs+24(FP), BX
+
+pair:
+	VMOVUPS     (CX), Z0
+	VMOVUPS     (CX)(DX*1), Z1
+	VPSRLD      $0x10, Z0, Z3
+	VPANDD.BCST const_00000001<>+0(SB), Z3, Z2
+	VPADDD      Z0, Z2, Z2
+	VPADDD.BCST const_00007fff<>+0(SB), Z2, Z2
+	VPSRLD      $0x10, Z2, Z2
+	VCMPPS      $0x03, Z0, Z0, K1
+	VPORD.BCST  const_00000040<>+0(SB), Z3, K1, Z2
+	VPSRLD      $0x10, Z1, Z3
+	VPANDD.BCST const_00000001<>+0(SB), Z3, Z0
+	VPADDD      Z1, Z0, Z0
+	VPADDD.BCST const_00007fff<>+0(SB), Z0, Z0
+	VPSRLD      $0x10, Z0, Z0
+	VCMPPS      $0x03, Z1, Z1, K1
+	VPORD.BCST  const_00000040<>+0(SB), Z3, K1, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VPORD       Z0, Z2, Z2
+	VMOVUPS     Z2, (AX)
+	VMOVUPS     64(CX), Z0
+	VMOVUPS     64(CX)(DX*1), Z1
+	VPSRLD      $0x10, Z0, Z3
+	VPANDD.BCST const_00000001<>+0(SB), Z3, Z2
+	VPADDD      Z0, Z2, Z2
+	VPADDD.BCST const_00007fff<>+0(SB), Z2, Z2
+	VPSRLD      $0x10, Z2, Z2
+	VCMPPS      $0x03, Z0, Z0, K1
+	VPORD.BCST  const_00000040<>+0(SB), Z3, K1, Z2
+	VPSRLD      $0x10, Z1, Z3
+	VPANDD.BCST const_00000001<>+0(SB), Z3, Z0
+	VPADDD      Z1, Z0, Z0
+	VPADDD.BCST const_00007fff<>+0(SB), Z0, Z0
+	VPSRLD      $0x10, Z0, Z0
+	VCMPPS      $0x03, Z1, Z1, K1
+	VPORD.BCST  const_00000040<>+0(SB), Z3, K1, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VPORD       Z0, Z2, Z2
+	VMOVUPS     Z2, 64(AX)
+	LEAQ        (CX)(DX*2), CX
+	ADDQ        $0x00000080, AX
+	DECQ        BX
+	JNZ         pair
+	VZEROUPPER
+	RET
+
 // func softmaxAVX512(x *float32, rows int, n int, stride int)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, BMI2
 TEXT ·softmaxAVX512(SB), NOSPLIT, $0-32
@@ -10566,6 +10620,106 @@ block:
 	VZEROUPPER
 	RET
 
+// func packBFloat16AVX2(dst *uint16, x *float32, stride int, pairs int)
+// Requires: AVX, AVX2
+TEXT ·packBFloat16AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ pairs+24(FP), BX
+
+pair:
+	VMOVUPS   (CX), Y0
+	VMOVUPS   32(CX), Y1
+	VMOVUPS   (CX)(DX*1), Y2
+	VMOVUPS   32(CX)(DX*1), Y3
+	VPSRLD    $0x10, Y0, Y5
+	VPAND     const_00000001<>+0(SB), Y5, Y4
+	VPADDD    Y0, Y4, Y4
+	VPADDD    const_00007fff<>+0(SB), Y4, Y4
+	VPSRLD    $0x10, Y4, Y4
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VPOR      const_00000040<>+0(SB), Y5, Y5
+	VPBLENDVB Y0, Y5, Y4, Y4
+	VPSRLD    $0x10, Y2, Y5
+	VPAND     const_00000001<>+0(SB), Y5, Y0
+	VPADDD    Y2, Y0, Y0
+	VPADDD    const_00007fff<>+0(SB), Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VCMPPS    $0x03, Y2, Y2, Y2
+	VPOR      const_00000040<>+0(SB), Y5, Y5
+	VPBLENDVB Y2, Y5, Y0, Y0
+	VPSLLD    $0x10, Y0, Y0
+	VPOR      Y0, Y4, Y4
+	VPSRLD    $0x10, Y1, Y2
+	VPAND     const_00000001<>+0(SB), Y2, Y0
+	VPADDD    Y1, Y0, Y0
+	VPADDD    const_00007fff<>+0(SB), Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VCMPPS    $0x03, Y1, Y1, Y1
+	VPOR      const_00000040<>+0(SB), Y2, Y2
+	VPBLENDVB Y1, Y2, Y0, Y0
+	VPSRLD    $0x10, Y3, Y2
+	VPAND     const_00000001<>+0(SB), Y2, Y1
+	VPADDD    Y3, Y1, Y1
+	VPADDD    const_00007fff<>+0(SB), Y1, Y1
+	VPSRLD    $0x10, Y1, Y1
+	VCMPPS    $0x03, Y3, Y3, Y3
+	VPOR      const_00000040<>+0(SB), Y2, Y2
+	VPBLENDVB Y3, Y2, Y1, Y1
+	VPSLLD    $0x10, Y1, Y1
+	VPOR      Y1, Y0, Y0
+	VMOVUPS   Y4, (AX)
+	VMOVUPS   Y0, 32(AX)
+	VMOVUPS   64(CX), Y0
+	VMOVUPS   96(CX), Y1
+	VMOVUPS   64(CX)(DX*1), Y2
+	VMOVUPS   96(CX)(DX*1), Y3
+	VPSRLD    $0x10, Y0, Y5
+	VPAND     const_00000001<>+0(SB), Y5, Y4
+	VPADDD    Y0, Y4, Y4
+	VPADDD    const_00007fff<>+0(SB), Y4, Y4
+	VPSRLD    $0x10, Y4, Y4
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VPOR      const_00000040<>+0(SB), Y5, Y5
+	VPBLENDVB Y0, Y5, Y4, Y4
+	VPSRLD    $0x10, Y2, Y5
+	VPAND     const_00000001<>+0(SB), Y5, Y0
+	VPADDD    Y2, Y0, Y0
+	VPADDD    const_00007fff<>+0(SB), Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VCMPPS    $0x03, Y2, Y2, Y2
+	VPOR      const_00000040<>+0(SB), Y5, Y5
+	VPBLENDVB Y2, Y5, Y0, Y0
+	VPSLLD    $0x10, Y0, Y0
+	VPOR      Y0, Y4, Y4
+	VPSRLD    $0x10, Y1, Y2
+	VPAND     const_00000001<>+0(SB), Y2, Y0
+	VPADDD    Y1, Y0, Y0
+	VPADDD    const_00007fff<>+0(SB), Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VCMPPS    $0x03, Y1, Y1, Y1
+	VPOR      const_00000040<>+0(SB), Y2, Y2
+	VPBLENDVB Y1, Y2, Y0, Y0
+	VPSRLD    $0x10, Y3, Y2
+	VPAND     const_00000001<>+0(SB), Y2, Y1
+	VPADDD    Y3, Y1, Y1
+	VPADDD    const_00007fff<>+0(SB), Y1, Y1
+	VPSRLD    $0x10, Y1, Y1
+	VCMPPS    $0x03, Y3, Y3, Y3
+	VPOR      const_00000040<>+0(SB), Y2, Y2
+	VPBLENDVB Y3, Y2, Y1, Y1
+	VPSLLD    $0x10, Y1, Y1
+	VPOR      Y1, Y0, Y0
+	VMOVUPS   Y4, 64(AX)
+	VMOVUPS   Y0, 96(AX)
+	LEAQ      (CX)(DX*2), CX
+	ADDQ      $0x00000080, AX
+	DECQ      BX
+	JNZ       pair
+	VZEROUPPER
+	RET
+
 // func softmaxAVX2(x *float32, rows int, n int, stride int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softmaxAVX2(SB), NOSPLIT, $0-32
@@ -11315,6 +11469,71 @@ found:
 
 done:
 	MOVQ DX, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func transposeWordsAVX2(dst *uint16, dstStride int, dstStep int, src *uint16, srcStride int, srcStep int, blocks int)
+// Requires: AVX
+TEXT ·transposeWordsAVX2(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), AX
+	MOVQ dstStride+8(FP), DX
+	MOVQ dstStep+16(FP), SI
+	LEAQ (AX)(DX*4), CX
+	LEAQ (DX)(DX*2), BX
+	MOVQ src+24(FP), DI
+	MOVQ srcStride+32(FP), R9
+	MOVQ srcStep+40(FP), R11
+	LEAQ (DI)(R9*4), R8
+	LEAQ (R9)(R9*2), R10
+	MOVQ blocks+48(FP), R12
+
+block:
+	VMOVUPS     (DI), X0
+	VINSERTF128 $0x01, (R8), Y0, Y0
+	VMOVUPS     (DI)(R9*1), X2
+	VINSERTF128 $0x01, (R8)(R9*1), Y2, Y2
+	VMOVUPS     (DI)(R9*2), X4
+	VINSERTF128 $0x01, (R8)(R9*2), Y4, Y4
+	VMOVUPS     (DI)(R10*1), X5
+	VINSERTF128 $0x01, (R8)(R10*1), Y5, Y5
+	VUNPCKLPS   Y2, Y0, Y1
+	VUNPCKHPS   Y2, Y0, Y3
+	VUNPCKLPS   Y5, Y4, Y2
+	VUNPCKHPS   Y5, Y4, Y5
+	VUNPCKLPD   Y2, Y1, Y0
+	VUNPCKHPD   Y2, Y1, Y2
+	VUNPCKLPD   Y5, Y3, Y4
+	VUNPCKHPD   Y5, Y3, Y5
+	VMOVUPS     Y0, (AX)
+	VMOVUPS     Y2, (AX)(DX*1)
+	VMOVUPS     Y4, (AX)(DX*2)
+	VMOVUPS     Y5, (AX)(BX*1)
+	VMOVUPS     16(DI), X6
+	VINSERTF128 $0x01, 16(R8), Y6, Y6
+	VMOVUPS     16(DI)(R9*1), X7
+	VINSERTF128 $0x01, 16(R8)(R9*1), Y7, Y7
+	VMOVUPS     16(DI)(R9*2), X8
+	VINSERTF128 $0x01, 16(R8)(R9*2), Y8, Y8
+	VMOVUPS     16(DI)(R10*1), X9
+	VINSERTF128 $0x01, 16(R8)(R10*1), Y9, Y9
+	VUNPCKLPS   Y7, Y6, Y1
+	VUNPCKHPS   Y7, Y6, Y3
+	VUNPCKLPS   Y9, Y8, Y7
+	VUNPCKHPS   Y9, Y8, Y9
+	VUNPCKLPD   Y7, Y1, Y6
+	VUNPCKHPD   Y7, Y1, Y7
+	VUNPCKLPD   Y9, Y3, Y8
+	VUNPCKHPD   Y9, Y3, Y9
+	VMOVUPS     Y6, (CX)
+	VMOVUPS     Y7, (CX)(DX*1)
+	VMOVUPS     Y8, (CX)(DX*2)
+	VMOVUPS     Y9, (CX)(BX*1)
+	ADDQ        R11, DI
+	ADDQ        R11, R8
+	ADDQ        SI, AX
+	ADDQ        SI, CX
+	DECQ        R12
+	JNZ         block
 	VZEROUPPER
 	RET
 

@@ -113,6 +113,13 @@ func quantizeRowsFixedAVX512(dst *uint8, stride int, x *float32, rows int, k int
 //go:noescape
 func roundBFloat16AVX512(dst *uint16, x *float32, n int)
 
+// packBFloat16AVX512 computes packBFloat16Generic for a whole panel and pairs >= 1 of its rows.
+//
+// stride: bytes from row to row of x.
+//
+//go:noescape
+func packBFloat16AVX512(dst *uint16, x *float32, stride int, pairs int)
+
 // softmaxAVX512 computes softmaxGeneric. rows and n are at least 1, stride is in bytes.
 //
 //go:noescape
@@ -257,6 +264,13 @@ func quantizeRowsFixedAVX2(dst *uint8, stride int, x *float32, rows int, k int, 
 //go:noescape
 func roundBFloat16AVX2(dst *uint16, x *float32, n int)
 
+// packBFloat16AVX2 computes packBFloat16Generic for a whole panel and pairs >= 1 of its rows.
+//
+// stride: bytes from row to row of x.
+//
+//go:noescape
+func packBFloat16AVX2(dst *uint16, x *float32, stride int, pairs int)
+
 // softmaxAVX2 computes softmaxGeneric. rows and n are at least 1, stride is in bytes.
 //
 //go:noescape
@@ -291,6 +305,13 @@ func firstEqualAVX2(x *float32, n int, value float32) int
 //
 //go:noescape
 func firstNaNAVX2(x *float32, n int) int
+
+// transposeWordsAVX2 writes the columns of blocks >= 1 of eight rows of eight words of 32 bits as rows.
+//
+// dstStride, srcStride: bytes from row to row. dstStep, srcStep: bytes from block to block.
+//
+//go:noescape
+func transposeWordsAVX2(dst *uint16, dstStride int, dstStep int, src *uint16, srcStride int, srcStep int, blocks int)
 
 // attentionWeightsAVX2 replaces n >= 1 dot products by e^(x·scale-max) and returns one over their striped sum.
 //

@@ -14,10 +14,12 @@ func main() {
 		norms(isa)
 		quantize(isa)
 		roundBFloat16(isa)
+		packBFloat16(isa)
 		softmax(isa)
 		reductions(isa)
 		argMax(isa)
 	}
+	transposeWords()
 	attentionWeights(asm.AVX2)
 	attentionRows()
 	maxChosen()
