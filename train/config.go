@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sluice-mt/sluice/train/autodiff"
 	"github.com/sluice-mt/sluice/train/corpus"
 	"github.com/sluice-mt/sluice/train/optimiser"
 	"github.com/sluice-mt/sluice/translator/marian"
@@ -65,6 +66,8 @@ type Config struct {
 	MaxiBatch      int  `yaml:"maxi-batch"`       // times mini-batch: pairs that are sorted by length together
 	Workspace      int  `yaml:"workspace"`        // MiB for the activations of each worker, of the GPU's memory if one trains
 	OptimizerDelay int  `yaml:"optimizer-delay"`  // mini-batches of each worker for an update
+
+	Precision []string `yaml:"precision,flow"` // of what the processor's products read, float32 or bfloat16, and of parameters and sums, float32. GPUs always read bfloat16
 
 	CostType         string    `yaml:"cost-type"` // ce-mean-words, ce-mean or ce-sum: what the sum of losses is divided by
 	LabelSmoothing   float64   `yaml:"label-smoothing"`
@@ -120,7 +123,7 @@ func DefaultConfig() Config {
 		Seed:        1, CPUThreads: runtime.GOMAXPROCS(0),
 		MaxLength: 100, Shuffle: "data", ShuffleMemory: 1024, DataWeightingType: "sentence", NoiseTypoRate: 0.1,
 		GuidedAlignment: "none", GuidedAlignmentCost: "ce", GuidedAlignmentWeight: 0.1,
-		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1,
+		MiniBatch: 64, MaxiBatch: 100, Workspace: 512, OptimizerDelay: 1, Precision: []string{precisionFloat32, precisionFloat32},
 		CostType: "ce-mean-words", OptimizerParams: []float64{0.9, 0.98, 1e-9}, LearnRate: 3e-4, ClipNorm: 1,
 		MaxNormGrowth: 100, LRLower: 0.5, LRLowerSkipped: 3,
 		QuantizeScales: "columns", QuantizeIn8Bits: marian.EightBitsAuto, QuantizeActivations: true,
@@ -285,10 +288,39 @@ func (c *Config) validateChoices() error {
 			return fmt.Errorf("%w: %s is %q, but must be one of %s", ErrConfig, choice.key, choice.value, strings.Join(choice.allowed, ", "))
 		}
 	}
+	if err := c.validatePrecision(); err != nil {
+		return err
+	}
 	if len(c.OptimizerParams) != 3 {
 		return fmt.Errorf("%w: optimizer-params has %d numbers, but Adam has 3", ErrConfig, len(c.OptimizerParams))
 	}
 	return nil
+}
+
+// The types of precision.
+const precisionFloat32, precisionBFloat16 = "float32", "bfloat16"
+
+func (c *Config) validatePrecision() error {
+	if len(c.Precision) != 2 {
+		return fmt.Errorf("%w: precision has %d types, but must have 2: of what products read, and of parameters", ErrConfig, len(c.Precision))
+	}
+	switch products, parameters := c.Precision[0], c.Precision[1]; {
+	case products == "float16":
+		return fmt.Errorf("%w: precision: products read float32 or bfloat16, which takes half the memory and reaches as far as float32, where float16 does not", ErrConfig)
+	case products != precisionFloat32 && products != precisionBFloat16:
+		return fmt.Errorf("%w: precision begins with %q, but must begin with %s or %s", ErrConfig, products, precisionFloat32, precisionBFloat16)
+	case parameters != precisionFloat32:
+		return fmt.Errorf("%w: precision ends with %q, but parameters are %s", ErrConfig, parameters, precisionFloat32)
+	}
+	return nil
+}
+
+// processor returns a device that trains on one core.
+func (c *Config) processor() autodiff.Device[float32] {
+	if c.Precision[0] == precisionBFloat16 {
+		return new(autodiff.BFloat16CPU)
+	}
+	return new(autodiff.CPU)
 }
 
 func (c *Config) validateRanges() error {

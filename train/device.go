@@ -62,6 +62,7 @@ type OpenDevice func(*network.Network, optimiser.State) (Device, error)
 // openDevice opens the device, if one is asked for.
 func (r *run) openDevice() error {
 	if r.open == nil {
+		r.choosePrecision()
 		return nil
 	}
 	var err error
@@ -85,6 +86,19 @@ func (r *run) chooseProducts() error {
 	}
 	r.state.Products = now
 	return nil
+}
+
+// choosePrecision is chooseProducts for the processor, which computes products as it is told.
+func (r *run) choosePrecision() {
+	before, now := cmp.Or(r.state.Precision, precisionFloat32), r.config.Precision[0]
+	if r.saved >= 0 && now != before {
+		r.logger.Warn("products are computed in another precision than before the checkpoint: the model will be another than without the interruption",
+			"before", before, "now", now)
+	}
+	r.state.Precision = now
+	if now == precisionFloat32 {
+		r.state.Precision = ""
+	}
 }
 
 // productsName is what to say of what computes products.

@@ -44,11 +44,11 @@ func artefacts(t *testing.T, c Config) (model, state []byte) {
 }
 
 // undisturbed trains without interruption.
-func undisturbed(t *testing.T) (model, state []byte) {
+func undisturbed(t *testing.T, config func(folder string) Config) (model, state []byte) {
 	t.Helper()
 	folder := t.TempDir()
 	toy(t, folder, 100)
-	c := disturbedConfig(folder)
+	c := config(folder)
 	mustRun(t, c)
 	return artefacts(t, c)
 }
@@ -73,11 +73,24 @@ func (i interrupter) Handle(_ context.Context, record slog.Record) error {
 
 // TestInterruption stops a run at random updates, again and again: the end must be that of an undisturbed run, bit for bit.
 func TestInterruption(t *testing.T) {
-	wantModel, wantState := undisturbed(t)
+	for name, config := range map[string]func(folder string) Config{"float32": disturbedConfig, "bfloat16": disturbedBFloat16Config} {
+		t.Run(name, func(t *testing.T) { checkInterruption(t, config) })
+	}
+}
+
+func disturbedBFloat16Config(folder string) Config {
+	c := disturbedConfig(folder)
+	c.Precision = []string{"bfloat16", "float32"}
+	return c
+}
+
+func checkInterruption(t *testing.T, config func(folder string) Config) {
+	t.Helper()
+	wantModel, wantState := undisturbed(t, config)
 	random := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 	folder := t.TempDir()
 	toy(t, folder, 100)
-	c := disturbedConfig(folder)
+	c := config(folder)
 	for stops := 0; ; stops++ {
 		left := 1 + random.IntN(20)
 		ctx, cancel := context.WithCancel(testContext(t))
@@ -130,7 +143,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}
-	wantModel, wantState := undisturbed(t)
+	wantModel, wantState := undisturbed(t, disturbedConfig)
 	random := rand.New(rand.NewPCG(uint64(os.Getpid()), 2))
 	folder := t.TempDir()
 	toy(t, folder, 100)

@@ -253,7 +253,7 @@ func (r *run) makeReplicas() error {
 		if r.device != nil {
 			continue
 		}
-		replica := network.NewReplica(r.network, autodiff.Device[float32](new(autodiff.CPU)), r.trained)
+		replica := network.NewReplica(r.network, c.processor(), r.trained)
 		replica.Quantised = c.quantisesActivations()
 		for _, table := range c.fixed(r.network.Model) {
 			replica.Fix(table)

@@ -29,7 +29,8 @@ type state struct {
 	Optimiser optimiser.Counts `json:"optimiser"`
 	Window    window           `json:"window"`
 
-	Products string `json:"products,omitempty"` // what computes those of a device: see Device.Multiply
+	Products  string `json:"products,omitempty"`  // what computes those of a device: see Device.Multiply
+	Precision string `json:"precision,omitempty"` // of what the processor's products read, if it is not float32
 
 	Corpus data.Stats `json:"corpus"` // of the run before; none in older checkpoints
 

@@ -9,31 +9,18 @@ import (
 // CPU is the device that runs on package kernels, on the core of its goroutine.
 type CPU struct {
 	Plain[float32]
-	packed kernels.Float32Matrix
-	kept   []keptMatrix
-	chunk  [functionChunk]float32 // of ApplyBackward
+	operands operands[kernels.Float32Matrix, *kernels.Float32Matrix]
+	chunk    [functionChunk]float32 // of ApplyBackward
 }
 
 // functionChunk is how many elements a function is computed of at a time in gradients.
 const functionChunk = 1024
 
-// A keptMatrix is a right operand that is packed once between two calls of Reset.
-type keptMatrix struct {
-	first  *float32 // its first number, which tells it from others
-	order  Order
-	packed *kernels.Float32Matrix
-	fresh  bool
-}
-
 // smallProduct is below how many multiply-adds a product is not worth packing its operand.
 const smallProduct = 1 << 9
 
 // Reset says that all operands may have changed.
-func (c *CPU) Reset() {
-	for i := range c.kept {
-		c.kept[i].fresh = false
-	}
-}
+func (c *CPU) Reset() { c.operands.reset() }
 
 // Multiply sets y to a product, or adds it.
 func (c *CPU) Multiply(y, a, b View[float32], order Order, add bool) {
@@ -42,7 +29,7 @@ func (c *CPU) Multiply(y, a, b View[float32], order Order, add bool) {
 		c.Plain.Multiply(y, a, b, order, add)
 		return
 	}
-	w := c.pack(b, order)
+	w := c.operands.pack(b, order)
 	switch {
 	case order == TransposedA:
 		if !add {
@@ -62,11 +49,15 @@ func (c *CPU) Affine(y, x, w View[float32], order Order, bias []float32, f Funct
 		c.Plain.Affine(y, x, w, order, bias, f)
 		return
 	}
-	fused := kernels.None
+	kernels.MulFloat32(y.Data, y.Stride, x.Data, x.Stride, y.Rows, c.operands.pack(w, order), bias, fused(f))
+}
+
+// fused is what kernels apply to the results of a product.
+func fused(f Function) kernels.Activation {
 	if f == ReLU {
-		fused = kernels.Rectified
+		return kernels.Rectified
 	}
-	kernels.MulFloat32(y.Data, y.Stride, x.Data, x.Stride, y.Rows, c.pack(w, order), bias, fused)
+	return kernels.None
 }
 
 // Mask sets dy to zero where y is not positive, without branches.
@@ -82,38 +73,6 @@ func positivePart(g, v float32) float32 {
 	bits := int32(math.Float32bits(v))
 	negative := (bits | (bits - 1)) >> 31 // all ones for a negative number and for zeros
 	return math.Float32frombits(math.Float32bits(g) &^ uint32(negative))
-}
-
-// pack readies the right operand of a product.
-func (c *CPU) pack(b View[float32], order Order) *kernels.Float32Matrix {
-	if !b.Kept {
-		fill(&c.packed, b, order)
-		return &c.packed
-	}
-	if order == TransposedA {
-		order = Straight // which packs the same
-	}
-	for i := range c.kept {
-		if k := &c.kept[i]; k.first == &b.Data[0] && k.order == order {
-			if !k.fresh {
-				fill(k.packed, b, order)
-				k.fresh = true
-			}
-			return k.packed
-		}
-	}
-	k := keptMatrix{&b.Data[0], order, new(kernels.Float32Matrix), true}
-	fill(k.packed, b, order)
-	c.kept = append(c.kept, k)
-	return k.packed
-}
-
-func fill(w *kernels.Float32Matrix, b View[float32], order Order) {
-	if order == TransposedB {
-		w.PackTransposed(b.Cols, b.Rows, b.Data, b.Stride)
-		return
-	}
-	w.Pack(b.Rows, b.Cols, b.Data, b.Stride)
 }
 
 // Softmax replaces each row of x by e^x/Σe^x.

@@ -26,6 +26,6 @@
 // # Devices
 //
 // Operations are generic in the type of numbers. What is worth a kernel goes through a Device: Plain is the reference, for
-// both types; CPU runs on package kernels. Gradients are checked in float64, where finite differences are exact enough to
+// both types; CPU runs on package kernels, and BFloat16CPU, too, with operands of products rounded. Gradients are checked in float64, where finite differences are exact enough to
 // find any mistake, and the float32 device is compared with that.
 package autodiff

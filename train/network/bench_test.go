@@ -27,10 +27,16 @@ version: v1.12.43
 // multiply-adds of all matrix products per second, and their share of what one large product reaches alone: the ceiling,
 // measured in the same run. Times are the processor's, so that other processes on the machine count less.
 func BenchmarkStudent(b *testing.B) {
+	b.Run("float32", func(b *testing.B) { benchmarkStudent(b, new(autodiff.CPU)) })
+	b.Run("bfloat16", func(b *testing.B) { benchmarkStudent(b, new(autodiff.BFloat16CPU)) })
+}
+
+func benchmarkStudent(b *testing.B, device autodiff.Device[float32]) {
+	b.Helper()
 	n := newNetwork(b, []byte(studentDescription))
 	values := make([]float32, n.Size())
 	n.Initialise(values, 1)
-	r := NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), values)
+	r := NewReplica(n, device, values)
 	batch := randomBatch(64, 32000)
 	options := Options{LabelSmoothing: 0.1, Dropout: 0.1}
 	r.Train(batch, options, 1)

@@ -161,6 +161,19 @@ func TestSinglePrecision(t *testing.T) {
 
 func compareSinglePrecision(t *testing.T, lines string, sentences int) {
 	t.Helper()
+	comparePrecision(t, new(autodiff.CPU), lines, sentences, 1e-5, 1e-4)
+}
+
+// TestBFloat16Precision is TestSinglePrecision with products that read bfloat16, whose rounding errors are up to 2^-9.
+func TestBFloat16Precision(t *testing.T) {
+	for _, lines := range architectures[:9] {
+		comparePrecision(t, new(autodiff.BFloat16CPU), lines+"\ndim-vocabs: [500, 500]\ndim-emb: 64\ntransformer-heads: 4\ntransformer-dim-ffn: 96\ntransformer-dim-aan: 96", 6, 1e-3, 0.1)
+	}
+}
+
+// comparePrecision compares the loss and the gradients of all parameters on a device with those in float64.
+func comparePrecision(t *testing.T, device autodiff.Device[float32], lines string, sentences int, lossError, gradientError float64) {
+	t.Helper()
 	n := newNetwork(t, describe(lines))
 	single, double := make([]float32, n.Size()), make([]float64, n.Size())
 	n.Initialise(single, 1)
@@ -169,14 +182,14 @@ func compareSinglePrecision(t *testing.T, lines string, sentences int) {
 	}
 	batch := randomBatch(sentences, 500)
 	exact := NewReplica(n, autodiff.Device[float64](autodiff.Plain[float64]{}), double)
-	fast := NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), single)
+	fast := NewReplica(n, device, single)
 	want, got := exact.Train(batch, Options{LabelSmoothing: 0.1}, 1), fast.Train(batch, Options{LabelSmoothing: 0.1}, 1)
-	if math.Abs(got.Total()-want.Total()) > 1e-5*want.Total() {
+	if math.Abs(got.Total()-want.Total()) > lossError*want.Total() {
 		t.Errorf("%q: loss %v, want %v", lines, got, want)
 	}
 	for i := range n.Parameters {
 		p := &n.Parameters[i]
-		if e := relativeError(Values(p, fast.Gradient), Values(p, exact.Gradient)); e > 1e-4 && !strings.HasSuffix(p.Name, "_bk") {
+		if e := relativeError(Values(p, fast.Gradient), Values(p, exact.Gradient)); e > gradientError && !strings.HasSuffix(p.Name, "_bk") {
 			t.Errorf("%q: gradient of %s differs by %v", lines, p.Name, e)
 		}
 	}
@@ -211,8 +224,15 @@ func randomBatch(sentences, vocabulary int) *Batch {
 
 // TestNoAllocation trains again and again: a step must not allocate.
 func TestNoAllocation(t *testing.T) {
-	n := newNetwork(t, describe("transformer-decoder-autoreg: rnn\ndec-cell: ssru"))
-	r := NewReplica(n, autodiff.Device[float32](new(autodiff.CPU)), make([]float32, n.Size()))
+	for name, device := range map[string]autodiff.Device[float32]{"float32": new(autodiff.CPU), "bfloat16": new(autodiff.BFloat16CPU)} {
+		t.Run(name, func(t *testing.T) { checkNoAllocation(t, device) })
+	}
+}
+
+func checkNoAllocation(t *testing.T, device autodiff.Device[float32]) {
+	t.Helper()
+	n := newNetwork(t, describe("transformer-decoder-autoreg: rnn\ndec-cell: ssru\ndim-emb: 64\ntransformer-dim-ffn: 96"))
+	r := NewReplica(n, device, make([]float32, n.Size()))
 	batch := smallBatch()
 	step := func() { r.Train(batch, Options{Dropout: 0.1, DropoutAttention: 0.1}, 1) }
 	step()
