@@ -1,6 +1,7 @@
 package translator
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -123,5 +124,30 @@ func TestPiecesOfAllSourcesCount(t *testing.T) {
 	w.finish(search.Result{Sentence: &search.Sentence{Tag: u}, Flags: search.Repetition})
 	if encoded := w.queue.Encoded(); encoded != 12 {
 		t.Errorf("%d pieces are encoded when one of two sentences is done, want 12", encoded)
+	}
+}
+
+// Where nothing is sorted, mini-batches have the units in their order, and no more pieces than else.
+func TestUnsortedMiniBatchesKeepToTheirPieces(t *testing.T) {
+	e := &Engine{config: Config{Batching: Batching{Latency: time.Hour, Unsorted: true, MiniBatchTokens: 24}.Automatic(1)}, miniBatch: 24}
+	e.changed.L = &e.mutex
+	var err error
+	if e.pool, err = newPool(e.config.Batching, 24); err != nil {
+		t.Fatal(err)
+	}
+	e.timer = time.AfterFunc(time.Hour, e.wake)
+	defer e.timer.Stop()
+	for _, n := range []int{3, 20, 5, 40, 1} {
+		e.add([]*unit{{task: new(task), tokens: make([]search.Token, n)}}, false)
+	}
+	e.pool.Flush()
+	for _, want := range [][]int{{3, 20}, {5}, {40}, {1}} {
+		var got []int
+		for _, u := range e.cut(nil, 24, time.Now()) {
+			got = append(got, u.pieces())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("a mini-batch of %d pieces, want %d", got, want)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package translator
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
 // Stats count what an engine has done so far, over all workers.
@@ -22,18 +24,15 @@ type Stats struct {
 	Idle           time.Duration // that workers waited for sentences
 }
 
-// linePair is how much memory a processor fetches at a time, at most: some fetch lines of 64 bytes in pairs.
-const linePair = 128
-
 // counters are what Stats are made of. They are touched once for a mini-batch or a step, and have lines of their own: what workers read all the
 // time would leave their caches otherwise.
 type counters struct {
-	_ [linePair]byte
+	_ [cpu.LinePair]byte
 
 	sentences, tokens, miniBatches, steps, rows, redone, precise, returned atomic.Int64
 	encode, decode, idle                                                   atomic.Int64 // nanoseconds
 
-	_ [linePair]byte
+	_ [cpu.LinePair]byte
 }
 
 // Stats returns the counts so far.

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 	"unsafe"
+
+	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
 // What all workers count in must not be in lines with what they read: the line would go from core to core at each step.
@@ -16,8 +18,8 @@ func TestCountersAreAlone(t *testing.T) {
 		if f.Name == "counters" {
 			continue
 		}
-		if f.Offset+f.Type.Size()+linePair > first && f.Offset < end+linePair {
-			t.Errorf("Engine.%s is at %d to %d, less than %d bytes from the counters at %d to %d", f.Name, f.Offset, f.Offset+f.Type.Size(), linePair, first, end)
+		if f.Offset+f.Type.Size()+cpu.LinePair > first && f.Offset < end+cpu.LinePair {
+			t.Errorf("Engine.%s is at %d to %d, less than %d bytes from the counters at %d to %d", f.Name, f.Offset, f.Offset+f.Type.Size(), cpu.LinePair, first, end)
 		}
 	}
 }

@@ -28,13 +28,16 @@ func TestResidentMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := peak(t, "version")
-	for _, c := range []struct{ workers, beam, lines int }{{1, 1, lines}, {2, 1, lines}, {1, 4, lines / 3}, {2, 4, lines / 3}} {
+	for _, c := range []struct {
+		workers, beam, lines int
+		sort                 string
+	}{{1, 1, lines, "src"}, {2, 1, lines, "src"}, {1, 4, lines / 3, "src"}, {2, 4, lines / 3, "src"}, {1, 1, lines, "none"}} {
 		text := firstLines(t, news, c.lines)
 		took := peak(t, "translate", "-m", model, "--quiet", "--tolerate", "all", "--cpu-threads", strconv.Itoa(c.workers), "--beam-size", strconv.Itoa(c.beam),
-			"-i", text, "-o", text+".de", "--overwrite") - program
-		t.Logf("%d workers, beam %d: %d MB, program %d MB, model file %d MB", c.workers, c.beam, took>>20, program>>20, file.Size()>>20)
+			"--maxi-batch-sort", c.sort, "-i", text, "-o", text+".de", "--overwrite") - program
+		t.Logf("%d workers, beam %d, sorted by %s: %d MB, program %d MB, model file %d MB", c.workers, c.beam, c.sort, took>>20, program>>20, file.Size()>>20)
 		if most := file.Size() + int64(c.workers)*perWorker; took > most {
-			t.Errorf("%d workers, beam %d: %d MB beside the program, more than %d", c.workers, c.beam, took>>20, most>>20)
+			t.Errorf("%d workers, beam %d, sorted by %s: %d MB beside the program, more than %d", c.workers, c.beam, c.sort, took>>20, most>>20)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
 // Work is something that can be done in parts, at the same time.
@@ -30,15 +32,13 @@ type helper struct {
 	wake  chan struct{}
 	asked bool // whether the part of the current work was offered; known to who called Do
 
-	// What a helper looks at while it waits and what it needs then are one line of the cache, which nothing else is in.
-	_     [cacheLine]byte
+	// What a helper looks at while it waits and what it needs then are one line of the cache, and nothing else is in its pair of lines.
+	_     [cpu.LinePair]byte
 	work  Work
 	parts int
 	state atomic.Uint32
-	_     [cacheLine]byte
+	_     [cpu.LinePair]byte
 }
-
-const cacheLine = 64
 
 // The states of a helper. Who called Do takes it from asleep to waking, and from watching to offered and, if it does the part itself, back.
 // All other changes are the helper's.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
 // sums adds up numbers, each part those of its own range.
@@ -15,7 +17,7 @@ type sums struct {
 	of      [8]struct {
 		sum   int
 		times int
-		_     [cacheLine]byte
+		_     [cpu.LinePair]byte
 	}
 }
 

@@ -28,7 +28,7 @@ const table = `
 	internal/binread:
 	internal/compress:
 	internal/cpu:
-	internal/crew:
+	internal/crew: internal/cpu
 	internal/cputime:
 	internal/cpu/cputest: internal/cpu
 	internal/hugepage:
@@ -72,10 +72,10 @@ const table = `
 	translator/shortlist: internal/binread internal/compress
 	translator/split:
 	translator/vocab:
-	translator/cpumodel: internal/crew internal/hugepage kernels translator/marian translator/model translator/search
+	translator/cpumodel: internal/cpu internal/crew internal/hugepage kernels translator/marian translator/model translator/search
 	translator/rescore: translator/batch translator/search translator/vocab
 	translator/gpumodel: gpukernels gpukernels/cuda kernels translator/marian translator/model translator/search
-	translator: internal/job translator/batch translator/search translator/shortlist translator/split translator/vocab
+	translator: internal/cpu internal/job translator/batch translator/search translator/shortlist translator/split translator/vocab
 
 	consumer: internal/job
 	consumer/contract: consumer internal/job

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/sluice-mt/sluice/internal/cpu"
 	"github.com/sluice-mt/sluice/translator/search"
 )
 
@@ -40,7 +41,7 @@ func TestSteppersShareNoLines(t *testing.T) {
 			}
 			for line, name := range memoryOf(of[1-i].Stepper, common).lines() {
 				if writer, both := written[i][line]; both {
-					t.Errorf("%s: steps write to %s of one Stepper, another has %s in the same %d bytes at %#x", c.name, writer, name, linePair, line*linePair)
+					t.Errorf("%s: steps write to %s of one Stepper, another has %s in the same %d bytes at %#x", c.name, writer, name, cpu.LinePair, line*cpu.LinePair)
 				}
 			}
 		}
@@ -188,7 +189,7 @@ func (m memory) changed(content map[uintptr][]byte) map[uintptr]string {
 		was := content[at]
 		for i, b := range p.bytes() {
 			if b != was[i] {
-				lines[(at+uintptr(i))/linePair] = p.name
+				lines[(at+uintptr(i))/cpu.LinePair] = p.name
 			}
 		}
 	}
@@ -199,7 +200,7 @@ func (m memory) changed(content map[uintptr][]byte) map[uintptr]string {
 func (m memory) lines() map[uintptr]string {
 	lines := make(map[uintptr]string)
 	for at, p := range m {
-		for line := at / linePair; line <= (at+p.size-1)/linePair; line++ {
+		for line := at / cpu.LinePair; line <= (at+p.size-1)/cpu.LinePair; line++ {
 			lines[line] = p.name
 		}
 	}

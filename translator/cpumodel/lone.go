@@ -1,15 +1,16 @@
 package cpumodel
 
-import "unsafe"
+import (
+	"unsafe"
 
-// linePair is how much memory a processor fetches at a time, at most: some fetch lines of 64 bytes in pairs.
-const linePair = 128
+	"github.com/sluice-mt/sluice/internal/cpu"
+)
 
 // lone returns n elements that no pair of cache lines has together with anything else. What a Stepper writes at each step is in such memory: if
 // another worker used the same line, the line would travel from core to core.
 func lone[T any](n int) []T {
 	var element T
-	around := (linePair-1)/int(unsafe.Sizeof(element)) + 1
+	around := (cpu.LinePair-1)/int(unsafe.Sizeof(element)) + 1
 	return make([]T, around+n+around)[around : around+n : around+n]
 }
 

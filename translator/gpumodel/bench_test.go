@@ -4,6 +4,8 @@ package gpumodel
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,16 +29,18 @@ func BenchmarkHost(b *testing.B) {
 }
 
 func benchmarkHost(b *testing.B, autoregression string, shortlist bool, rows int) {
-	description := strings.Replace(string(small("")), "rnn\ndec-cell: ssru", autoregression, 1)
+	const vocabulary = 32_000 // which the lists are of, so that what they have in common is as short as in a real one
+	description := strings.NewReplacer("rnn\ndec-cell: ssru", autoregression, "[70, 70]", fmt.Sprintf("[%d, %[1]d]", vocabulary)).Replace(string(small("")))
 	s := newStepper(b, openDevice(b), randomModel(b, []byte(description)), rows)
 	lengths, contexts := make([]int, rows), make([]search.Context, rows)
 	for i := range lengths {
 		lengths[i] = 20
 	}
 	sources := randomSources(lengths...)
-	for i := range sources {
-		if shortlist {
-			sources[i].Candidates = []search.Token{0, 2, 3, 9, 20, 33, 40, 69}
+	if shortlist {
+		random := rand.New(rand.NewPCG(7, 8))
+		for i := range sources {
+			sources[i].Candidates = randomCandidates(random, vocabulary)
 		}
 	}
 	s.Encode(sources, contexts)
@@ -60,6 +64,20 @@ func benchmarkHost(b *testing.B, autoregression string, shortlist bool, rows int
 		s.Best(all, nil, best)
 	}
 	emulated.MeasureHost(b, library(b, emulated.Unwatched), 2*words, step) // the first ones take memory and capture graphs
+}
+
+// randomCandidates are the hundred first tokens of a vocabulary and a few hundred others, as shortlists of sentences are.
+func randomCandidates(random *rand.Rand, vocabulary int) []search.Token {
+	const first, others = 100, 500
+	candidates := make([]search.Token, 0, first+others)
+	for token := range search.Token(first) {
+		candidates = append(candidates, token)
+	}
+	for range others {
+		candidates = append(candidates, first+random.Int32N(int32(vocabulary)-first))
+	}
+	slices.Sort(candidates)
+	return slices.Compact(candidates)
 }
 
 // greedily says of rows that each goes on with its best token.
