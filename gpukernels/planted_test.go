@@ -362,8 +362,8 @@ func TestPlantedBugs(t *testing.T) {
 	if testing.Short() || os.Getenv(emulated.LibraryVariable) != "" {
 		t.Skip("compiles kernels many times")
 	}
-	modes := map[string]emulated.Mode{"forward": emulated.Plain()}
-	for _, mode := range emulated.Modes() {
+	modes := map[string]emulated.Mode{}
+	for _, mode := range append(emulated.Modes(), emulated.Plain(), emulated.Reverse()) {
 		modes[mode.Name] = mode
 	}
 	for _, bug := range plantedBugs {

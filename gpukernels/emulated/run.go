@@ -21,13 +21,13 @@ type Mode struct {
 // Plain is the mode that Library's result runs in by itself.
 func Plain() Mode { return Mode{"forward", Unwatched, "forward", ""} }
 
+// Reverse is the order of threads in which the modes with sanitizers run, without them: quicker for what the order alone brings to light.
+func Reverse() Mode { return Mode{"reverse", Unwatched, "reverse", "even"} }
+
 // Modes are the others that are worth running: two more orders of threads, with one half of the streams ahead and with the other, and both
-// sanitizers.
+// sanitizers. A sanitizer sees as much in one order as in another, so that it runs in one that would be worth running without it.
 func Modes() []Mode {
-	return []Mode{
-		{"reverse", Unwatched, "reverse", "even"}, {"random", Unwatched, "1", "odd"},
-		{"address", Address, "forward", ""}, {"thread", Thread, "reverse", ""},
-	}
+	return []Mode{{"random", Unwatched, "1", "odd"}, {"address", Address, "reverse", "even"}, {"thread", Thread, "reverse", ""}}
 }
 
 // WholeModes are those of Modes that are fast enough for whole models: the kernels' own tests run with the thread sanitizer.
