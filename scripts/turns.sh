@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares programs, or revisions of this repository, which it builds: "sluice bench" with each in turns, there and back again. Prints the words
 # that each translates in a second of its processor time, which other processes disturb less than the clock, and how many times as many it
-# does as the first in the same round: the median, and the least and the most. At real-time priority where that is allowed.
+# does as the first in the same round: the median, and the least and the most. At real-time priority where that is allowed. Each program has a
+# cache folder of its own: what two revisions have measured of products is seldom worth anything to the other, and they would measure at each start.
 #
 #   scripts/turns.sh ROUNDS PROGRAM|REVISION... -- FLAGS        FLAGS are those of sluice bench; a program or revision may have further ones
 #   scripts/turns.sh 6 HEAD~10 HEAD -- -m models/ende-tiny -i news.en --cpu-threads 1 --runs 3
@@ -9,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() {
-	sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -59,7 +60,7 @@ for ((round = 0; round < rounds; round++)); do
 	for ((turn = 0; turn < ${#programs[@]}; turn++)); do
 		i=$((round % 2 == 0 ? turn : ${#programs[@]} - 1 - turn))
 		read -ra own <<<"${further[i]}"
-		speed=$("${first[@]}" "${programs[i]}" bench --json "$@" "${own[@]}" | awk '/"median"/ { median = 1 } median && /"source_words_per_cpu_second"/ { gsub(/[^0-9.e+]/, "", $2); print $2; exit }')
+		speed=$(XDG_CACHE_HOME=${programs[i]}.cache "${first[@]}" "${programs[i]}" bench --json "$@" "${own[@]}" | awk '/"median"/ { median = 1 } median && /"source_words_per_cpu_second"/ { gsub(/[^0-9.e+]/, "", $2); print $2; exit }')
 		echo "$round $i ${speed:?no speed in what ${names[i]} printed}"
 	done
 done | awk -v names="$(printf '%s\n' "${names[@]}")" '
