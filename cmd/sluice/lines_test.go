@@ -39,9 +39,12 @@ func echoLines(t *testing.T, name string, lines int) (peak int64, took time.Dura
 	writeLines(t, name+".en", lines)
 	command := exec.Command("sluice-echo", "translate", "-m", filepath.Join(sharedtest.Root(), "models", "ende-tiny"), "--quiet",
 		"-i", name+".en", "-o", name+".de")
+	var said strings.Builder
+	command.Stdout, command.Stderr = &said, &said
 	start := time.Now()
-	if said, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	most, err := mostResident(command)
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.String())
 	}
 	took = time.Since(start)
 	file, err := os.Open(name + ".de")
@@ -58,7 +61,7 @@ func echoLines(t *testing.T, name string, lines int) (peak int64, took time.Dura
 	if found != lines {
 		t.Fatalf("%d lines came out, want %d", found, lines)
 	}
-	return mostResident(command), took
+	return most, took
 }
 
 func lineOf(i int) string { return fmt.Sprintf("a line, the %dth", i) }

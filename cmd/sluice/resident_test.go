@@ -3,12 +3,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-mt/sluice/internal/sharedtest"
 )
@@ -45,14 +47,43 @@ func TestResidentMemory(t *testing.T) {
 // peak runs the command and returns the most bytes that it had in memory.
 func peak(t *testing.T, arguments ...string) int64 {
 	t.Helper()
+	var said strings.Builder
 	command := exec.Command("sluice", arguments...)
-	if said, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	command.Stdout, command.Stderr = &said, &said
+	most, err := mostResident(command)
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.String())
 	}
-	return mostResident(command)
+	return most
 }
 
-// mostResident returns the most bytes that a command, which has ended, had in memory.
-func mostResident(command *exec.Cmd) int64 {
-	return command.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+// mostResident runs a command and returns the most bytes that it had in memory. The kernel's account of a process that has ended is of no use: it begins
+// with what its parent had, which may be more.
+func mostResident(command *exec.Cmd) (int64, error) {
+	if err := command.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	var most int64
+	for every := time.Tick(time.Millisecond); ; <-every {
+		most = max(most, highWater(command.Process.Pid))
+		select {
+		case err := <-ended:
+			return most, err
+		default:
+		}
+	}
+}
+
+// highWater returns the most bytes that a process has had in memory, 0 if it is not there any more.
+func highWater(process int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	var kilobytes int64
+	fmt.Sscan(after, &kilobytes)
+	return kilobytes << 10
 }
