@@ -187,9 +187,13 @@ func (t randomText) sources(count int) []search.Source {
 	return sources
 }
 
-// length draws how many pieces a sentence has, with its end, by a log-normal distribution, as lengths of real sentences are spread.
-func (t randomText) length() int {
-	logarithm := math.Log(modelLength) - t.spread*t.spread/2 + t.spread*t.random.NormFloat64()
+// length draws how many pieces a sentence has, with its end.
+func (t randomText) length() int { return lengthAt(t.spread, t.random.NormFloat64()) }
+
+// lengthAt is the length of a sentence that lies so many standard deviations from the middle of a log-normal distribution, by which lengths of real
+// sentences are spread: modelLength in the mean.
+func lengthAt(spread, deviations float64) int {
+	logarithm := math.Log(modelLength) - spread*spread/2 + spread*deviations
 	return min(max(int(math.Round(math.Exp(logarithm))), 1), usualLongest)
 }
 

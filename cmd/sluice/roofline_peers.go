@@ -243,8 +243,7 @@ func modelLengths(spread float64) []int {
 	lengths := make([]int, modelBatch*modelRows)
 	for i := range lengths {
 		quantile := (float64(i) + 0.5) / float64(len(lengths))
-		logarithm := math.Log(modelLength) - spread*spread/2 + spread*math.Sqrt2*math.Erfinv(2*quantile-1)
-		lengths[len(lengths)-1-i] = min(max(int(math.Round(math.Exp(logarithm))), 1), usualLongest)
+		lengths[len(lengths)-1-i] = lengthAt(spread, math.Sqrt2*math.Erfinv(2*quantile-1))
 	}
 	return lengths
 }

@@ -17,37 +17,16 @@ import (
 // nearer than those in 8 bits.
 func TestBFloat16References(t *testing.T) {
 	lines, same, in8Bits := 0, 0, 0
-	for _, r := range append(references, struct{ name, source, target string }{"s2s-gru", "joint", "joint"},
-		struct{ name, source, target string }{"s2s-deep", "joint", "joint"}) {
-		target := referenceVocab(t, r.target)
-		m := loadModel(t, "reference/"+r.name+"/model.npz")
-		input := sources(referenceVocab(t, r.source), readLines(t, "models/reference/data/input.en"), m.RightLeft)
-		translate := func(precision Precision) []translation {
-			weights := pack(t, m, precision, Options{Suppress: []int32{target.Unk()}})
-			g := greedy{stepper: weights.NewStepper(16), eos: target.EOS(), scored: true, cap: tripled}
-			return g.translate(input)
+	eachReference(t, func(name string, translate func(Precision) []translation) {
+		float := translate(Float32)
+		equal, largest := likeness(translate(BFloat16), float)
+		t.Logf("%s: %d of %d lines are equal, word scores within %.2g", name, equal, len(float), largest)
+		if equal*10 < len(float)*6 || largest > 0.15 {
+			t.Errorf("%s: %d of %d lines are equal, word scores within %.2g", name, equal, len(float), largest)
 		}
-		float, equal, largest := translate(Float32), 0, 0.0
-		for i, got := range translate(BFloat16) {
-			if !slices.Equal(got.tokens, float[i].tokens) {
-				continue
-			}
-			equal++
-			for j, score := range got.scores {
-				largest = max(largest, abs(float64(score-float[i].scores[j])))
-			}
-		}
-		t.Logf("%s: %d of %d lines are equal, word scores within %.2g", r.name, equal, len(input), largest)
-		if equal*10 < len(input)*6 || largest > 0.15 {
-			t.Errorf("%s: %d of %d lines are equal, word scores within %.2g", r.name, equal, len(input), largest)
-		}
-		for i, got := range translate(Int8) {
-			if slices.Equal(got.tokens, float[i].tokens) {
-				in8Bits++
-			}
-		}
-		lines, same = lines+len(input), same+equal
-	}
+		in8, _ := likeness(translate(Int8), float)
+		lines, same, in8Bits = lines+len(float), same+equal, in8Bits+in8
+	})
 	t.Logf("%d of %d lines are equal, in 8 bits %d", same, lines, in8Bits)
 	if same*100 < lines*85 || same <= in8Bits {
 		t.Errorf("%d of %d lines are equal, in 8 bits %d", same, lines, in8Bits)
@@ -66,12 +45,8 @@ func TestBFloat16Kinds(t *testing.T) {
 		float, half := pack(t, m, Float32, Options{}), pack(t, m, BFloat16, Options{})
 		for _, source := range []search.Source{source, few} {
 			want := logProbsOf(float, source, target)
-			got, worst := logProbsOf(half, source, target), 0.0
-			for j := range want {
-				if got[j] != want[j] { // which may both be minus infinity
-					worst = max(worst, math.Abs(float64(got[j]-want[j])))
-				}
-			}
+			got := logProbsOf(half, source, target)
+			worst := farthest(got, want)
 			if !(worst < 0.2) || slices.Equal(got, want) {
 				t.Errorf("%s: log-probabilities of %d candidates (0 are all) are off by %v", kind.name, len(source.Candidates), worst)
 			}

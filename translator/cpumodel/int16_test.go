@@ -15,32 +15,15 @@ import (
 // tests, nearly all lines are the same, and the scores of their words too.
 func TestInt16References(t *testing.T) {
 	lines, same := 0, 0
-	for _, r := range append(references, struct{ name, source, target string }{"s2s-gru", "joint", "joint"},
-		struct{ name, source, target string }{"s2s-deep", "joint", "joint"}) {
-		target := referenceVocab(t, r.target)
-		m := loadModel(t, "reference/"+r.name+"/model.npz")
-		input := sources(referenceVocab(t, r.source), readLines(t, "models/reference/data/input.en"), m.RightLeft)
-		translate := func(precision Precision) []translation {
-			weights := pack(t, m, precision, Options{Suppress: []int32{target.Unk()}})
-			g := greedy{stepper: weights.NewStepper(16), eos: target.EOS(), scored: true, cap: tripled}
-			return g.translate(input)
+	eachReference(t, func(name string, translate func(Precision) []translation) {
+		float := translate(Float32)
+		equal, largest := likeness(translate(Int16), float)
+		t.Logf("%s: %d of %d lines are equal, word scores within %.2g", name, equal, len(float), largest)
+		if equal < len(float)-3 || largest > 0.02 {
+			t.Errorf("%s: %d of %d lines are equal, word scores within %.2g", name, equal, len(float), largest)
 		}
-		float, equal, largest := translate(Float32), 0, 0.0
-		for i, got := range translate(Int16) {
-			if !slices.Equal(got.tokens, float[i].tokens) {
-				continue
-			}
-			equal++
-			for j, score := range got.scores {
-				largest = max(largest, abs(float64(score-float[i].scores[j])))
-			}
-		}
-		t.Logf("%s: %d of %d lines are equal, word scores within %.2g", r.name, equal, len(input), largest)
-		if equal < len(input)-3 || largest > 0.02 {
-			t.Errorf("%s: %d of %d lines are equal, word scores within %.2g", r.name, equal, len(input), largest)
-		}
-		lines, same = lines+len(input), same+equal
-	}
+		lines, same = lines+len(float), same+equal
+	})
 	t.Logf("%d of %d lines are equal", same, lines)
 	if same*1000 < lines*985 {
 		t.Errorf("%d of %d lines are equal", same, lines)
@@ -55,12 +38,8 @@ func TestInt16Kinds(t *testing.T) {
 		source := search.Source{Tokens: randomTokens(random, 9, max(m.SourceVocabulary, 1)), Further: furtherTokens(random, m)}
 		target := randomTokens(random, 8, m.TargetVocabulary)
 		want := logProbsOf(pack(t, m, Float32, Options{}), source, target)
-		got, worst := logProbsOf(pack(t, m, Int16, Options{}), source, target), 0.0
-		for j := range want {
-			if got[j] != want[j] { // which may both be minus infinity
-				worst = max(worst, math.Abs(float64(got[j]-want[j])))
-			}
-		}
+		got := logProbsOf(pack(t, m, Int16, Options{}), source, target)
+		worst := farthest(got, want)
 		if !(worst < 5e-3) || slices.Equal(got, want) {
 			t.Errorf("%s: log-probabilities are off by %v", kind.name, worst)
 		}

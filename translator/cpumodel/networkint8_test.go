@@ -49,12 +49,8 @@ func TestRecurrentInt8(t *testing.T) {
 			want := logProbsOf(pack(t, m, Float32, Options{}), source, target)
 			compare := func(what string, m *model.Model, want []float32, tolerance float64) []float32 {
 				t.Helper()
-				got, worst := logProbsOf(pack(t, m, Int8, Options{}), source, target), 0.0
-				for j := range want {
-					if got[j] != want[j] { // which may both be minus infinity
-						worst = max(worst, math.Abs(float64(got[j]-want[j])))
-					}
-				}
+				got := logProbsOf(pack(t, m, Int8, Options{}), source, target)
+				worst := farthest(got, want)
 				if !(worst < tolerance) {
 					t.Errorf("%s: log-probabilities are off by %v", what, worst)
 				}
