@@ -368,6 +368,41 @@ func TestAccumulateBFloat16FlushesDenormals(t *testing.T) {
 	})
 }
 
+// Sums about as large as the smallest normal number are made zero, or not, after they are rounded, wherever in a block they are.
+func TestBFloat16ProductsNearTheSmallestNumberAgree(t *testing.T) {
+	cputest.Each(t, func(t *testing.T) {
+		for rows := 1; rows < 15; rows++ {
+			r := source(uint64(rows))
+			k, n := 2+r.IntN(30), 33+r.IntN(40)
+			tiny := func(n, exponent int) []float32 {
+				x := normals(r, n)
+				for i := range x {
+					x[i] = float32(math.Ldexp(float64(x[i]), exponent-r.IntN(4)))
+					if r.IntN(3) == 0 { // a power of two, whose products are halves of what is rounded
+						x[i] = float32(math.Copysign(math.Ldexp(1, exponent-r.IntN(24)), float64(x[i])))
+					}
+				}
+				return x
+			}
+			var w BFloat16Matrix
+			w.Pack(k, n, tiny(k*n, -63), n)
+			x, y := make([]uint16, rows*BFloat16Stride(k)), tiny(rows*n, -125)
+			y[r.IntN(n)] = 0x1p120 // beside them, what could overflow if it were made larger
+			ToBFloat16(x, tiny(rows*k, -63), k, rows, k)
+			agree(t, fmt.Sprintf("AccumulateBFloat16 %d×%d×%d", rows, k, n), func(g *arena) []float32 {
+				out := guard(g, y)
+				AccumulateBFloat16(out, n, guard(g, x), rows, &w)
+				return out
+			})
+			agree(t, fmt.Sprintf("MulBFloat16 %d×%d×%d", rows, k, n), func(g *arena) []float32 {
+				out := guard(g, make([]float32, rows*n))
+				MulBFloat16(out, n, guard(g, x), rows, &w, guard(g, y[:n]), Rectified)
+				return out
+			})
+		}
+	})
+}
+
 func TestAccumulateBFloat16AgainstFloat64(t *testing.T) {
 	cputest.EachFamily(t, func(t *testing.T) {
 		r := source(6)

@@ -13,5 +13,6 @@ package kernels
 //go:generate go run -C _asm ./int8neon -pkg kernels -out ../int8neon_arm64.s -stubs ../int8neon_asm_arm64.go
 //go:generate go run -C _asm ./rowsneon -pkg kernels -out ../rowsneon_arm64.s -stubs ../rowsneon_asm_arm64.go
 //go:generate go run -C _asm ./float32neon -pkg kernels -out ../float32neon_arm64.s -stubs ../float32neon_asm_arm64.go
+//go:generate go run -C _asm ./bfloat16neon -pkg kernels -out ../bfloat16neon_arm64.s -stubs ../bfloat16neon_asm_arm64.go
 //go:generate go run -C _asm ./recurrent -pkg kernels -out ../recurrent_amd64.s -stubs ../recurrent_asm_amd64.go
 //go:generate go run -C _asm ./recurrentneon -pkg kernels -out ../recurrentneon_arm64.s -stubs ../recurrentneon_asm_arm64.go

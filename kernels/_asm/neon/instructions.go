@@ -11,16 +11,16 @@ var three = map[string]struct {
 	"fadd": {0x4e20d400, "4s", false}, "fsub": {0x4ea0d400, "4s", false}, "fmul": {0x6e20dc00, "4s", false}, "fdiv": {0x6e20fc00, "4s", false},
 	"fmax": {0x4e20f400, "4s", false}, "fmin": {0x4ea0f400, "4s", false}, "fmaxnm": {0x4e20c400, "4s", false},
 	"fmla": {0x4e20cc00, "4s", true}, "fmls": {0x4ea0cc00, "4s", true},
-	"fcmgt": {0x6ea0e400, "4s", false}, "umax": {0x6ea06400, "4s", false},
+	"fcmgt": {0x6ea0e400, "4s", false}, "fcmeq": {0x4e20e400, "4s", false}, "umax": {0x6ea06400, "4s", false},
 	"add": {0x4ea08400, "4s", false}, "sub": {0x6ea08400, "4s", false}, "addp": {0x4ea0bc00, "4s", false},
-	"zip1": {0x4e803800, "4s", false}, "zip2": {0x4e807800, "4s", false},
+	"zip1": {0x4e803800, "4s", false}, "zip2": {0x4e807800, "4s", false}, "uzp2": {0x4e805800, "4s", false}, "trn2": {0x4e806800, "4s", false},
 	"and": {0x4e201c00, "16b", false}, "bic": {0x4e601c00, "16b", false}, "orr": {0x4ea01c00, "16b", false}, "eor": {0x6e201c00, "16b", false},
-	"bit": {0x6ea01c00, "16b", true},
+	"bit": {0x6ea01c00, "16b", true}, "bif": {0x6ee01c00, "16b", true},
 }
 
 // two are the instructions d = op n.
 var two = map[string]uint32{
-	"fneg": 0x6ea0f800, "frintn": 0x4e218800, "fcvtns": 0x4e21a800, "scvtf": 0x4e21d800,
+	"fneg": 0x6ea0f800, "fabs": 0x4ea0f800, "frintn": 0x4e218800, "fcvtns": 0x4e21a800, "scvtf": 0x4e21d800,
 }
 
 // Op writes d = n op m, lane by lane.
@@ -30,6 +30,20 @@ func (f *Func) Op(name string, d, n, m V) {
 		panic("unknown instruction " + name)
 	}
 	f.word(op.code|uint32(m)<<16|uint32(n)<<5|uint32(d), "%[1]s v%[3]d.%[2]s, v%[4]d.%[2]s, v%[5]d.%[2]s", name, op.lanes, d, n, m)
+}
+
+// sizes are the codes of lanes.
+var sizes = map[string]uint32{"16b": 0, "8h": 1, "4s": 2}
+
+// OpOn is Op for an instruction on integers, on lanes of another size than the 32 bits that Op gives it.
+func (f *Func) OpOn(lanes, name string, d, n, m V) {
+	op, ok := three[name]
+	size, known := sizes[lanes]
+	if !ok || !known || op.lanes != "4s" {
+		panic("unknown instruction " + name + " on " + lanes)
+	}
+	code := op.code&^(3<<22) | size<<22
+	f.word(code|uint32(m)<<16|uint32(n)<<5|uint32(d), "%[1]s v%[3]d.%[2]s, v%[4]d.%[2]s, v%[5]d.%[2]s", name, lanes, d, n, m)
 }
 
 // Op2 writes d = op n, lane by lane.
@@ -151,6 +165,15 @@ func (f *Func) ShiftLeft(d, n V, by int) {
 // ShiftRight shifts signed lanes.
 func (f *Func) ShiftRight(d, n V, by int) {
 	f.word(0x4f000400|uint32(64-by)<<16|uint32(n)<<5|uint32(d), "sshr v%d.4s, v%d.4s, #%d", d, n, by)
+}
+
+// WidenHalves writes the lower four words of n, or the upper ones, to the upper halves of the lanes of d. The lower halves are zero.
+func (f *Func) WidenHalves(d, n V, upper bool) {
+	if upper {
+		f.word(0x6e613800|uint32(n)<<5|uint32(d), "shll2 v%d.4s, v%d.8h, #16", d, n)
+		return
+	}
+	f.word(0x2e613800|uint32(n)<<5|uint32(d), "shll v%d.4s, v%d.4h, #16", d, n)
 }
 
 // NarrowWords writes the lower halves of four lanes to the lower half of d, or to the upper one.

@@ -19,6 +19,9 @@ func everything() *File {
 		f.Op(name, 1, 22, 13)
 		f.Op(name, 31, 0, 30)
 	}
+	for _, name := range []string{"uzp2", "trn2"} {
+		f.OpOn("8h", name, 1, 22, 13)
+	}
 	for name := range two {
 		f.Op2(name, 17, 30)
 	}
@@ -35,6 +38,7 @@ func everything() *File {
 		f.SMULL(3, 29, 7, upper)
 		f.SMLAL(3, 29, 7, upper)
 		f.ZipHalves(3, 29, 7, upper)
+		f.WidenHalves(3, 29, upper)
 		f.NarrowWords(3, 29, upper)
 		f.NarrowBytes(29, 3, upper)
 	}
