@@ -28,6 +28,7 @@ type mulInt8Call struct {
 	w       *Int8Matrix
 	bias    []float32
 	floor   float32
+	level   cpu.Level
 }
 
 func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
@@ -36,22 +37,22 @@ func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w
 		mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
 		return
 	}
-	c := mulInt8Call{y, yStride, a, Int8Stride(w.K), aScales, w, bias, floorOf(act)}
+	c := mulInt8Call{y: y, yStride: yStride, a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level}
 	chunk := max(mulInt8Chunk/c.aStride, 2*mulInt8RowsSMMLA) &^ 1
 	for first := 0; first < rows; {
 		n := evenPart(rows-first, chunk)
-		c.chunk(level, first, n)
+		c.chunk(first, n)
 		first += n
 	}
 }
 
 // chunk multiplies rows with all panels. SMMLA does pairs of rows, and leaves the last of an odd number to SDOT.
-func (c *mulInt8Call) chunk(level cpu.Level, first, rows int) {
-	switch level {
+func (c *mulInt8Call) chunk(first, rows int) {
+	switch c.level {
 	case cpu.NEON:
-		c.blocks(level, first, cutBlocks(rows, mulInt8RowsNEON), 1)
+		c.blocks(cpu.NEON, first, cutBlocks(rows, mulInt8RowsNEON), 1)
 	case cpu.SDOT:
-		c.blocks(level, first, cutBlocks(rows, mulInt8RowsSDOT), 1)
+		c.blocks(cpu.SDOT, first, cutBlocks(rows, mulInt8RowsSDOT), 1)
 	default:
 		if pairs := rows / 2; pairs > 0 {
 			c.blocks(cpu.SMMLA, first, cutBlocks(pairs, mulInt8RowsSMMLA/2), 2)

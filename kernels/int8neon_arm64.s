@@ -2963,6 +2963,342 @@ after1:
 	ADD $1, R5
 	RET
 
+// func countInt8NEON(a *uint8, n int) int
+TEXT ·countInt8NEON(SB), NOSPLIT, $0-24
+	MOVD a+0(FP), R0
+	MOVD n+8(FP), R1
+	MOVD R1, R2
+	WORD $0x4f04e41f // movi v31.16b, #128
+	WORD $0x4f04e400 // movi v0.16b, #128
+	WORD $0x6f00e401 // movi v1.2d, #0000000000000000
+
+bytes:
+	WORD $0x3cc10410 // ldr q16, [x0], #16
+	WORD $0x4e301c00 // and v0.16b, v0.16b, v16.16b
+	WORD $0x6e3f8e14 // cmeq v20.16b, v16.16b, v31.16b
+	WORD $0x3cc10411 // ldr q17, [x0], #16
+	WORD $0x4e311c00 // and v0.16b, v0.16b, v17.16b
+	WORD $0x6e3f8e35 // cmeq v21.16b, v17.16b, v31.16b
+	WORD $0x4e358694 // add v20.16b, v20.16b, v21.16b
+	WORD $0x3cc10412 // ldr q18, [x0], #16
+	WORD $0x4e321c00 // and v0.16b, v0.16b, v18.16b
+	WORD $0x6e3f8e56 // cmeq v22.16b, v18.16b, v31.16b
+	WORD $0x4e368694 // add v20.16b, v20.16b, v22.16b
+	WORD $0x3cc10413 // ldr q19, [x0], #16
+	WORD $0x4e331c00 // and v0.16b, v0.16b, v19.16b
+	WORD $0x6e3f8e77 // cmeq v23.16b, v19.16b, v31.16b
+	WORD $0x4e378694 // add v20.16b, v20.16b, v23.16b
+	WORD $0x4e202a94 // saddlp v20.8h, v20.16b
+	WORD $0x4e606a81 // sadalp v1.4s, v20.8h
+	SUBS $64, R2
+	BNE bytes
+	VMOV V0.D[0], R3
+	VMOV V0.D[1], R4
+	AND R4, R3
+	MOVD $0x8080808080808080, R4
+	CMP R4, R3
+	BNE negative
+	WORD $0x4eb1b821 // addv s1, v1.4s
+	FMOVS F1, R3
+	ADD R3.SXTW, R1, R1
+	MOVD R1, ret+16(FP)
+	RET
+
+negative:
+	MOVD $-1, R1
+	MOVD R1, ret+16(FP)
+	RET
+
+// func fetchInt8(w *int8, n int)
+TEXT ·fetchInt8(SB), NOSPLIT, $0-16
+	MOVD w+0(FP), R0
+	MOVD n+8(FP), R1
+
+line:
+	PRFM (R0), PLDL2KEEP
+	ADD $64, R0
+	SUBS $64, R1
+	BGT line
+	RET
+
+// func mulInt8SparseSDOT(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)
+TEXT ·mulInt8SparseSDOT(SB), NOSPLIT, $0-92
+	MOVD w+24(FP), R2
+	MOVD stride+32(FP), R3
+	MOVD scales+48(FP), R19
+	MOVD bias+56(FP), R20
+	MOVD y+72(FP), R21
+	MOVD strips+80(FP), R22
+	MOVWU floor+88(FP), R16
+	WORD $0x4e040e1e // dup v30.4s, w16
+
+strip:
+	MOVD ks+8(FP), R5
+	MOVD values+16(FP), R6
+	MOVD quads+0(FP), R7
+	WORD $0x6f00e400 // movi v0.2d, #0000000000000000
+	WORD $0x6f00e401 // movi v1.2d, #0000000000000000
+	WORD $0x6f00e402 // movi v2.2d, #0000000000000000
+	WORD $0x6f00e403 // movi v3.2d, #0000000000000000
+	WORD $0x6f00e404 // movi v4.2d, #0000000000000000
+	WORD $0x6f00e405 // movi v5.2d, #0000000000000000
+	WORD $0x6f00e406 // movi v6.2d, #0000000000000000
+	WORD $0x6f00e407 // movi v7.2d, #0000000000000000
+	WORD $0x6f00e408 // movi v8.2d, #0000000000000000
+	WORD $0x6f00e409 // movi v9.2d, #0000000000000000
+	WORD $0x6f00e40a // movi v10.2d, #0000000000000000
+	WORD $0x6f00e40b // movi v11.2d, #0000000000000000
+	WORD $0x6f00e40c // movi v12.2d, #0000000000000000
+	WORD $0x6f00e40d // movi v13.2d, #0000000000000000
+	WORD $0x6f00e40e // movi v14.2d, #0000000000000000
+	WORD $0x6f00e40f // movi v15.2d, #0000000000000000
+	CBZ R7, finish
+
+quad:
+	MOVHU 16(R5), R12
+	MADD R3, R2, R12, R12
+	PRFM (R12), PLDL1KEEP
+	MOVHU 18(R5), R13
+	MADD R3, R2, R13, R13
+	PRFM (R13), PLDL1KEEP
+	MOVHU 20(R5), R14
+	MADD R3, R2, R14, R14
+	PRFM (R14), PLDL1KEEP
+	MOVHU 22(R5), R15
+	MADD R3, R2, R15, R15
+	PRFM (R15), PLDL1KEEP
+	MOVHU.P 2(R5), R8
+	MADD R3, R2, R8, R8
+	MOVHU.P 2(R5), R9
+	MADD R3, R2, R9, R9
+	MOVHU.P 2(R5), R10
+	MADD R3, R2, R10, R10
+	MOVHU.P 2(R5), R11
+	MADD R3, R2, R11, R11
+	WORD $0xbc4044dc // ldr s28, [x6], #4
+	WORD $0x3dc00110 // ldr q16, [x8]
+	WORD $0x3dc00131 // ldr q17, [x9]
+	WORD $0x3dc00152 // ldr q18, [x10]
+	WORD $0x3dc00173 // ldr q19, [x11]
+	WORD $0x4e113a14 // zip1 v20.16b, v16.16b, v17.16b
+	WORD $0x4e133a56 // zip1 v22.16b, v18.16b, v19.16b
+	WORD $0x4e117a15 // zip2 v21.16b, v16.16b, v17.16b
+	WORD $0x4e137a57 // zip2 v23.16b, v18.16b, v19.16b
+	WORD $0x4e563a98 // zip1 v24.8h, v20.8h, v22.8h
+	WORD $0x4e567a99 // zip2 v25.8h, v20.8h, v22.8h
+	WORD $0x4e573aba // zip1 v26.8h, v21.8h, v23.8h
+	WORD $0x4e577abb // zip2 v27.8h, v21.8h, v23.8h
+	WORD $0x4f9ce300 // sdot v0.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce321 // sdot v1.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce342 // sdot v2.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce363 // sdot v3.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc00510 // ldr q16, [x8, #16]
+	WORD $0x3dc00531 // ldr q17, [x9, #16]
+	WORD $0x3dc00552 // ldr q18, [x10, #16]
+	WORD $0x3dc00573 // ldr q19, [x11, #16]
+	WORD $0x4e113a14 // zip1 v20.16b, v16.16b, v17.16b
+	WORD $0x4e133a56 // zip1 v22.16b, v18.16b, v19.16b
+	WORD $0x4e117a15 // zip2 v21.16b, v16.16b, v17.16b
+	WORD $0x4e137a57 // zip2 v23.16b, v18.16b, v19.16b
+	WORD $0x4e563a98 // zip1 v24.8h, v20.8h, v22.8h
+	WORD $0x4e567a99 // zip2 v25.8h, v20.8h, v22.8h
+	WORD $0x4e573aba // zip1 v26.8h, v21.8h, v23.8h
+	WORD $0x4e577abb // zip2 v27.8h, v21.8h, v23.8h
+	WORD $0x4f9ce304 // sdot v4.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce325 // sdot v5.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce346 // sdot v6.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce367 // sdot v7.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc00910 // ldr q16, [x8, #32]
+	WORD $0x3dc00931 // ldr q17, [x9, #32]
+	WORD $0x3dc00952 // ldr q18, [x10, #32]
+	WORD $0x3dc00973 // ldr q19, [x11, #32]
+	WORD $0x4e113a14 // zip1 v20.16b, v16.16b, v17.16b
+	WORD $0x4e133a56 // zip1 v22.16b, v18.16b, v19.16b
+	WORD $0x4e117a15 // zip2 v21.16b, v16.16b, v17.16b
+	WORD $0x4e137a57 // zip2 v23.16b, v18.16b, v19.16b
+	WORD $0x4e563a98 // zip1 v24.8h, v20.8h, v22.8h
+	WORD $0x4e567a99 // zip2 v25.8h, v20.8h, v22.8h
+	WORD $0x4e573aba // zip1 v26.8h, v21.8h, v23.8h
+	WORD $0x4e577abb // zip2 v27.8h, v21.8h, v23.8h
+	WORD $0x4f9ce308 // sdot v8.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce329 // sdot v9.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34a // sdot v10.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36b // sdot v11.4s, v27.16b, v28.4b[0]
+	WORD $0x3dc00d10 // ldr q16, [x8, #48]
+	WORD $0x3dc00d31 // ldr q17, [x9, #48]
+	WORD $0x3dc00d52 // ldr q18, [x10, #48]
+	WORD $0x3dc00d73 // ldr q19, [x11, #48]
+	WORD $0x4e113a14 // zip1 v20.16b, v16.16b, v17.16b
+	WORD $0x4e133a56 // zip1 v22.16b, v18.16b, v19.16b
+	WORD $0x4e117a15 // zip2 v21.16b, v16.16b, v17.16b
+	WORD $0x4e137a57 // zip2 v23.16b, v18.16b, v19.16b
+	WORD $0x4e563a98 // zip1 v24.8h, v20.8h, v22.8h
+	WORD $0x4e567a99 // zip2 v25.8h, v20.8h, v22.8h
+	WORD $0x4e573aba // zip1 v26.8h, v21.8h, v23.8h
+	WORD $0x4e577abb // zip2 v27.8h, v21.8h, v23.8h
+	WORD $0x4f9ce30c // sdot v12.4s, v24.16b, v28.4b[0]
+	WORD $0x4f9ce32d // sdot v13.4s, v25.16b, v28.4b[0]
+	WORD $0x4f9ce34e // sdot v14.4s, v26.16b, v28.4b[0]
+	WORD $0x4f9ce36f // sdot v15.4s, v27.16b, v28.4b[0]
+	SUBS $1, R7
+	BNE quad
+
+finish:
+	MOVD aScale+40(FP), R17
+	WORD $0xbd40023c // ldr s28, [x17]
+	WORD $0x3dc00270 // ldr q16, [x19]
+	WORD $0x3dc00294 // ldr q20, [x20]
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f9c9218 // fmul v24.4s, v16.4s, v28.s[0]
+	WORD $0x6e38dc00 // fmul v0.4s, v0.4s, v24.4s
+	WORD $0x4e34d400 // fadd v0.4s, v0.4s, v20.4s
+	WORD $0x6ea0e7d8 // fcmgt v24.4s, v30.4s, v0.4s
+	WORD $0x6eb81fc0 // bit v0.16b, v30.16b, v24.16b
+	WORD $0x3d8002a0 // str q0, [x21]
+	WORD $0x3dc00671 // ldr q17, [x19, #16]
+	WORD $0x3dc00695 // ldr q21, [x20, #16]
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f9c9239 // fmul v25.4s, v17.4s, v28.s[0]
+	WORD $0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
+	WORD $0x4e35d421 // fadd v1.4s, v1.4s, v21.4s
+	WORD $0x6ea1e7d9 // fcmgt v25.4s, v30.4s, v1.4s
+	WORD $0x6eb91fc1 // bit v1.16b, v30.16b, v25.16b
+	WORD $0x3d8006a1 // str q1, [x21, #16]
+	WORD $0x3dc00a72 // ldr q18, [x19, #32]
+	WORD $0x3dc00a96 // ldr q22, [x20, #32]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f9c925a // fmul v26.4s, v18.4s, v28.s[0]
+	WORD $0x6e3adc42 // fmul v2.4s, v2.4s, v26.4s
+	WORD $0x4e36d442 // fadd v2.4s, v2.4s, v22.4s
+	WORD $0x6ea2e7da // fcmgt v26.4s, v30.4s, v2.4s
+	WORD $0x6eba1fc2 // bit v2.16b, v30.16b, v26.16b
+	WORD $0x3d800aa2 // str q2, [x21, #32]
+	WORD $0x3dc00e73 // ldr q19, [x19, #48]
+	WORD $0x3dc00e97 // ldr q23, [x20, #48]
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f9c927b // fmul v27.4s, v19.4s, v28.s[0]
+	WORD $0x6e3bdc63 // fmul v3.4s, v3.4s, v27.4s
+	WORD $0x4e37d463 // fadd v3.4s, v3.4s, v23.4s
+	WORD $0x6ea3e7db // fcmgt v27.4s, v30.4s, v3.4s
+	WORD $0x6ebb1fc3 // bit v3.16b, v30.16b, v27.16b
+	WORD $0x3d800ea3 // str q3, [x21, #48]
+	WORD $0x3dc01270 // ldr q16, [x19, #64]
+	WORD $0x3dc01294 // ldr q20, [x20, #64]
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9c9218 // fmul v24.4s, v16.4s, v28.s[0]
+	WORD $0x6e38dc84 // fmul v4.4s, v4.4s, v24.4s
+	WORD $0x4e34d484 // fadd v4.4s, v4.4s, v20.4s
+	WORD $0x6ea4e7d8 // fcmgt v24.4s, v30.4s, v4.4s
+	WORD $0x6eb81fc4 // bit v4.16b, v30.16b, v24.16b
+	WORD $0x3d8012a4 // str q4, [x21, #64]
+	WORD $0x3dc01671 // ldr q17, [x19, #80]
+	WORD $0x3dc01695 // ldr q21, [x20, #80]
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9c9239 // fmul v25.4s, v17.4s, v28.s[0]
+	WORD $0x6e39dca5 // fmul v5.4s, v5.4s, v25.4s
+	WORD $0x4e35d4a5 // fadd v5.4s, v5.4s, v21.4s
+	WORD $0x6ea5e7d9 // fcmgt v25.4s, v30.4s, v5.4s
+	WORD $0x6eb91fc5 // bit v5.16b, v30.16b, v25.16b
+	WORD $0x3d8016a5 // str q5, [x21, #80]
+	WORD $0x3dc01a72 // ldr q18, [x19, #96]
+	WORD $0x3dc01a96 // ldr q22, [x20, #96]
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9c925a // fmul v26.4s, v18.4s, v28.s[0]
+	WORD $0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
+	WORD $0x4e36d4c6 // fadd v6.4s, v6.4s, v22.4s
+	WORD $0x6ea6e7da // fcmgt v26.4s, v30.4s, v6.4s
+	WORD $0x6eba1fc6 // bit v6.16b, v30.16b, v26.16b
+	WORD $0x3d801aa6 // str q6, [x21, #96]
+	WORD $0x3dc01e73 // ldr q19, [x19, #112]
+	WORD $0x3dc01e97 // ldr q23, [x20, #112]
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9c927b // fmul v27.4s, v19.4s, v28.s[0]
+	WORD $0x6e3bdce7 // fmul v7.4s, v7.4s, v27.4s
+	WORD $0x4e37d4e7 // fadd v7.4s, v7.4s, v23.4s
+	WORD $0x6ea7e7db // fcmgt v27.4s, v30.4s, v7.4s
+	WORD $0x6ebb1fc7 // bit v7.16b, v30.16b, v27.16b
+	WORD $0x3d801ea7 // str q7, [x21, #112]
+	WORD $0x3dc02270 // ldr q16, [x19, #128]
+	WORD $0x3dc02294 // ldr q20, [x20, #128]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f9c9218 // fmul v24.4s, v16.4s, v28.s[0]
+	WORD $0x6e38dd08 // fmul v8.4s, v8.4s, v24.4s
+	WORD $0x4e34d508 // fadd v8.4s, v8.4s, v20.4s
+	WORD $0x6ea8e7d8 // fcmgt v24.4s, v30.4s, v8.4s
+	WORD $0x6eb81fc8 // bit v8.16b, v30.16b, v24.16b
+	WORD $0x3d8022a8 // str q8, [x21, #128]
+	WORD $0x3dc02671 // ldr q17, [x19, #144]
+	WORD $0x3dc02695 // ldr q21, [x20, #144]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f9c9239 // fmul v25.4s, v17.4s, v28.s[0]
+	WORD $0x6e39dd29 // fmul v9.4s, v9.4s, v25.4s
+	WORD $0x4e35d529 // fadd v9.4s, v9.4s, v21.4s
+	WORD $0x6ea9e7d9 // fcmgt v25.4s, v30.4s, v9.4s
+	WORD $0x6eb91fc9 // bit v9.16b, v30.16b, v25.16b
+	WORD $0x3d8026a9 // str q9, [x21, #144]
+	WORD $0x3dc02a72 // ldr q18, [x19, #160]
+	WORD $0x3dc02a96 // ldr q22, [x20, #160]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f9c925a // fmul v26.4s, v18.4s, v28.s[0]
+	WORD $0x6e3add4a // fmul v10.4s, v10.4s, v26.4s
+	WORD $0x4e36d54a // fadd v10.4s, v10.4s, v22.4s
+	WORD $0x6eaae7da // fcmgt v26.4s, v30.4s, v10.4s
+	WORD $0x6eba1fca // bit v10.16b, v30.16b, v26.16b
+	WORD $0x3d802aaa // str q10, [x21, #160]
+	WORD $0x3dc02e73 // ldr q19, [x19, #176]
+	WORD $0x3dc02e97 // ldr q23, [x20, #176]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f9c927b // fmul v27.4s, v19.4s, v28.s[0]
+	WORD $0x6e3bdd6b // fmul v11.4s, v11.4s, v27.4s
+	WORD $0x4e37d56b // fadd v11.4s, v11.4s, v23.4s
+	WORD $0x6eabe7db // fcmgt v27.4s, v30.4s, v11.4s
+	WORD $0x6ebb1fcb // bit v11.16b, v30.16b, v27.16b
+	WORD $0x3d802eab // str q11, [x21, #176]
+	WORD $0x3dc03270 // ldr q16, [x19, #192]
+	WORD $0x3dc03294 // ldr q20, [x20, #192]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f9c9218 // fmul v24.4s, v16.4s, v28.s[0]
+	WORD $0x6e38dd8c // fmul v12.4s, v12.4s, v24.4s
+	WORD $0x4e34d58c // fadd v12.4s, v12.4s, v20.4s
+	WORD $0x6eace7d8 // fcmgt v24.4s, v30.4s, v12.4s
+	WORD $0x6eb81fcc // bit v12.16b, v30.16b, v24.16b
+	WORD $0x3d8032ac // str q12, [x21, #192]
+	WORD $0x3dc03671 // ldr q17, [x19, #208]
+	WORD $0x3dc03695 // ldr q21, [x20, #208]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f9c9239 // fmul v25.4s, v17.4s, v28.s[0]
+	WORD $0x6e39ddad // fmul v13.4s, v13.4s, v25.4s
+	WORD $0x4e35d5ad // fadd v13.4s, v13.4s, v21.4s
+	WORD $0x6eade7d9 // fcmgt v25.4s, v30.4s, v13.4s
+	WORD $0x6eb91fcd // bit v13.16b, v30.16b, v25.16b
+	WORD $0x3d8036ad // str q13, [x21, #208]
+	WORD $0x3dc03a72 // ldr q18, [x19, #224]
+	WORD $0x3dc03a96 // ldr q22, [x20, #224]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f9c925a // fmul v26.4s, v18.4s, v28.s[0]
+	WORD $0x6e3addce // fmul v14.4s, v14.4s, v26.4s
+	WORD $0x4e36d5ce // fadd v14.4s, v14.4s, v22.4s
+	WORD $0x6eaee7da // fcmgt v26.4s, v30.4s, v14.4s
+	WORD $0x6eba1fce // bit v14.16b, v30.16b, v26.16b
+	WORD $0x3d803aae // str q14, [x21, #224]
+	WORD $0x3dc03e73 // ldr q19, [x19, #240]
+	WORD $0x3dc03e97 // ldr q23, [x20, #240]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f9c927b // fmul v27.4s, v19.4s, v28.s[0]
+	WORD $0x6e3bddef // fmul v15.4s, v15.4s, v27.4s
+	WORD $0x4e37d5ef // fadd v15.4s, v15.4s, v23.4s
+	WORD $0x6eafe7db // fcmgt v27.4s, v30.4s, v15.4s
+	WORD $0x6ebb1fcf // bit v15.16b, v30.16b, v27.16b
+	WORD $0x3d803eaf // str q15, [x21, #240]
+	MOVD biasStep+64(FP), R17
+	ADD R17, R20
+	ADD $64, R2
+	ADD $256, R19
+	ADD $256, R21
+	SUBS $1, R22
+	BNE strip
+	RET
+
 // func int8BurstNEON(turns int)
 TEXT ·int8BurstNEON(SB), NOSPLIT, $0-8
 	MOVD turns+0(FP), R0

@@ -37,6 +37,22 @@ func dotsInt8NEON(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 //go:noescape
 func dotsInt8SDOT(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 
+// countInt8NEON counts the bytes that are not 128, or returns -1 if one is below it. n is a multiple of 64, at least 64.
+//
+//go:noescape
+func countInt8NEON(a *uint8, n int) int
+
+// fetchInt8 has n bytes, a multiple of 64, brought into the second-level cache.
+//
+//go:noescape
+func fetchInt8(w *int8, n int)
+
+// mulInt8SparseSDOT multiplies a listed row of activations with strips of 64 columns of the rows at w, which are stride bytes apart.
+// biasStep is in bytes. floor is what results are at least.
+//
+//go:noescape
+func mulInt8SparseSDOT(quads int, ks *uint16, values *uint8, w *int8, stride int, aScale *float32, scales *float32, bias *float32, biasStep int, y *float32, strips int, floor float32)
+
 // int8BurstNEON does 24 independent products of 8 bytes, and as many additions, in each turn.
 //
 //go:noescape

@@ -8,6 +8,8 @@ const (
 	sparseMultipleK = 64 // what k is a multiple of: activations are looked at so many at a time
 	// maxSparseK bounds the inner dimension: lists of that length are on the stack.
 	maxSparseK = 4 << 10
+	// sparsePad is how much longer than k the lists of a row are.
+	sparsePad = 64
 )
 
 // int8Sparse are the weights of an Int8Matrix once more, for activations of which many are zeros: what a ReLU lets pass, of which four
@@ -33,6 +35,33 @@ func packInt8Sparse(k, n int, weights []int8) *int8Sparse {
 		}
 	}
 	return s
+}
+
+// listInt8Generic lists the places of a row of activations that are something, and in values what they are. No activation may be negative. The
+// lists have room for sparsePad more than the row, and end with four zeros that are not counted.
+func listInt8Generic(ks []uint16, values, a []uint8) (n int) {
+	for i, v := range a {
+		ks[n], values[n] = uint16(i), v-int8Zero
+		if v != int8Zero {
+			n++
+		}
+	}
+	clear(ks[n : n+4])
+	clear(values[n : n+4])
+	return n
+}
+
+// countInt8Generic counts the activations that are something. It reports false if there is one below zero.
+func countInt8Generic(a []uint8) (nonzero int, ok bool) {
+	for _, v := range a {
+		if v < int8Zero {
+			return 0, false
+		}
+		if v != int8Zero {
+			nonzero++
+		}
+	}
+	return nonzero, true
 }
 
 // columns returns those from first to end, nil if the kernels are not made for so many. They share the memory of all.

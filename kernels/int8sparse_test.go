@@ -21,6 +21,13 @@ func thinned(r *rand.Rand, n, share int) []uint8 {
 	return a
 }
 
+// alwaysList has products of more than a few rows go by lists, where there are any.
+func alwaysList(w *Int8Matrix) {
+	if share := w.listed(); share != nil {
+		*share = alwaysListed
+	}
+}
+
 // Products with activations of which many are zeros have the bits of the reference, however many there are, and however large.
 func TestMulInt8SparseAgrees(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
@@ -47,6 +54,9 @@ func TestMulInt8SparseAgrees(t *testing.T) {
 				for _, b := range [][]float32{bias, nil} {
 					agree(t, fmt.Sprintf("MulInt8 of %d in a thousand, %d×%d×%d", share, rows, k, n), func(g *arena) []float32 {
 						w := PackInt8Rectified(k, n, weights, scales)
+						if seed%2 == 0 { // otherwise when the rule says so
+							alwaysList(w)
+						}
 						out := guard(g, y)
 						if MulInt8(out, yStride, guard(g, a), guard(g, aScales), rows, w, guardOrNil(g, b), act) > 0 {
 							taken++
@@ -83,13 +93,14 @@ func TestWhenListsAreUsed(t *testing.T) {
 		if share == nil {
 			t.Skip("this kind of processor has no lists")
 		}
+		few, many := int(fewRowsShare)*k/1000, int(manyRowsShare)*k/1000
 		for _, c := range []struct {
 			rows, something int // of 256 activations of a row
 			tuned           nonzeroShare
 			lists           bool
 		}{
-			{5, 51, 0, true}, {5, 52, 0, false}, {5, 0, 0, true}, {5, 102, 400, true}, {5, 103, 400, false}, {5, 1, 1, false},
-			{1, 179, 0, true}, {2, 179, 1, true}, {1, 180, 0, false},
+			{5, many, 0, true}, {5, many + 1, 0, false}, {5, 0, 0, true}, {5, 102, 400, true}, {5, 103, 400, false}, {5, 1, 1, false},
+			{1, few, 0, true}, {2, few, 1, true}, {1, few + 1, 0, false},
 		} {
 			a := slices.Repeat([]uint8{int8Zero}, c.rows*k)
 			for row := range c.rows {
@@ -139,6 +150,7 @@ func TestListedColumns(t *testing.T) {
 		r := source(2)
 		weights, scales, a, aScales := trained(r, k*n, 20), normals(r, n), thinned(r, rows*k, 100), normals(r, rows)
 		w := PackInt8Rectified(k, n, weights, scales)
+		alwaysList(w)
 		want := make([]float32, rows*n)
 		mulInt8Generic(want, n, a, aScales, rows, w, nil, None)
 		for _, cut := range [][2]int{{0, 512}, {128, 512}, {128, 256}, {448, 512}, {64, 192}, {128, 160}, {256, 256}} {
@@ -157,25 +169,54 @@ func TestListedColumns(t *testing.T) {
 	})
 }
 
+func TestListsAreComplete(t *testing.T) { eachListed(t, listInt8Generic) }
+
+// eachListed checks that lists have the places and values of all activations that are something, and four zeros behind them.
+func eachListed(t *testing.T, list func(ks []uint16, values, a []uint8) int) {
+	t.Helper()
+	r := source(6)
+	for _, k := range []int{64, 128, 1536, maxSparseK} {
+		for _, share := range []int{0, 5, 200, 700, 1000} {
+			a := thinned(r, k, share)
+			ks, values := slices.Repeat([]uint16{1}, k+sparsePad), slices.Repeat([]uint8{1}, k+sparsePad)
+			n := list(ks, values, a)
+			at := 0
+			for i, v := range a {
+				if v == int8Zero {
+					continue
+				}
+				if at >= n || int(ks[at]) != i || values[at] != v-int8Zero {
+					t.Fatalf("%d in a thousand of %d: entry %d of %d is not activation %d", share, k, at, n, i)
+				}
+				at++
+			}
+			if at != n || !slices.Equal(ks[n:n+4], make([]uint16, 4)) || !slices.Equal(values[n:n+4], make([]uint8, 4)) {
+				t.Fatalf("%d in a thousand of %d: %d entries, want %d and four zeros", share, k, n, at)
+			}
+		}
+	}
+}
+
 // A list that ends with the row, and not with four, does not go on with what is left of the one before.
 func TestListsEnd(t *testing.T) {
 	cputest.Each(t, func(t *testing.T) {
-		const k, n = 256, 128
+		const rows, k, n = fewRows + 1, 256, 128
 		r := source(3)
 		w := PackInt8Rectified(k, n, trained(r, k*n, 20), normals(r, n))
+		alwaysList(w)
 		for extra := range 5 {
-			a := slices.Repeat([]uint8{int8Zero}, 2*k)
+			a := slices.Repeat([]uint8{int8Zero}, rows*k)
 			for i := range 128 {
 				a[i]++
 			}
 			for i := range 64 + extra {
 				a[2*k-1-i-i/64*100]++
 			}
-			got, want := make([]float32, 2*n), make([]float32, 2*n)
-			if left := MulInt8(got, n, a, []float32{1, 1}, 2, w, nil, None); (left > 0) != (w.sparse != nil) {
+			got, want, aScales := make([]float32, rows*n), make([]float32, rows*n), slices.Repeat([]float32{1}, rows)
+			if left := MulInt8(got, n, a, aScales, rows, w, nil, None); (left > 0) != (w.sparse != nil) {
 				t.Errorf("%d are left out", left)
 			}
-			mulInt8Generic(want, n, a, []float32{1, 1}, 2, w, nil, None)
+			mulInt8Generic(want, n, a, aScales, rows, w, nil, None)
 			sameBits(t, fmt.Sprintf("64 activations at the end, %d elsewhere", extra), got, want)
 		}
 	})
@@ -208,7 +249,9 @@ func FuzzMulInt8Sparse(f *testing.F) {
 		scales, aScales := fuzzFloats(data, n), fuzzFloats(data, int(rows%20))
 		agreeEverywhere(t, "MulInt8 with zeros", func(g *arena) []float32 {
 			y := guard(g, make([]float32, int(rows%20)*n))
-			MulInt8(y, n, guard(g, a), guard(g, aScales), int(rows%20), PackInt8Rectified(k, n, weights, scales), guard(g, scales), None)
+			w := PackInt8Rectified(k, n, weights, scales)
+			alwaysList(w)
+			MulInt8(y, n, guard(g, a), guard(g, aScales), int(rows%20), w, guard(g, scales), None)
 			return y
 		})
 	})

@@ -20,6 +20,9 @@ func main() {
 		mulInt8SMMLA(f)
 		dots(f, "dotsInt8NEON", bytePairs{}.dot)
 		dots(f, "dotsInt8SDOT", (*neon.Func).SDOT)
+		countInt8(f)
+		fetchInt8(f)
+		sparse(f)
 		bursts(f)
 	})
 }

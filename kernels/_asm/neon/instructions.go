@@ -11,7 +11,7 @@ var three = map[string]struct {
 	"fadd": {0x4e20d400, "4s", false}, "fsub": {0x4ea0d400, "4s", false}, "fmul": {0x6e20dc00, "4s", false}, "fdiv": {0x6e20fc00, "4s", false},
 	"fmax": {0x4e20f400, "4s", false}, "fmin": {0x4ea0f400, "4s", false}, "fmaxnm": {0x4e20c400, "4s", false},
 	"fmla": {0x4e20cc00, "4s", true}, "fmls": {0x4ea0cc00, "4s", true},
-	"fcmgt": {0x6ea0e400, "4s", false}, "fcmeq": {0x4e20e400, "4s", false}, "umax": {0x6ea06400, "4s", false},
+	"fcmgt": {0x6ea0e400, "4s", false}, "fcmeq": {0x4e20e400, "4s", false}, "umax": {0x6ea06400, "4s", false}, "cmeq": {0x6ea08c00, "4s", false},
 	"add": {0x4ea08400, "4s", false}, "sub": {0x6ea08400, "4s", false}, "addp": {0x4ea0bc00, "4s", false},
 	"zip1": {0x4e803800, "4s", false}, "zip2": {0x4e807800, "4s", false}, "uzp2": {0x4e805800, "4s", false}, "trn2": {0x4e806800, "4s", false},
 	"and": {0x4e201c00, "16b", false}, "bic": {0x4e601c00, "16b", false}, "orr": {0x4ea01c00, "16b", false}, "eor": {0x6e201c00, "16b", false},
@@ -123,6 +123,11 @@ func (f *Func) SMLAL(d, n, m V, upper bool) {
 // SADALP adds pairs of words of n to the lanes of d.
 func (f *Func) SADALP(d, n V) {
 	f.word(0x4e606800|uint32(n)<<5|uint32(d), "sadalp v%d.4s, v%d.8h", d, n)
+}
+
+// SADDLP writes sums of pairs of bytes of n to the words of d.
+func (f *Func) SADDLP(d, n V) {
+	f.word(0x4e202800|uint32(n)<<5|uint32(d), "saddlp v%d.8h, v%d.16b", d, n)
 }
 
 // ZipHalves writes the lower halves of n and m, or the upper ones, to d.

@@ -19,8 +19,9 @@ func everything() *File {
 		f.Op(name, 1, 22, 13)
 		f.Op(name, 31, 0, 30)
 	}
-	for _, name := range []string{"uzp2", "trn2"} {
-		f.OpOn("8h", name, 1, 22, 13)
+	for _, name := range []string{"uzp2", "trn2", "zip1", "zip2", "add", "cmeq"} {
+		f.OpOn("16b", name, 1, 22, 13)
+		f.OpOn("8h", name, 31, 0, 30)
 	}
 	for name := range two {
 		f.Op2(name, 17, 30)
@@ -49,6 +50,7 @@ func everything() *File {
 	f.SDOT(1, 22, 13)
 	f.SMMLA(1, 22, 13)
 	f.SADALP(1, 22)
+	f.SADDLP(1, 22)
 	f.AddPair(1, 22)
 	f.ShiftLeft(2, 28, 23)
 	f.ShiftRight(2, 28, 1)
