@@ -1804,3 +1804,232 @@ turn:
 	WORD $0x6e38dc63 // fmul v3.4s, v3.4s, v24.4s
 	WORD $0x3d800c03 // str q3, [x0, #48]
 	RET
+
+// func maxChosenNEON(x *float32, chosen *uint64, words int, result *[2]uint32)
+TEXT ·maxChosenNEON(SB), NOSPLIT, $0-32
+	MOVD x+0(FP), R0
+	MOVD chosen+8(FP), R1
+	MOVD words+16(FP), R2
+	MOVD result+24(FP), R3
+	MOVD $0xff7fffff, R16
+	WORD $0x4e040e1f // dup v31.4s, w16
+	MOVD $0x7fffffff, R16
+	WORD $0x4e040e1e // dup v30.4s, w16
+	MOVD $0x00000001, R16
+	WORD $0x4e040e1d // dup v29.4s, w16
+	MOVD $0x00000002, R16
+	WORD $0x4e040e1c // dup v28.4s, w16
+	WORD $0x4e9c3bbd // zip1 v29.4s, v29.4s, v28.4s
+	WORD $0x4f2257bc // shl v28.4s, v29.4s, #2
+	WORD $0x4edc3bbd // zip1 v29.2d, v29.2d, v28.2d
+	WORD $0x4ebf1fe0 // mov v0.16b, v31.16b
+	WORD $0x6f00e402 // movi v2.2d, #0000000000000000
+	WORD $0x4ebf1fe1 // mov v1.16b, v31.16b
+	WORD $0x6f00e403 // movi v3.2d, #0000000000000000
+
+word:
+	MOVD.P 8(R1), R4
+	LSR $32, R4, R5
+	WORD $0x4e040c84 // dup v4.4s, w4
+	WORD $0x3cc10410 // ldr q16, [x0], #16
+	WORD $0x4ebd8c94 // cmtst v20.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff8 // mov v24.16b, v31.16b
+	WORD $0x6eb41e18 // bit v24.16b, v16.16b, v20.16b
+	WORD $0x4e38f400 // fmax v0.4s, v0.4s, v24.4s
+	WORD $0x4e3e1e94 // and v20.16b, v20.16b, v30.16b
+	WORD $0x4e341e10 // and v16.16b, v16.16b, v20.16b
+	WORD $0x6eb06442 // umax v2.4s, v2.4s, v16.4s
+	WORD $0x3cc10411 // ldr q17, [x0], #16
+	WORD $0x4ebd8c95 // cmtst v21.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff9 // mov v25.16b, v31.16b
+	WORD $0x6eb51e39 // bit v25.16b, v17.16b, v21.16b
+	WORD $0x4e39f421 // fmax v1.4s, v1.4s, v25.4s
+	WORD $0x4e3e1eb5 // and v21.16b, v21.16b, v30.16b
+	WORD $0x4e351e31 // and v17.16b, v17.16b, v21.16b
+	WORD $0x6eb16463 // umax v3.4s, v3.4s, v17.4s
+	WORD $0x3cc10412 // ldr q18, [x0], #16
+	WORD $0x4ebd8c96 // cmtst v22.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffa // mov v26.16b, v31.16b
+	WORD $0x6eb61e5a // bit v26.16b, v18.16b, v22.16b
+	WORD $0x4e3af400 // fmax v0.4s, v0.4s, v26.4s
+	WORD $0x4e3e1ed6 // and v22.16b, v22.16b, v30.16b
+	WORD $0x4e361e52 // and v18.16b, v18.16b, v22.16b
+	WORD $0x6eb26442 // umax v2.4s, v2.4s, v18.4s
+	WORD $0x3cc10413 // ldr q19, [x0], #16
+	WORD $0x4ebd8c97 // cmtst v23.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffb // mov v27.16b, v31.16b
+	WORD $0x6eb71e7b // bit v27.16b, v19.16b, v23.16b
+	WORD $0x4e3bf421 // fmax v1.4s, v1.4s, v27.4s
+	WORD $0x4e3e1ef7 // and v23.16b, v23.16b, v30.16b
+	WORD $0x4e371e73 // and v19.16b, v19.16b, v23.16b
+	WORD $0x6eb36463 // umax v3.4s, v3.4s, v19.4s
+	WORD $0x3cc10410 // ldr q16, [x0], #16
+	WORD $0x4ebd8c94 // cmtst v20.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff8 // mov v24.16b, v31.16b
+	WORD $0x6eb41e18 // bit v24.16b, v16.16b, v20.16b
+	WORD $0x4e38f400 // fmax v0.4s, v0.4s, v24.4s
+	WORD $0x4e3e1e94 // and v20.16b, v20.16b, v30.16b
+	WORD $0x4e341e10 // and v16.16b, v16.16b, v20.16b
+	WORD $0x6eb06442 // umax v2.4s, v2.4s, v16.4s
+	WORD $0x3cc10411 // ldr q17, [x0], #16
+	WORD $0x4ebd8c95 // cmtst v21.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff9 // mov v25.16b, v31.16b
+	WORD $0x6eb51e39 // bit v25.16b, v17.16b, v21.16b
+	WORD $0x4e39f421 // fmax v1.4s, v1.4s, v25.4s
+	WORD $0x4e3e1eb5 // and v21.16b, v21.16b, v30.16b
+	WORD $0x4e351e31 // and v17.16b, v17.16b, v21.16b
+	WORD $0x6eb16463 // umax v3.4s, v3.4s, v17.4s
+	WORD $0x3cc10412 // ldr q18, [x0], #16
+	WORD $0x4ebd8c96 // cmtst v22.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffa // mov v26.16b, v31.16b
+	WORD $0x6eb61e5a // bit v26.16b, v18.16b, v22.16b
+	WORD $0x4e3af400 // fmax v0.4s, v0.4s, v26.4s
+	WORD $0x4e3e1ed6 // and v22.16b, v22.16b, v30.16b
+	WORD $0x4e361e52 // and v18.16b, v18.16b, v22.16b
+	WORD $0x6eb26442 // umax v2.4s, v2.4s, v18.4s
+	WORD $0x3cc10413 // ldr q19, [x0], #16
+	WORD $0x4ebd8c97 // cmtst v23.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffb // mov v27.16b, v31.16b
+	WORD $0x6eb71e7b // bit v27.16b, v19.16b, v23.16b
+	WORD $0x4e3bf421 // fmax v1.4s, v1.4s, v27.4s
+	WORD $0x4e3e1ef7 // and v23.16b, v23.16b, v30.16b
+	WORD $0x4e371e73 // and v19.16b, v19.16b, v23.16b
+	WORD $0x6eb36463 // umax v3.4s, v3.4s, v19.4s
+	WORD $0x4e040ca4 // dup v4.4s, w5
+	WORD $0x3cc10410 // ldr q16, [x0], #16
+	WORD $0x4ebd8c94 // cmtst v20.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff8 // mov v24.16b, v31.16b
+	WORD $0x6eb41e18 // bit v24.16b, v16.16b, v20.16b
+	WORD $0x4e38f400 // fmax v0.4s, v0.4s, v24.4s
+	WORD $0x4e3e1e94 // and v20.16b, v20.16b, v30.16b
+	WORD $0x4e341e10 // and v16.16b, v16.16b, v20.16b
+	WORD $0x6eb06442 // umax v2.4s, v2.4s, v16.4s
+	WORD $0x3cc10411 // ldr q17, [x0], #16
+	WORD $0x4ebd8c95 // cmtst v21.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff9 // mov v25.16b, v31.16b
+	WORD $0x6eb51e39 // bit v25.16b, v17.16b, v21.16b
+	WORD $0x4e39f421 // fmax v1.4s, v1.4s, v25.4s
+	WORD $0x4e3e1eb5 // and v21.16b, v21.16b, v30.16b
+	WORD $0x4e351e31 // and v17.16b, v17.16b, v21.16b
+	WORD $0x6eb16463 // umax v3.4s, v3.4s, v17.4s
+	WORD $0x3cc10412 // ldr q18, [x0], #16
+	WORD $0x4ebd8c96 // cmtst v22.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffa // mov v26.16b, v31.16b
+	WORD $0x6eb61e5a // bit v26.16b, v18.16b, v22.16b
+	WORD $0x4e3af400 // fmax v0.4s, v0.4s, v26.4s
+	WORD $0x4e3e1ed6 // and v22.16b, v22.16b, v30.16b
+	WORD $0x4e361e52 // and v18.16b, v18.16b, v22.16b
+	WORD $0x6eb26442 // umax v2.4s, v2.4s, v18.4s
+	WORD $0x3cc10413 // ldr q19, [x0], #16
+	WORD $0x4ebd8c97 // cmtst v23.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffb // mov v27.16b, v31.16b
+	WORD $0x6eb71e7b // bit v27.16b, v19.16b, v23.16b
+	WORD $0x4e3bf421 // fmax v1.4s, v1.4s, v27.4s
+	WORD $0x4e3e1ef7 // and v23.16b, v23.16b, v30.16b
+	WORD $0x4e371e73 // and v19.16b, v19.16b, v23.16b
+	WORD $0x6eb36463 // umax v3.4s, v3.4s, v19.4s
+	WORD $0x3cc10410 // ldr q16, [x0], #16
+	WORD $0x4ebd8c94 // cmtst v20.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff8 // mov v24.16b, v31.16b
+	WORD $0x6eb41e18 // bit v24.16b, v16.16b, v20.16b
+	WORD $0x4e38f400 // fmax v0.4s, v0.4s, v24.4s
+	WORD $0x4e3e1e94 // and v20.16b, v20.16b, v30.16b
+	WORD $0x4e341e10 // and v16.16b, v16.16b, v20.16b
+	WORD $0x6eb06442 // umax v2.4s, v2.4s, v16.4s
+	WORD $0x3cc10411 // ldr q17, [x0], #16
+	WORD $0x4ebd8c95 // cmtst v21.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ff9 // mov v25.16b, v31.16b
+	WORD $0x6eb51e39 // bit v25.16b, v17.16b, v21.16b
+	WORD $0x4e39f421 // fmax v1.4s, v1.4s, v25.4s
+	WORD $0x4e3e1eb5 // and v21.16b, v21.16b, v30.16b
+	WORD $0x4e351e31 // and v17.16b, v17.16b, v21.16b
+	WORD $0x6eb16463 // umax v3.4s, v3.4s, v17.4s
+	WORD $0x3cc10412 // ldr q18, [x0], #16
+	WORD $0x4ebd8c96 // cmtst v22.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffa // mov v26.16b, v31.16b
+	WORD $0x6eb61e5a // bit v26.16b, v18.16b, v22.16b
+	WORD $0x4e3af400 // fmax v0.4s, v0.4s, v26.4s
+	WORD $0x4e3e1ed6 // and v22.16b, v22.16b, v30.16b
+	WORD $0x4e361e52 // and v18.16b, v18.16b, v22.16b
+	WORD $0x6eb26442 // umax v2.4s, v2.4s, v18.4s
+	WORD $0x3cc10413 // ldr q19, [x0], #16
+	WORD $0x4ebd8c97 // cmtst v23.4s, v4.4s, v29.4s
+	WORD $0x4f3c0484 // sshr v4.4s, v4.4s, #4
+	WORD $0x4ebf1ffb // mov v27.16b, v31.16b
+	WORD $0x6eb71e7b // bit v27.16b, v19.16b, v23.16b
+	WORD $0x4e3bf421 // fmax v1.4s, v1.4s, v27.4s
+	WORD $0x4e3e1ef7 // and v23.16b, v23.16b, v30.16b
+	WORD $0x4e371e73 // and v19.16b, v19.16b, v23.16b
+	WORD $0x6eb36463 // umax v3.4s, v3.4s, v19.4s
+	SUBS $1, R2
+	BNE word
+	WORD $0x4e21f400 // fmax v0.4s, v0.4s, v1.4s
+	WORD $0x6ea36442 // umax v2.4s, v2.4s, v3.4s
+	WORD $0x6e30f800 // fmaxv s0, v0.4s
+	WORD $0x6eb0a842 // umaxv s2, v2.4s
+	WORD $0xbd000060 // str s0, [x3]
+	ADD $4, R3
+	WORD $0xbd000062 // str s2, [x3]
+	RET
+
+// func embedInt8NEON(dst *float32, row *int8, position *float32, n int, factor float32, scale float32)
+TEXT ·embedInt8NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD row+8(FP), R1
+	MOVD position+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVWU factor+32(FP), R16
+	WORD $0x4e040e1f // dup v31.4s, w16
+	MOVWU scale+36(FP), R16
+	WORD $0x4e040e1e // dup v30.4s, w16
+
+turn:
+	WORD $0x3cc10420 // ldr q0, [x1], #16
+	WORD $0x0f08a401 // sxtl v1.8h, v0.8b
+	WORD $0x4f08a402 // sxtl2 v2.8h, v0.16b
+	WORD $0x0f10a424 // sxtl v4.4s, v1.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x6e3fdc84 // fmul v4.4s, v4.4s, v31.4s
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x3cc10450 // ldr q16, [x2], #16
+	WORD $0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	WORD $0x3c810404 // str q4, [x0], #16
+	WORD $0x4f10a425 // sxtl2 v5.4s, v1.8h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e3fdca5 // fmul v5.4s, v5.4s, v31.4s
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x3cc10451 // ldr q17, [x2], #16
+	WORD $0x4e31d4a5 // fadd v5.4s, v5.4s, v17.4s
+	WORD $0x3c810405 // str q5, [x0], #16
+	WORD $0x0f10a446 // sxtl v6.4s, v2.4h
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x6e3fdcc6 // fmul v6.4s, v6.4s, v31.4s
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x3cc10452 // ldr q18, [x2], #16
+	WORD $0x4e32d4c6 // fadd v6.4s, v6.4s, v18.4s
+	WORD $0x3c810406 // str q6, [x0], #16
+	WORD $0x4f10a447 // sxtl2 v7.4s, v2.8h
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e3fdce7 // fmul v7.4s, v7.4s, v31.4s
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x3cc10453 // ldr q19, [x2], #16
+	WORD $0x4e33d4e7 // fadd v7.4s, v7.4s, v19.4s
+	WORD $0x3c810407 // str q7, [x0], #16
+	SUBS $16, R3
+	BNE turn
+	RET

@@ -138,3 +138,13 @@ func values32NEON(out *float32, weights *float32, v *float32, offsets *int32, n 
 //
 //go:noescape
 func values16NEON(out *float32, weights *float32, v *float32, offsets *int32, n int, inverse float32)
+
+// maxChosenNEON sets result to the bits of what maxChosenGeneric returns for 64 elements to each of so many words, at least one.
+//
+//go:noescape
+func maxChosenNEON(x *float32, chosen *uint64, words int, result *[2]uint32)
+
+// embedInt8NEON computes embedInt8Generic for n elements, a multiple of 16 and at least 16.
+//
+//go:noescape
+func embedInt8NEON(dst *float32, row *int8, position *float32, n int, factor float32, scale float32)

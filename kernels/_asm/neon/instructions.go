@@ -11,7 +11,7 @@ var three = map[string]struct {
 	"fadd": {0x4e20d400, "4s", false}, "fsub": {0x4ea0d400, "4s", false}, "fmul": {0x6e20dc00, "4s", false}, "fdiv": {0x6e20fc00, "4s", false},
 	"fmax": {0x4e20f400, "4s", false}, "fmin": {0x4ea0f400, "4s", false}, "fmaxnm": {0x4e20c400, "4s", false},
 	"fmla": {0x4e20cc00, "4s", true}, "fmls": {0x4ea0cc00, "4s", true},
-	"fcmgt": {0x6ea0e400, "4s", false}, "fcmeq": {0x4e20e400, "4s", false}, "umax": {0x6ea06400, "4s", false}, "cmeq": {0x6ea08c00, "4s", false},
+	"fcmgt": {0x6ea0e400, "4s", false}, "fcmeq": {0x4e20e400, "4s", false}, "umax": {0x6ea06400, "4s", false}, "cmeq": {0x6ea08c00, "4s", false}, "cmtst": {0x4ea08c00, "4s", false},
 	"add": {0x4ea08400, "4s", false}, "sub": {0x6ea08400, "4s", false}, "addp": {0x4ea0bc00, "4s", false},
 	"zip1": {0x4e803800, "4s", false}, "zip2": {0x4e807800, "4s", false}, "uzp2": {0x4e805800, "4s", false}, "trn2": {0x4e806800, "4s", false},
 	"and": {0x4e201c00, "16b", false}, "bic": {0x4e601c00, "16b", false}, "orr": {0x4ea01c00, "16b", false}, "eor": {0x6e201c00, "16b", false},
@@ -170,6 +170,24 @@ func (f *Func) ShiftLeft(d, n V, by int) {
 // ShiftRight shifts signed lanes.
 func (f *Func) ShiftRight(d, n V, by int) {
 	f.word(0x4f000400|uint32(64-by)<<16|uint32(n)<<5|uint32(d), "sshr v%d.4s, v%d.4s, #%d", d, n, by)
+}
+
+// WidenBytes writes the lower eight signed bytes of n, or the upper ones, to the words of d.
+func (f *Func) WidenBytes(d, n V, upper bool) {
+	if upper {
+		f.word(0x4f08a400|uint32(n)<<5|uint32(d), "sxtl2 v%d.8h, v%d.16b", d, n)
+		return
+	}
+	f.word(0x0f08a400|uint32(n)<<5|uint32(d), "sxtl v%d.8h, v%d.8b", d, n)
+}
+
+// WidenWords writes the lower four signed words of n, or the upper ones, to the lanes of d.
+func (f *Func) WidenWords(d, n V, upper bool) {
+	if upper {
+		f.word(0x4f10a400|uint32(n)<<5|uint32(d), "sxtl2 v%d.4s, v%d.8h", d, n)
+		return
+	}
+	f.word(0x0f10a400|uint32(n)<<5|uint32(d), "sxtl v%d.4s, v%d.4h", d, n)
 }
 
 // WidenHalves writes the lower four words of n, or the upper ones, to the upper halves of the lanes of d. The lower halves are zero.

@@ -40,6 +40,8 @@ func everything() *File {
 		f.SMLAL(3, 29, 7, upper)
 		f.ZipHalves(3, 29, 7, upper)
 		f.WidenHalves(3, 29, upper)
+		f.WidenBytes(3, 29, upper)
+		f.WidenWords(29, 3, upper)
 		f.NarrowWords(3, 29, upper)
 		f.NarrowBytes(29, 3, upper)
 	}

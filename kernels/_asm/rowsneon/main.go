@@ -18,6 +18,8 @@ func main() {
 		quantizeInt16(f)
 		norms(f)
 		attention(f)
+		maxChosen(f)
+		embedInt8(f)
 	})
 }
 
