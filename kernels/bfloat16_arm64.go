@@ -131,32 +131,16 @@ func roundToBFloat16(dst []uint16, x []float32) {
 //go:noinline
 func roundBFloat16Call(dst []uint16, x []float32, n int) { roundBFloat16NEON(&dst[0], &x[0], n) }
 
-// packBFloat16 packs a panel: all but an odd row with assembly, if it has all columns.
-func packBFloat16(panel []uint16, b []float32, stride, k, columns int) {
-	if cpu.Active() == cpu.Generic || columns < bfloat16Panel {
-		packBFloat16Generic(panel, b, stride, k, columns)
-		return
-	}
-	const most = callElements / (2 * bfloat16Panel) // pairs of a call
-	for pair := 0; pair < k/2; pair += most {
-		packBFloat16Call(panel[pair*bfloat16Panel*2:], b[2*pair*stride:], stride, min(most, k/2-pair))
-	}
-	if k%2 == 1 {
-		packBFloat16Generic(panel[(k-1)*bfloat16Panel:], b[(k-1)*stride:], stride, 1, columns)
-	}
-}
-
+// packBFloat16Call packs pairs of rows that have all columns. It is not inlined, as mulFloat32Call.call is not.
+//
 //go:noinline
 func packBFloat16Call(panel []uint16, b []float32, stride, pairs int) {
 	packBFloat16NEON(&panel[0], &b[0], 4*stride, pairs)
 }
 
-func packBFloat16Transposed(panel []uint16, b []float32, stride, k, columns int) {
-	packBFloat16TransposedGeneric(panel, b, stride, k, columns)
-}
-
-func toBFloat16Transposed(dst []uint16, stride int, x []float32, xStride, rows, k int) {
-	toBFloat16TransposedGeneric(dst, stride, x, xStride, rows, k)
+// transposeWords writes the columns of blocks of eight rows of eight pairs as rows. Strides and steps are in elements.
+func transposeWords(dst []uint16, dstStride, dstStep int, src []uint16, srcStride, srcStep, blocks int) {
+	transposeWordsNEON(&dst[0], 2*dstStride, 2*dstStep, &src[0], 2*srcStride, 2*srcStep, blocks)
 }
 
 func dotRowsBFloat16(y, x []float32, t *BFloat16Rows, ids []int32, bias []float32) {

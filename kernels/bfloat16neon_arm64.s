@@ -2373,6 +2373,105 @@ pair:
 	BNE pair
 	RET
 
+// func transposeWordsNEON(dst *uint16, dstStride int, dstStep int, src *uint16, srcStride int, srcStep int, blocks int)
+TEXT ·transposeWordsNEON(SB), NOSPLIT, $0-56
+	MOVD dst+0(FP), R0
+	MOVD dstStride+8(FP), R1
+	MOVD dstStep+16(FP), R2
+	MOVD src+24(FP), R3
+	MOVD srcStride+32(FP), R4
+	MOVD srcStep+40(FP), R5
+	MOVD blocks+48(FP), R6
+
+block:
+	MOVD R3, R7
+	WORD $0x3dc000e0 // ldr q0, [x7]
+	WORD $0x3dc004e1 // ldr q1, [x7, #16]
+	ADD R4, R7
+	WORD $0x3dc000e2 // ldr q2, [x7]
+	WORD $0x3dc004e3 // ldr q3, [x7, #16]
+	ADD R4, R7
+	WORD $0x3dc000e4 // ldr q4, [x7]
+	WORD $0x3dc004e5 // ldr q5, [x7, #16]
+	ADD R4, R7
+	WORD $0x3dc000e6 // ldr q6, [x7]
+	WORD $0x3dc004e7 // ldr q7, [x7, #16]
+	ADD R4, R7
+	WORD $0x3dc000e8 // ldr q8, [x7]
+	WORD $0x3dc004e9 // ldr q9, [x7, #16]
+	ADD R4, R7
+	WORD $0x3dc000ea // ldr q10, [x7]
+	WORD $0x3dc004eb // ldr q11, [x7, #16]
+	ADD R4, R7
+	WORD $0x3dc000ec // ldr q12, [x7]
+	WORD $0x3dc004ed // ldr q13, [x7, #16]
+	ADD R4, R7
+	WORD $0x3dc000ee // ldr q14, [x7]
+	WORD $0x3dc004ef // ldr q15, [x7, #16]
+	ADD R4, R7
+	MOVD R0, R8
+	WORD $0x4e843810 // zip1 v16.4s, v0.4s, v4.4s
+	WORD $0x4e847811 // zip2 v17.4s, v0.4s, v4.4s
+	WORD $0x4e863852 // zip1 v18.4s, v2.4s, v6.4s
+	WORD $0x4e867853 // zip2 v19.4s, v2.4s, v6.4s
+	WORD $0x4e923a14 // zip1 v20.4s, v16.4s, v18.4s
+	WORD $0x4e927a15 // zip2 v21.4s, v16.4s, v18.4s
+	WORD $0x4e933a36 // zip1 v22.4s, v17.4s, v19.4s
+	WORD $0x4e937a37 // zip2 v23.4s, v17.4s, v19.4s
+	WORD $0x4e8c3910 // zip1 v16.4s, v8.4s, v12.4s
+	WORD $0x4e8c7911 // zip2 v17.4s, v8.4s, v12.4s
+	WORD $0x4e8e3952 // zip1 v18.4s, v10.4s, v14.4s
+	WORD $0x4e8e7953 // zip2 v19.4s, v10.4s, v14.4s
+	WORD $0x4e923a18 // zip1 v24.4s, v16.4s, v18.4s
+	WORD $0x4e927a19 // zip2 v25.4s, v16.4s, v18.4s
+	WORD $0x4e933a3a // zip1 v26.4s, v17.4s, v19.4s
+	WORD $0x4e937a3b // zip2 v27.4s, v17.4s, v19.4s
+	WORD $0x3d800114 // str q20, [x8]
+	WORD $0x3d800518 // str q24, [x8, #16]
+	ADD R1, R8
+	WORD $0x3d800115 // str q21, [x8]
+	WORD $0x3d800519 // str q25, [x8, #16]
+	ADD R1, R8
+	WORD $0x3d800116 // str q22, [x8]
+	WORD $0x3d80051a // str q26, [x8, #16]
+	ADD R1, R8
+	WORD $0x3d800117 // str q23, [x8]
+	WORD $0x3d80051b // str q27, [x8, #16]
+	ADD R1, R8
+	WORD $0x4e853830 // zip1 v16.4s, v1.4s, v5.4s
+	WORD $0x4e857831 // zip2 v17.4s, v1.4s, v5.4s
+	WORD $0x4e873872 // zip1 v18.4s, v3.4s, v7.4s
+	WORD $0x4e877873 // zip2 v19.4s, v3.4s, v7.4s
+	WORD $0x4e923a14 // zip1 v20.4s, v16.4s, v18.4s
+	WORD $0x4e927a15 // zip2 v21.4s, v16.4s, v18.4s
+	WORD $0x4e933a36 // zip1 v22.4s, v17.4s, v19.4s
+	WORD $0x4e937a37 // zip2 v23.4s, v17.4s, v19.4s
+	WORD $0x4e8d3930 // zip1 v16.4s, v9.4s, v13.4s
+	WORD $0x4e8d7931 // zip2 v17.4s, v9.4s, v13.4s
+	WORD $0x4e8f3972 // zip1 v18.4s, v11.4s, v15.4s
+	WORD $0x4e8f7973 // zip2 v19.4s, v11.4s, v15.4s
+	WORD $0x4e923a18 // zip1 v24.4s, v16.4s, v18.4s
+	WORD $0x4e927a19 // zip2 v25.4s, v16.4s, v18.4s
+	WORD $0x4e933a3a // zip1 v26.4s, v17.4s, v19.4s
+	WORD $0x4e937a3b // zip2 v27.4s, v17.4s, v19.4s
+	WORD $0x3d800114 // str q20, [x8]
+	WORD $0x3d800518 // str q24, [x8, #16]
+	ADD R1, R8
+	WORD $0x3d800115 // str q21, [x8]
+	WORD $0x3d800519 // str q25, [x8, #16]
+	ADD R1, R8
+	WORD $0x3d800116 // str q22, [x8]
+	WORD $0x3d80051a // str q26, [x8, #16]
+	ADD R1, R8
+	WORD $0x3d800117 // str q23, [x8]
+	WORD $0x3d80051b // str q27, [x8, #16]
+	ADD R1, R8
+	ADD R5, R3
+	ADD R2, R0
+	SUBS $1, R6
+	BNE block
+	RET
+
 // func dotsBFloat16NEON(y *float32, x *float32, table *uint16, ids *int32, stride int, n int, k int)
 TEXT ·dotsBFloat16NEON(SB), NOSPLIT, $0-56
 	MOVD y+0(FP), R0

@@ -20,6 +20,12 @@ func roundBFloat16NEON(dst *uint16, x *float32, n int)
 //go:noescape
 func packBFloat16NEON(panel *uint16, b *float32, stride int, pairs int)
 
+// transposeWordsNEON writes the columns of blocks of eight rows of eight words of 32 bits as rows. Strides, from row to row, and steps, from block to block,
+// are in bytes. blocks is at least 1.
+//
+//go:noescape
+func transposeWordsNEON(dst *uint16, dstStride int, dstStep int, src *uint16, srcStride int, srcStep int, blocks int)
+
 // dotsBFloat16NEON stores the striped sums of x and the rows of k elements that start ids[i]·stride bytes from table. k is a multiple of 16, n and k are not zero.
 //
 //go:noescape

@@ -18,6 +18,7 @@ func main() {
 		product(f)
 		round(f)
 		pack(f)
+		transposeWords(f)
 		dots(f)
 	})
 }

@@ -71,6 +71,51 @@ func pack(file *neon.File) {
 	f.G("RET")
 }
 
+// transposeWords generates the transposition of blocks of eight by eight words of 32 bits: of each quarter by itself, with ZIP1 and ZIP2 of rows
+// 0 and 2, and 1 and 3, and then of what these give.
+func transposeWords(file *neon.File) {
+	const (
+		dst, dstStride, dstStep, src, srcStride, srcStep, blocks r = 0, 1, 2, 3, 4, 5, 6
+		from, to                                                 r = 7, 8
+
+		rows, between, left, right v = 0, 16, 20, 24 // eight rows of two registers; four registers each
+	)
+	f := file.Func("transposeWordsNEON", "dst *uint16, dstStride int, dstStep int, src *uint16, srcStride int, srcStep int, blocks int", "",
+		"transposeWordsNEON writes the columns of blocks of eight rows of eight words of 32 bits as rows. Strides, from row to row, and steps, from block to block,",
+		"are in bytes. blocks is at least 1.")
+	f.Args(dst, "dst", "dstStride", "dstStep", "src", "srcStride", "srcStep", "blocks")
+	f.Label("block")
+	f.G("MOVD %v, %v", src, from)
+	for i := range v(8) {
+		f.Load(rows+2*i, from, 0)
+		f.Load(rows+2*i+1, from, 16)
+		f.G("ADD %v, %v", srcStride, from)
+	}
+	f.G("MOVD %v, %v", dst, to)
+	for half := range v(2) {
+		for _, quarter := range []struct{ first, columns v }{{rows + half, left}, {rows + 8 + half, right}} {
+			for i := range v(2) {
+				f.Op("zip1", between+2*i, quarter.first+2*i, quarter.first+2*i+4)
+				f.Op("zip2", between+2*i+1, quarter.first+2*i, quarter.first+2*i+4)
+			}
+			for i := range v(2) {
+				f.Op("zip1", quarter.columns+2*i, between+i, between+2+i)
+				f.Op("zip2", quarter.columns+2*i+1, between+i, between+2+i)
+			}
+		}
+		for column := range v(4) {
+			f.Store(left+column, to, 0)
+			f.Store(right+column, to, 16)
+			f.G("ADD %v, %v", dstStride, to)
+		}
+	}
+	f.G("ADD %v, %v", srcStep, src)
+	f.G("ADD %v, %v", dstStep, dst)
+	f.G("SUBS $1, %v", blocks)
+	f.G("BNE block")
+	f.G("RET")
+}
+
 // dots generates dot products of float32 with chosen rows of bfloat16, which are widened as they are read.
 func dots(file *neon.File) {
 	const (
