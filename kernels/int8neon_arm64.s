@@ -2963,6 +2963,51 @@ after1:
 	ADD $1, R5
 	RET
 
+// func gatherPanelNEON(panel *int8, table *int8, stride int, ids *int32, steps int)
+TEXT ·gatherPanelNEON(SB), NOSPLIT, $0-40
+	MOVD panel+0(FP), R0
+	MOVD table+8(FP), R1
+	MOVD stride+16(FP), R2
+	MOVD ids+24(FP), R3
+	MOVD $8, R4
+
+columns:
+	MOVW.P 4(R3), R8
+	MADD R2, R1, R8, R8
+	MOVW.P 4(R3), R9
+	MADD R2, R1, R9, R9
+	MOVW.P 4(R3), R10
+	MADD R2, R1, R10, R10
+	MOVW.P 4(R3), R11
+	MADD R2, R1, R11, R11
+	MOVD R0, R5
+	MOVD steps+32(FP), R6
+
+steps:
+	WORD $0x3cc10500 // ldr q0, [x8], #16
+	WORD $0x3cc10521 // ldr q1, [x9], #16
+	WORD $0x3cc10542 // ldr q2, [x10], #16
+	WORD $0x3cc10563 // ldr q3, [x11], #16
+	WORD $0x4e823804 // zip1 v4.4s, v0.4s, v2.4s
+	WORD $0x4e827805 // zip2 v5.4s, v0.4s, v2.4s
+	WORD $0x4e833826 // zip1 v6.4s, v1.4s, v3.4s
+	WORD $0x4e837827 // zip2 v7.4s, v1.4s, v3.4s
+	WORD $0x4e863888 // zip1 v8.4s, v4.4s, v6.4s
+	WORD $0x4e867889 // zip2 v9.4s, v4.4s, v6.4s
+	WORD $0x4e8738aa // zip1 v10.4s, v5.4s, v7.4s
+	WORD $0x4e8778ab // zip2 v11.4s, v5.4s, v7.4s
+	WORD $0x3d8000a8 // str q8, [x5]
+	WORD $0x3d8020a9 // str q9, [x5, #128]
+	WORD $0x3d8040aa // str q10, [x5, #256]
+	WORD $0x3d8060ab // str q11, [x5, #384]
+	ADD $512, R5
+	SUBS $4, R6
+	BNE steps
+	ADD $16, R0
+	SUBS $1, R4
+	BNE columns
+	RET
+
 // func countInt8NEON(a *uint8, n int) int
 TEXT ·countInt8NEON(SB), NOSPLIT, $0-24
 	MOVD a+0(FP), R0

@@ -37,6 +37,11 @@ func dotsInt8NEON(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 //go:noescape
 func dotsInt8SDOT(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 
+// gatherPanelNEON computes gatherColumns for one panel of 32 columns. stride is in bytes. steps counts groups of 4 bytes of a row, a multiple of 4, at least 4.
+//
+//go:noescape
+func gatherPanelNEON(panel *int8, table *int8, stride int, ids *int32, steps int)
+
 // countInt8NEON counts the bytes that are not 128, or returns -1 if one is below it. n is a multiple of 64, at least 64.
 //
 //go:noescape
