@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint fuzz soak generate bench notices reference site newcomer clean
+.PHONY: build demo test lint fuzz thorough soak generate bench notices reference site newcomer clean
 
 build: ## the program, in bin/
 	@go build -trimpath -o bin/sluice ./cmd/sluice
@@ -18,6 +18,9 @@ lint: ## the linters alone
 
 fuzz: ## every fuzz target for a minute (FUZZTIME=5s for less)
 	@scripts/fuzz.sh "$${FUZZTIME:-60s}"
+
+thorough: ## what a run of the tests does for some cases only, for all: planted bugs, and sanitizers with kernels of bfloat16 (needs g++)
+	@SLUICE_THOROUGH=1 go test -count=1 -timeout 60m -run 'Test(PlantedBugs|Modes)$$' ./gpukernels ./translator/gpumodel ./train/gpunetwork
 
 soak: ## kill workers and brokers of streaming jobs for a quarter of an hour, and files two hundred times (needs Java and Maven)
 	@SLUICE_SOAK=1 go test -count=1 -timeout 30m -run TestSoak -v ./cmd/sluice

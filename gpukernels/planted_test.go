@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-mt/sluice/gpukernels/emulated"
+	"github.com/sluice-mt/sluice/internal/plantedtest"
 )
 
 // A plantedBug is a change to the real sources that makes them wrong.
@@ -366,7 +367,7 @@ func TestPlantedBugs(t *testing.T) {
 	for _, mode := range append(emulated.Modes(), emulated.Plain(), emulated.Reverse()) {
 		modes[mode.Name] = mode
 	}
-	for _, bug := range plantedBugs {
+	for _, bug := range plantedtest.InTurn(t, plantedBugs, "*.go", filepath.Join(emulated.SourceFolder(), "*")) {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
 			mode := modes[bug.mode]

@@ -3,7 +3,9 @@
 package plantedtest
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +23,45 @@ type Bug struct {
 
 // Variable is that of the environment that names the bug that is at work.
 const Variable = "PLANTED"
+
+// Thorough is the variable of the environment that, if it is set, has tests do for every case what one of their runs does for some.
+const Thorough = "SLUICE_THOROUGH"
+
+// turns is how many runs all bugs of a package are divided among.
+const turns = 3
+
+// InTurn returns the bugs that a run looks for: one of three, for they take minutes and are there to watch the tests, not the program. Which ones is decided
+// by what the files say that the patterns of filepath.Glob match, so that a run can be repeated, and other ones have their turn with every change. With
+// SLUICE_THOROUGH it is all of them.
+func InTurn[B any](t testing.TB, bugs []B, patterns ...string) []B {
+	t.Helper()
+	if os.Getenv(Thorough) != "" {
+		return bugs
+	}
+	turn := int(digest(t, patterns)[0]) % turns
+	var chosen []B
+	for i := turn; i < len(bugs); i += turns {
+		chosen = append(chosen, bugs[i])
+	}
+	t.Logf("%d of %d bugs; all of them with %s=1", len(chosen), len(bugs), Thorough)
+	return chosen
+}
+
+// digest is that of the files which the patterns match.
+func digest(t testing.TB, patterns []string) []byte {
+	t.Helper()
+	sum := sha256.New()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			io.WriteString(sum, read(t, file))
+		}
+	}
+	return sum.Sum(nil)
+}
 
 // help is compiled into the package.
 const help = `import "os"

@@ -525,7 +525,7 @@ func TestPlantedBugs(t *testing.T) {
 		return string(output), err
 	}
 	halves := []string{"", "even", "odd"}
-	for _, bug := range plantedBugs {
+	for _, bug := range plantedtest.InTurn(t, plantedBugs, "*.go") {
 		t.Run(bug.Name, func(t *testing.T) {
 			for _, short := range []bool{true, false} {
 				for _, hasty := range halves {
