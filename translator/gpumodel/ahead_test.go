@@ -542,9 +542,8 @@ func TestPlantedBugs(t *testing.T) {
 			t.Error("nobody noticed")
 		})
 	}
-	for _, hasty := range halves {
-		if output, err := run(t, plantedtest.Bug{}, hasty, true); err != nil {
-			t.Errorf("without a bug, hasty %q: %v\n%s", hasty, err, output)
-		}
+	// Without a bug all is well, with the halves ahead, too: that is for TestModes.
+	if output, err := run(t, plantedtest.Bug{}, "", true); err != nil {
+		t.Errorf("without a bug: %v\n%s", err, output)
 	}
 }

@@ -60,7 +60,7 @@ func translateOnce(driver *cuda.Driver, m *model.Model, sources []search.Source,
 	if err := d.UseBLAS(library); err != nil {
 		return nil, err
 	}
-	w, err := d.Load(m, Options{Tuning: &Tuning{Way: gpukernels.MeasuredProducts, Known: gpukernels.ProductTuning{}, Time: time.Second}})
+	w, err := d.Load(m, Options{Tuning: &Tuning{Way: gpukernels.MeasuredProducts, Known: gpukernels.ProductTuning{}, Time: 50 * time.Millisecond}})
 	if err != nil {
 		return nil, err
 	}
