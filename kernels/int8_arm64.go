@@ -149,8 +149,12 @@ func dotRowsInt8Call(level cpu.Level, y []float32, a []uint8, aScale float32, c 
 	} else {
 		dotsInt8SDOT(&sums[0], &a[0], &c.table.rows[0], &c.ids[0], c.table.stride, len(y))
 	}
-	for i, sum := range sums {
-		y[i] = float32(float32(sum)*float32(aScale*c.scales[i])) + c.bias[i]
+	whole := len(y) &^ 3
+	if whole > 0 {
+		finishDotsNEON(&y[0], &c.scales[0], &c.bias[0], whole, aScale)
+	}
+	for i := whole; i < len(y); i++ {
+		y[i] = float32(float32(sums[i])*float32(aScale*c.scales[i])) + c.bias[i]
 	}
 }
 

@@ -2963,6 +2963,28 @@ after1:
 	ADD $1, R5
 	RET
 
+// func finishDotsNEON(y *float32, scales *float32, bias *float32, n int, aScale float32)
+TEXT ·finishDotsNEON(SB), NOSPLIT, $0-36
+	MOVD y+0(FP), R0
+	MOVD scales+8(FP), R1
+	MOVD bias+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVWU aScale+32(FP), R16
+	WORD $0x4e040e1f // dup v31.4s, w16
+
+turn:
+	WORD $0x3dc00000 // ldr q0, [x0]
+	WORD $0x3cc10421 // ldr q1, [x1], #16
+	WORD $0x3cc10442 // ldr q2, [x2], #16
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x6e3fdc21 // fmul v1.4s, v1.4s, v31.4s
+	WORD $0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x3c810400 // str q0, [x0], #16
+	SUBS $4, R3
+	BNE turn
+	RET
+
 // func gatherPanelNEON(panel *int8, table *int8, stride int, ids *int32, steps int)
 TEXT ·gatherPanelNEON(SB), NOSPLIT, $0-40
 	MOVD panel+0(FP), R0

@@ -37,6 +37,11 @@ func dotsInt8NEON(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 //go:noescape
 func dotsInt8SDOT(y *int32, a *uint8, base *int8, ids *int32, stride int, n int)
 
+// finishDotsNEON makes results of dotRowsInt8Generic of the n sums that are at y. n is a multiple of 4 and at least 4.
+//
+//go:noescape
+func finishDotsNEON(y *float32, scales *float32, bias *float32, n int, aScale float32)
+
 // gatherPanelNEON computes gatherColumns for one panel of 32 columns. stride is in bytes. steps counts groups of 4 bytes of a row, a multiple of 4, at least 4.
 //
 //go:noescape

@@ -20,6 +20,7 @@ func main() {
 		mulInt8SMMLA(f)
 		dots(f, "dotsInt8NEON", bytePairs{}.dot)
 		dots(f, "dotsInt8SDOT", (*neon.Func).SDOT)
+		finishDots(f)
 		gatherPanel(f)
 		countInt8(f)
 		fetchInt8(f)
