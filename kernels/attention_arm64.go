@@ -87,8 +87,7 @@ func (c *attentionCall) query(out, q, k, v []float32) {
 	nk := len(c.scores)
 	for first := 0; first < c.Heads*c.HeadDim; first += c.HeadDim {
 		dotsFloat32NEON(&c.scores[0], &q[first], &k[first], &c.kOffsets[0], 4, nk, c.HeadDim)
-		scale(c.scores, c.scores, c.Scale)
-		inverse := 1 / exp(c.scores, maximum(c.scores))
+		inverse := c.weights()
 		d := first
 		for ; d+32 <= first+c.HeadDim; d += 32 {
 			values32NEON(&out[d], &c.scores[0], &v[d], &c.vOffsets[0], nk, inverse)
@@ -97,6 +96,12 @@ func (c *attentionCall) query(out, q, k, v []float32) {
 			values16NEON(&out[d], &c.scores[0], &v[d], &c.vOffsets[0], nk, inverse)
 		}
 	}
+}
+
+// weights makes weights of the products with keys, and returns what they are to be multiplied with.
+func (c *attentionCall) weights() (inverse float32) {
+	scale(c.scores, c.scores, c.Scale)
+	return 1 / exp(c.scores, maximum(c.scores))
 }
 
 // identity are the first rows in their order.

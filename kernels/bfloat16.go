@@ -257,11 +257,7 @@ func DotRowsBFloat16(y []float32, x []float32, t *BFloat16Rows, ids []int32, bia
 
 func dotRowsBFloat16Generic(y []float32, x []float32, t *BFloat16Rows, ids []int32, bias []float32) {
 	for i, id := range ids {
-		var s stripes
-		for j, b := range t.row(int(id)) {
-			s[j%16] = fma32(x[j], math.Float32frombits(uint32(b)<<16), s[j%16])
-		}
-		y[i] = s.sum() + biasAt(bias, int(id))
+		y[i] = dotBFloat16Generic(x, t.row(int(id))) + biasAt(bias, int(id))
 	}
 }
 

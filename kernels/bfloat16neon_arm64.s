@@ -2519,3 +2519,105 @@ turn:
 	SUBS $1, R5
 	BNE row
 	RET
+
+// func valuesBFloat16x32NEON(out *float32, weights *float32, v *uint16, offsets *int32, n int, inverse float32)
+TEXT ·valuesBFloat16x32NEON(SB), NOSPLIT, $0-44
+	MOVD out+0(FP), R0
+	MOVD weights+8(FP), R1
+	MOVD v+16(FP), R2
+	MOVD offsets+24(FP), R3
+	MOVD n+32(FP), R4
+	WORD $0x6f00e400 // movi v0.2d, #0000000000000000
+	WORD $0x6f00e401 // movi v1.2d, #0000000000000000
+	WORD $0x6f00e402 // movi v2.2d, #0000000000000000
+	WORD $0x6f00e403 // movi v3.2d, #0000000000000000
+	WORD $0x6f00e404 // movi v4.2d, #0000000000000000
+	WORD $0x6f00e405 // movi v5.2d, #0000000000000000
+	WORD $0x6f00e406 // movi v6.2d, #0000000000000000
+	WORD $0x6f00e407 // movi v7.2d, #0000000000000000
+
+turn:
+	MOVW.P 4(R3), R8
+	ADD R8<<1, R2, R8
+	WORD $0xbc40443c // ldr s28, [x1], #4
+	WORD $0x3dc00118 // ldr q24, [x8]
+	WORD $0x2e613b10 // shll v16.4s, v24.4h, #16
+	WORD $0x4f9c1200 // fmla v0.4s, v16.4s, v28.s[0]
+	WORD $0x6e613b11 // shll2 v17.4s, v24.8h, #16
+	WORD $0x4f9c1221 // fmla v1.4s, v17.4s, v28.s[0]
+	WORD $0x3dc00519 // ldr q25, [x8, #16]
+	WORD $0x2e613b32 // shll v18.4s, v25.4h, #16
+	WORD $0x4f9c1242 // fmla v2.4s, v18.4s, v28.s[0]
+	WORD $0x6e613b33 // shll2 v19.4s, v25.8h, #16
+	WORD $0x4f9c1263 // fmla v3.4s, v19.4s, v28.s[0]
+	WORD $0x3dc0091a // ldr q26, [x8, #32]
+	WORD $0x2e613b54 // shll v20.4s, v26.4h, #16
+	WORD $0x4f9c1284 // fmla v4.4s, v20.4s, v28.s[0]
+	WORD $0x6e613b55 // shll2 v21.4s, v26.8h, #16
+	WORD $0x4f9c12a5 // fmla v5.4s, v21.4s, v28.s[0]
+	WORD $0x3dc00d1b // ldr q27, [x8, #48]
+	WORD $0x2e613b76 // shll v22.4s, v27.4h, #16
+	WORD $0x4f9c12c6 // fmla v6.4s, v22.4s, v28.s[0]
+	WORD $0x6e613b77 // shll2 v23.4s, v27.8h, #16
+	WORD $0x4f9c12e7 // fmla v7.4s, v23.4s, v28.s[0]
+	SUBS $1, R4
+	BNE turn
+	MOVWU inverse+40(FP), R16
+	WORD $0x4e040e1c // dup v28.4s, w16
+	WORD $0x6e3cdc00 // fmul v0.4s, v0.4s, v28.4s
+	WORD $0x3d800000 // str q0, [x0]
+	WORD $0x6e3cdc21 // fmul v1.4s, v1.4s, v28.4s
+	WORD $0x3d800401 // str q1, [x0, #16]
+	WORD $0x6e3cdc42 // fmul v2.4s, v2.4s, v28.4s
+	WORD $0x3d800802 // str q2, [x0, #32]
+	WORD $0x6e3cdc63 // fmul v3.4s, v3.4s, v28.4s
+	WORD $0x3d800c03 // str q3, [x0, #48]
+	WORD $0x6e3cdc84 // fmul v4.4s, v4.4s, v28.4s
+	WORD $0x3d801004 // str q4, [x0, #64]
+	WORD $0x6e3cdca5 // fmul v5.4s, v5.4s, v28.4s
+	WORD $0x3d801405 // str q5, [x0, #80]
+	WORD $0x6e3cdcc6 // fmul v6.4s, v6.4s, v28.4s
+	WORD $0x3d801806 // str q6, [x0, #96]
+	WORD $0x6e3cdce7 // fmul v7.4s, v7.4s, v28.4s
+	WORD $0x3d801c07 // str q7, [x0, #112]
+	RET
+
+// func valuesBFloat16x16NEON(out *float32, weights *float32, v *uint16, offsets *int32, n int, inverse float32)
+TEXT ·valuesBFloat16x16NEON(SB), NOSPLIT, $0-44
+	MOVD out+0(FP), R0
+	MOVD weights+8(FP), R1
+	MOVD v+16(FP), R2
+	MOVD offsets+24(FP), R3
+	MOVD n+32(FP), R4
+	WORD $0x6f00e400 // movi v0.2d, #0000000000000000
+	WORD $0x6f00e401 // movi v1.2d, #0000000000000000
+	WORD $0x6f00e402 // movi v2.2d, #0000000000000000
+	WORD $0x6f00e403 // movi v3.2d, #0000000000000000
+
+turn:
+	MOVW.P 4(R3), R8
+	ADD R8<<1, R2, R8
+	WORD $0xbc40443c // ldr s28, [x1], #4
+	WORD $0x3dc00118 // ldr q24, [x8]
+	WORD $0x2e613b10 // shll v16.4s, v24.4h, #16
+	WORD $0x4f9c1200 // fmla v0.4s, v16.4s, v28.s[0]
+	WORD $0x6e613b11 // shll2 v17.4s, v24.8h, #16
+	WORD $0x4f9c1221 // fmla v1.4s, v17.4s, v28.s[0]
+	WORD $0x3dc00519 // ldr q25, [x8, #16]
+	WORD $0x2e613b32 // shll v18.4s, v25.4h, #16
+	WORD $0x4f9c1242 // fmla v2.4s, v18.4s, v28.s[0]
+	WORD $0x6e613b33 // shll2 v19.4s, v25.8h, #16
+	WORD $0x4f9c1263 // fmla v3.4s, v19.4s, v28.s[0]
+	SUBS $1, R4
+	BNE turn
+	MOVWU inverse+40(FP), R16
+	WORD $0x4e040e1c // dup v28.4s, w16
+	WORD $0x6e3cdc00 // fmul v0.4s, v0.4s, v28.4s
+	WORD $0x3d800000 // str q0, [x0]
+	WORD $0x6e3cdc21 // fmul v1.4s, v1.4s, v28.4s
+	WORD $0x3d800401 // str q1, [x0, #16]
+	WORD $0x6e3cdc42 // fmul v2.4s, v2.4s, v28.4s
+	WORD $0x3d800802 // str q2, [x0, #32]
+	WORD $0x6e3cdc63 // fmul v3.4s, v3.4s, v28.4s
+	WORD $0x3d800c03 // str q3, [x0, #48]
+	RET

@@ -30,3 +30,13 @@ func transposeWordsNEON(dst *uint16, dstStride int, dstStep int, src *uint16, sr
 //
 //go:noescape
 func dotsBFloat16NEON(y *float32, x *float32, table *uint16, ids *int32, stride int, n int, k int)
+
+// valuesBFloat16x32NEON sets out to (Σ_j weights[j]·v[offsets[j]…])·inverse, one chain of fused multiply-adds for each of 32 elements. n is at least 1.
+//
+//go:noescape
+func valuesBFloat16x32NEON(out *float32, weights *float32, v *uint16, offsets *int32, n int, inverse float32)
+
+// valuesBFloat16x16NEON sets out to (Σ_j weights[j]·v[offsets[j]…])·inverse, one chain of fused multiply-adds for each of 16 elements. n is at least 1.
+//
+//go:noescape
+func valuesBFloat16x16NEON(out *float32, weights *float32, v *uint16, offsets *int32, n int, inverse float32)

@@ -7,7 +7,7 @@ import (
 
 // KeptLen returns how many elements Keep stores for nk keys and values.
 func (s Attention) KeptLen(nk int) int {
-	if s.pairs() {
+	if s.pairs() || s.halves() {
 		return nk * s.Heads * s.HeadDim
 	}
 	return 2 * nk * s.Heads * s.HeadDim
@@ -30,6 +30,9 @@ func (s Attention) Keep(dst, k, v []float32, nk int, scratch []float32) {
 	switch {
 	case s.pairs():
 		s.keepPairs(keys, values, k, v, nk, scratch)
+		return
+	case s.halves():
+		s.keepHalves(halvesOf(keys), halvesOf(values), k, v, nk)
 		return
 	case s.transposes():
 		s.keepTransposed(keys, k, nk, scratch)
@@ -160,6 +163,10 @@ func (s Attention) RunKept(out, q, kept []float32, nk int, scratch []float32) {
 		return
 	}
 	s.KStride, s.VStride = width, width
+	if s.halves() {
+		attendHalves(&s, out, q, halvesOf(keys), halvesOf(values), nk, scratch)
+		return
+	}
 	attend(&s, out, q, keys, values, 1, nk, scratch)
 }
 
@@ -227,7 +234,7 @@ func (s Attention) KeptWeights(w, q, kept []float32, nk, head int) {
 	need(len(q), s.Heads*s.HeadDim, "query")
 	need(len(kept), s.KeptLen(nk), "kept keys and values")
 	keys, _ := s.kept(kept, nk)
-	if !s.transposes() {
+	if !s.transposes() && !s.halves() {
 		s.KStride = s.Heads * s.HeadDim
 		s.Weights(w, q, keys, nk, head)
 		return
@@ -236,6 +243,11 @@ func (s Attention) KeptWeights(w, q, kept []float32, nk, head int) {
 		return
 	}
 	first := head * s.HeadDim
-	s.keptScores(w[:nk], q[first:first+s.HeadDim], keys, first)
+	query := q[first : first+s.HeadDim]
+	if s.halves() {
+		s.halfScores(w[:nk], query, halvesOf(keys)[first:])
+	} else {
+		s.keptScores(w[:nk], query, keys, first)
+	}
 	Softmax(w, 1, nk, nk)
 }

@@ -20,6 +20,7 @@ func main() {
 		pack(f)
 		transposeWords(f)
 		dots(f)
+		values(f)
 	})
 }
 

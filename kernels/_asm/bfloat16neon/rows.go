@@ -1,6 +1,10 @@
 package main
 
-import "github.com/sluice-mt/sluice/kernels/_asm/neon"
+import (
+	"fmt"
+
+	"github.com/sluice-mt/sluice/kernels/_asm/neon"
+)
 
 // rounding are the registers of what rounds float32 to bfloat16, on their bits:
 //
@@ -150,4 +154,42 @@ func dots(file *neon.File) {
 	f.G("SUBS $1, %v", n)
 	f.G("BNE row")
 	f.G("RET")
+}
+
+// values generates weighted sums of rows, which are widened as they are read.
+func values(file *neon.File) {
+	const (
+		out, weights, rows, offsets, n r = 0, 1, 2, 3, 4
+		row                            r = 8
+
+		number, read, weight v = 16, 24, 28 // eight, and four
+	)
+	for _, columns := range []int{32, 16} {
+		vectors, name := v(columns/4), fmt.Sprintf("valuesBFloat16x%dNEON", columns)
+		f := file.Func(name, "out *float32, weights *float32, v *uint16, offsets *int32, n int, inverse float32", "",
+			name+" sets out to (Σ_j weights[j]·v[offsets[j]…])·inverse, one chain of fused multiply-adds for each of "+fmt.Sprint(columns)+" elements. n is at least 1.")
+		f.Args(out, "out", "weights", "v", "offsets", "n")
+		for i := range vectors {
+			f.Zero(i)
+		}
+		f.Label("turn")
+		f.G("MOVW.P 4(%v), %v", offsets, row)
+		f.G("ADD %v<<1, %v, %v", row, rows, row)
+		f.LoadLaneNext(weight, weights)
+		for i := range vectors {
+			if i%2 == 0 {
+				f.Load(read+i/2, row, 8*int(i))
+			}
+			f.WidenHalves(number+i, read+i/2, i%2 == 1)
+			f.FMLALane(i, number+i, weight, 0)
+		}
+		f.G("SUBS $1, %v", n)
+		f.G("BNE turn")
+		f.ArgSplat("inverse", weight)
+		for i := range vectors {
+			f.Op("fmul", i, i, weight)
+			f.Store(i, out, 16*int(i))
+		}
+		f.G("RET")
+	}
 }
