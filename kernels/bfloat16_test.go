@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -399,6 +400,25 @@ func TestBFloat16ProductsNearTheSmallestNumberAgree(t *testing.T) {
 				MulBFloat16(out, n, guard(g, x), rows, &w, guard(g, y[:n]), Rectified)
 				return out
 			})
+		}
+	})
+}
+
+// What makes denormals zero in a product is undone when it is done.
+func TestBFloat16ProductsLeaveDenormalsToOthers(t *testing.T) {
+	cputest.EachFamily(t, func(t *testing.T) {
+		runtime.LockOSThread() // whose mode it is
+		defer runtime.UnlockOSThread()
+		const k, n = 6, 40
+		var w BFloat16Matrix
+		w.Pack(k, n, normals(source(1), k*n), n)
+		for rows := 1; rows < 20; rows++ {
+			x, y, smallest := make([]uint16, rows*k), make([]float32, rows*n), []float32{0x1p-149}
+			MulBFloat16(y, n, x, rows, &w, nil, None)
+			Add(smallest, smallest, smallest)
+			if bits := math.Float32bits(smallest[0]); bits != 2 { // numbers would be compared as if they were zeros, too
+				t.Fatalf("after a product of %d rows, twice the smallest number has the bits %x", rows, bits)
+			}
 		}
 	})
 }
