@@ -115,10 +115,7 @@ func accumulateFloat32Generic(y []float32, yStride int, x []float32, rowStep, kS
 			panel := w.panels[first*w.K:]
 			for i := range w.K {
 				v := x[r*rowStep+i*kStep]
-				b := panel[i*float32Panel:][:len(out)]
-				for j := range out {
-					out[j] = fma32(v, b[j], out[j])
-				}
+				addScaled(out, v, panel[i*float32Panel:])
 			}
 		}
 	}

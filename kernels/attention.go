@@ -136,11 +136,3 @@ func attentionScoresGeneric(scores, query, keys []float32, stride int, factor fl
 		scores[j] = dotGeneric(query, keys[j*stride:][:len(query)]) * factor
 	}
 }
-
-// addScaled adds weight·v to sums, fused.
-func addScaled(sums []float32, weight float32, v []float32) {
-	v = v[:len(sums)]
-	for d := range sums {
-		sums[d] = fma32(weight, v[d], sums[d])
-	}
-}

@@ -278,13 +278,12 @@ func accumulateBFloat16Generic(y []float32, yStride int, x []uint16, rows int, w
 			out := y[r*yStride+first:][:min(bfloat16Panel, w.N-first)]
 			panel := w.panels[first*w.pairs*2:]
 			for j := range out {
-				s := flush(out[j])
-				for i := range w.pairs {
-					b := panel[(i*bfloat16Panel+j)*2:][:2]
-					s = fma32Flushed(fromBFloat16(row[2*i+1]), fromBFloat16(b[1]), s)
-					s = fma32Flushed(fromBFloat16(row[2*i]), fromBFloat16(b[0]), s)
-				}
-				out[j] = s
+				out[j] = flush(out[j])
+			}
+			for i := range w.pairs {
+				b := panel[i*bfloat16Panel*2:]
+				addScaledFlushed(out, fromBFloat16(row[2*i+1]), b[1:])
+				addScaledFlushed(out, fromBFloat16(row[2*i]), b)
 			}
 		}
 	}
@@ -295,7 +294,6 @@ func fromBFloat16(b uint16) float32 { return flush(math.Float32frombits(uint32(b
 
 // flush returns zero, of the same sign, in place of a denormal number.
 func flush(x float32) float32 {
-	const minNormal = 0x1p-126
 	if x < minNormal && x > -minNormal {
 		return math.Float32frombits(math.Float32bits(x) & signBit)
 	}

@@ -58,9 +58,7 @@ func mulFloat32Generic(y []float32, yStride int, x []float32, xStride, rows int,
 			var sums [float32Panel]float32
 			panel := w.panels[first*w.K:]
 			for i, v := range row {
-				for j, b := range panel[i*float32Panel : (i+1)*float32Panel] {
-					sums[j] = fma32(v, b, sums[j])
-				}
+				addScaled(sums[:], v, panel[i*float32Panel:(i+1)*float32Panel])
 			}
 			for j := range min(float32Panel, w.N-first) {
 				out[first+j] = activate(sums[j]+biasAt(bias, first+j), act)

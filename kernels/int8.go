@@ -185,12 +185,17 @@ func mulInt8Generic(y []float32, yStride int, a []uint8, aScales []float32, rows
 		for p := 0; p*int8Panel < w.N; p++ {
 			var sums [int8Panel]int32
 			w.mulPanel(&sums, row, p)
-			first := p * int8Panel
-			for j := range min(int8Panel, w.N-first) {
-				v := float32(float32(sums[j]) * float32(aScales[r]*w.scales[first+j]))
-				out[first+j] = activate(v+biasAt(bias, first+j), act)
-			}
+			w.finish(out, &sums, aScales[r], p, bias, act)
 		}
+	}
+}
+
+// finish makes results of the exact sums of one row and one panel.
+func (w *Int8Matrix) finish(out []float32, sums *[int8Panel]int32, aScale float32, panel int, bias []float32, act Activation) {
+	first := panel * int8Panel
+	for j := range min(int8Panel, w.N-first) {
+		v := float32(float32(sums[j]) * float32(aScale*w.scales[first+j]))
+		out[first+j] = activate(v+biasAt(bias, first+j), act)
 	}
 }
 

@@ -33,7 +33,7 @@ type mulInt8Call struct {
 func mulInt8(y []float32, yStride int, a []uint8, aScales []float32, rows int, w *Int8Matrix, bias []float32, act Activation) {
 	level := cpu.Integer()
 	if level == cpu.Generic || w.K == 0 {
-		mulInt8Generic(y, yStride, a, aScales, rows, w, bias, act)
+		mulInt8Scalar(y, yStride, a, aScales, rows, w, bias, act)
 		return
 	}
 	c := mulInt8Call{y: y, yStride: yStride, a: a, aStride: Int8Stride(w.K), aScales: aScales, w: w, bias: bias, floor: floorOf(act), level: level}

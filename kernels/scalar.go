@@ -6,19 +6,65 @@ import "math"
 
 // fma32 returns a·b + c rounded once to float32.
 //
-// The product of two float32 is exact in float64, so only the sum s = a·b + c is rounded, to 53 bits. Rounding s again,
-// to 24 bits, goes wrong in one case only: the first rounding landed exactly halfway between two float32. There, and
-// where the result is below the normal range (so that the halfway points lie elsewhere), the slow path applies.
+// The product of two float32 is exact in float64, so only the sum s = a·b + c is rounded, to 53 bits. Rounding s again, to 24 bits, is
+// right nearly always.
 func fma32(a, b, c float32) float32 {
 	p := float64(a) * float64(b)
 	s := p + float64(c)
-	bits := math.Float64bits(s)
-	const halfway, below = 1 << 28, 1<<29 - 1 // of the 29 bits that float32 lacks
-	const minNormal = (1023 - 126) << 52
-	if bits&below != halfway && bits&^(1<<63) >= minNormal {
+	if roundsAsOnce(s) {
 		return float32(s)
 	}
 	return fma32Odd(p, float64(c), s)
+}
+
+// roundsAsOnce says whether what was rounded to s may be rounded again to float32, as if it were rounded once. That goes wrong in one case only: the
+// first rounding landed exactly halfway between two float32, which lack the last 29 bits. It says no there, and where the result is below
+// the normal range (so that the halfway points lie elsewhere).
+func roundsAsOnce(s float64) bool {
+	bits := math.Float64bits(s)
+	return bits<<(64-29) != 1<<63 && bits&^(1<<63) >= minNormalBits
+}
+
+// minNormal is the least normal float32, minNormalBits are those that it has as a float64.
+const minNormal, minNormalBits = 0x1p-126, (1023 - 126) << 52
+
+// addScaled adds weight·v to sums, as fma32 does each, but nearly always without a call.
+func addScaled(sums []float32, weight float32, v []float32) {
+	v = v[:len(sums)]
+	for d := range sums {
+		p, c := float64(weight)*float64(v[d]), float64(sums[d])
+		if s := p + c; roundsAsOnce(s) {
+			sums[d] = float32(s)
+		} else {
+			sums[d] = fma32Odd(p, c, s)
+		}
+	}
+}
+
+// addProducts adds the products of the elements of a and b to sums, as addScaled does.
+func addProducts(sums, a, b []float32) {
+	a, b = a[:len(sums)], b[:len(sums)]
+	for d := range sums {
+		p, c := float64(a[d])*float64(b[d]), float64(sums[d])
+		if s := p + c; roundsAsOnce(s) {
+			sums[d] = float32(s)
+		} else {
+			sums[d] = fma32Odd(p, c, s)
+		}
+	}
+}
+
+// addScaledFlushed adds to sums the weight times every second element of v, which has one less than twice as many at least, as fma32Flushed does each.
+func addScaledFlushed(sums []float32, weight float32, v []uint16) {
+	for d := range sums {
+		b := fromBFloat16(v[2*d])
+		s := float64(weight)*float64(b) + float64(sums[d])
+		if math.Float64bits(s)<<(64-29) != 1<<63 && math.Abs(s) >= 2*minNormal { // as roundsAsOnce, and not denormal, however it is rounded
+			sums[d] = float32(s)
+		} else {
+			sums[d] = fma32Flushed(weight, b, sums[d])
+		}
+	}
 }
 
 // fma32Odd returns p + c rounded to float32, where s is p + c rounded to float64: it rounds to odd before the final rounding
@@ -47,7 +93,6 @@ func oddSum(p, c, s float64) float64 {
 // which as a denormal would have to be rounded up to the normal 2^-126, is zero.
 func fma32Flushed(a, b, c float32) float32 {
 	r := fma32(a, b, c)
-	const minNormal = 0x1p-126
 	if r == minNormal || r == -minNormal {
 		p := float64(a) * float64(b)
 		const roundsUp = minNormal - 0x1p-151 // halfway between the two numbers of 24 bits; the even one is 2^-126
@@ -184,8 +229,9 @@ func (s *stripes) sum() float32 {
 // dotGeneric returns Σ a[i]·b[i], FMA within each stripe.
 func dotGeneric(a, b []float32) float32 {
 	var s stripes
-	for i, v := range a {
-		s[i%16] = fma32(v, b[i], s[i%16])
+	for i := 0; i < len(a); i += len(s) {
+		end := min(i+len(s), len(a))
+		addProducts(s[:end-i], a[i:end], b[i:end])
 	}
 	return s.sum()
 }
