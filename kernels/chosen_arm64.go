@@ -2,24 +2,7 @@
 
 package kernels
 
-import (
-	"math"
-
-	"github.com/sluice-mt/sluice/internal/cpu"
-)
-
-func maxChosen(x []float32, chosen []uint64) (largest float32, magnitude uint32) {
-	whole := len(x) / 64
-	if cpu.Active() == cpu.Generic {
-		whole = 0
-	}
-	largest, magnitude = maxChosenGeneric(x[whole*64:], chosen[whole:])
-	for first := 0; first < whole; first += callElements / 64 {
-		l, m := maxChosenCall(x[first*64:whole*64], chosen[first:whole])
-		largest, magnitude = max(largest, l), max(magnitude, m)
-	}
-	return largest, magnitude
-}
+import "math"
 
 //go:noinline
 func maxChosenCall(x []float32, chosen []uint64) (largest float32, magnitude uint32) {
