@@ -40,9 +40,9 @@ step "race detector on what is concurrent"
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v gcc >/dev/null; then
 	# What the skipped trainings learn is seen without the detector; their goroutines are those of the other trainings. What is skipped of models has one goroutine.
 	skipped='Overfitting|Calibration|Finetuning|GuidedAlignment|MarianUpdates|Kinds|RecurrentInterruption' # trainings
-	skipped+='|Gradients|LeftOut|BFloat16References|Int16References' # models
+	skipped+='|Gradients|LeftOut|BFloat16References|Int16References|Invariance|Histories|BestOfAll|SteppersShareNoLines' # models
 	go test -vet=off -race -short -p "$packages" -timeout 20m -skip "^Test($skipped)" \
-		./train ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/cpumodel ./translator/rescore ./consumer/... ./producer/... \
+		./translator/cpumodel ./train ./producer/... ./pipeline/... ./translator ./translator/vocab ./translator/shortlist ./translator/rescore ./consumer/... \
 		./train/network ./train/{align,corpus,pieces} ./internal/{chain,compress,job,kafkaclient,readahead,recordio,s3client}
 	# On GPUs, what is done by several goroutines, devices and streams.
 	tests='Across|Graph|Events|Goroutines|StreamsAreLazy|OutOfMemory|InjectedErrors|BLASErrors' # of the driver's interface
@@ -78,7 +78,7 @@ for implementation in generic avx2 avxvnni avx512; do
 	SLUICE_CPU=$implementation go test -count=1 -vet=off -short -skip "/^($others)\$" ./kernels/...
 done
 go test -short -tags purego ./kernels/...
-go test -short -tags purego -run 'TestHistories|TestLeftOut|TestBest|TestInt16Kinds|TestAllocations' ./translator/cpumodel # all of them take many minutes
+go test -short -tags purego -run 'TestReferences|TestHistories|TestLeftOut|TestBest|TestInt16Kinds|TestAllocations' ./translator/cpumodel # all of them take minutes
 
 step "CUDA kernels: no spills" # that the PTX is what the sources give is one of the tests
 if scripts/ptx.sh python >/dev/null; then
