@@ -63,7 +63,7 @@ for ((round = 1; round <= rounds; round++)); do
 	for words in "$@"; do
 		echo "bergamot, batches of $words words: $("$work/python/bin/python" "$work/translate.py" "$work/$words.yml" "$text")"
 	done
-done | tee /dev/stderr | python3 -c '
+done | tee >(cat >&2) | python3 -c '
 import collections, statistics, sys
 rates = collections.defaultdict(list)
 for line in sys.stdin:
