@@ -194,6 +194,63 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+// A thread whose capture could not be ended, since the device was lost, is not given to other goroutines: it would be refused what they ask for.
+func TestLostInCapture(t *testing.T) {
+	r := newRig(t)
+	a, b := in(r, make([]float32, 8)), in(r, make([]float32, 8))
+	r.set("fault", "") // or else the test is not for this device
+	set := emulated.Setting(t, library(t))
+	result := make(chan error)
+	for range 3 {
+		go func() {
+			release, err := r.context.Bind()
+			if err != nil {
+				result <- err
+				return
+			}
+			defer release()
+			stream, err := r.context.Stream()
+			if err != nil {
+				result <- err
+				return
+			}
+			_, err = stream.Capture(func() error {
+				set("fault", "cuMemcpyDtoDAsync:1:214!")
+				return stream.Copy(a, b, 32)
+			})
+			set("fault", "")
+			set("repair", "")
+			result <- err
+		}()
+		if err := <-result; !errors.Is(err, ErrLost) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	const others = 64
+	var together sync.WaitGroup
+	together.Add(others) // so that each has a thread of its own
+	for range others {
+		go func() {
+			release, err := r.context.Bind()
+			together.Done()
+			together.Wait()
+			if err == nil {
+				defer release()
+				var p Pointer
+				if p, err = Alloc[byte](r.context, 1); err == nil {
+					err = r.context.Free(p)
+				}
+			}
+			result <- err
+		}()
+	}
+	for range others {
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestCaptureFails(t *testing.T) {
 	r := newRig(t)
 	failure := errors.New("failure")

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 	"unsafe"
 )
@@ -168,7 +169,8 @@ type Graph struct {
 // captureOfThread lets other threads go on with calls that a capture forbids to its own.
 const captureOfThread = 1 // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
-// Capture records what work asks of the stream, which is not done now, as a graph. work must neither wait nor allocate.
+// Capture records what work asks of the stream, which is not done now, as a graph. work must neither wait nor allocate. If the capture cannot be ended, the
+// goroutine keeps its thread for good.
 func (s *Stream) Capture(work func() error) (*Graph, error) {
 	call := s.driver.call
 	if err := s.driver.check("cuStreamBeginCapture", call.StreamBeginCapture(s.handle, captureOfThread)); err != nil {
@@ -179,6 +181,11 @@ func (s *Stream) Capture(work func() error) (*Graph, error) {
 	ended := s.driver.check("cuStreamEndCapture", call.StreamEndCapture(s.handle, &captured))
 	if captured != 0 {
 		defer call.GraphDestroy(captured)
+	}
+	if ended != nil {
+		// The thread may go on capturing, where the device was lost meanwhile. It would be refused memory and waits on all devices: it stays with
+		// this goroutine, for which it was locked by Bind, and ends with it, so that no other one gets it.
+		runtime.LockOSThread()
 	}
 	if failed != nil {
 		return nil, fmt.Errorf("capture a graph: %w", failed)

@@ -29,7 +29,7 @@ namespace emulated {
 using Work = std::function<void()>;
 
 struct Device { int number; size_t used = 0; int lost = 0; unsigned retained = 0; std::set<Device*> reached = {}; };
-struct Capture { std::vector<Work> work; std::thread::id by; };
+struct Capture { std::vector<Work> work; uint64_t by; };  // by: the number of a thread
 struct Stream {
   bool waits_for_default;  // and the default stream for it
   int number = -1;         // in the order in which they were made
@@ -60,6 +60,8 @@ std::atomic<unsigned> asked;  // of streams
 int broken;  // the error that every call answers once a kernel has failed
 std::deque<Device> devices;
 thread_local Device* context;
+std::atomic<uint64_t> threads;
+thread_local const uint64_t thread = ++threads;  // its number, which no later thread gets, unlike its id
 std::map<uint64_t, Allocation> allocations;
 std::map<uintptr_t, size_t> pinned;
 std::vector<std::shared_ptr<Stream>> streams;
@@ -93,7 +95,7 @@ int put(Stream* s, Work work) {
 }
 // Says whether this thread captures a stream, so that it must not wait nor allocate.
 bool capturing() {
-  return std::ranges::any_of(streams, [](auto& s) { return s->capture && s->capture->by == std::this_thread::get_id(); });
+  return std::ranges::any_of(streams, [](auto& s) { return s->capture && s->capture->by == thread; });
 }
 // Adds a kernel to the file that the settings name, the first time.
 void note(const std::string& kernel) {
@@ -459,7 +461,7 @@ API(cuLaunchKernel, Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned
 API(cuStreamBeginCapture_v2, Stream* s, int) {
   ENTER(true);
   REQUIRE(s && !s->capture, STREAM_CAPTURE_UNSUPPORTED);
-  return s->capture = new Capture{{}, std::this_thread::get_id()}, SUCCESS;
+  return s->capture = new Capture{{}, thread}, SUCCESS;
 }
 API(cuStreamEndCapture, Stream* s, Capture** graph) {
   ENTER(true);
