@@ -105,21 +105,9 @@ func (c *bfloat16Call) call(height, blocks, row, from, pairs, panel, panels int,
 	}
 }
 
-// roundToBFloat16 rounds as many elements as dst has: all but the last ones with assembly.
-func roundToBFloat16(dst []uint16, x []float32) {
-	if level := cpu.Active(); level != cpu.Generic {
-		for whole := len(dst) &^ 15; whole > 0; {
-			n := min(whole, callElements)
-			roundBFloat16Call(level, dst, x, n)
-			dst, x, whole = dst[n:], x[n:], whole-n
-		}
-	}
-	roundToBFloat16Generic(dst, x)
-}
-
 //go:noinline
-func roundBFloat16Call(level cpu.Level, dst []uint16, x []float32, n int) {
-	if level == cpu.AVX2 {
+func roundBFloat16Call(dst []uint16, x []float32, n int) {
+	if cpu.Active() == cpu.AVX2 {
 		roundBFloat16AVX2(&dst[0], &x[0], n)
 		return
 	}

@@ -64,15 +64,6 @@ func (c *bfloat16Call) assembly(height, blocks, row, from, pairs, column int, be
 	accumulateBFloat16NEON(height, x, 2*c.stride, blocks, w, 4*bfloat16Panel*c.w.pairs, pairs, begin, beginStride, beginStep, y, yStride, panels, c.floor)
 }
 
-// roundToBFloat16 rounds as many elements as dst has: all but the last ones with assembly.
-func roundToBFloat16(dst []uint16, x []float32) {
-	for n := wholePart(len(dst), 16); n > 0; n = wholePart(len(dst), 16) {
-		roundBFloat16Call(dst, x, n)
-		dst, x = dst[n:], x[n:]
-	}
-	roundToBFloat16Generic(dst, x)
-}
-
 //go:noinline
 func roundBFloat16Call(dst []uint16, x []float32, n int) { roundBFloat16NEON(&dst[0], &x[0], n) }
 

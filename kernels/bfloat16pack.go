@@ -4,6 +4,18 @@ package kernels
 
 import "github.com/sluice-mt/sluice/internal/cpu"
 
+// roundToBFloat16 rounds as many elements as dst has: all but the last ones with assembly.
+func roundToBFloat16(dst []uint16, x []float32) {
+	if cpu.Active() != cpu.Generic {
+		for whole := len(dst) &^ 15; whole > 0; {
+			n := min(whole, callElements)
+			roundBFloat16Call(dst, x, n)
+			dst, x, whole = dst[n:], x[n:], whole-n
+		}
+	}
+	roundToBFloat16Generic(dst, x)
+}
+
 // packBFloat16 packs a panel: all but an odd row with assembly, if it has all columns.
 func packBFloat16(panel []uint16, b []float32, stride, k, columns int) {
 	if cpu.Active() == cpu.Generic || columns < bfloat16Panel {

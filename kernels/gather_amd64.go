@@ -8,15 +8,9 @@ import (
 	"github.com/sluice-mt/sluice/internal/cpu"
 )
 
-// gatherPanels fills whole panels by assembly, the rest in Go.
-func gatherPanels(w *Int8Matrix, t *Int8Rows, ids []int32) {
-	whole := 0
-	if cpu.Active() == cpu.AVX512 && w.steps > 0 && len(t.rows) <= math.MaxInt32 {
-		for ; whole+int8Panel <= len(ids); whole += int8Panel {
-			gatherPanel(w, t, ids[whole:], whole)
-		}
-	}
-	gatherColumns(w, t, ids[whole:], whole)
+// gathersPanels says whether there is assembly for a table of that size: its places are signed numbers of 32 bits.
+func gathersPanels(t *Int8Rows) bool {
+	return cpu.Active() == cpu.AVX512 && len(t.rows) <= math.MaxInt32
 }
 
 //go:noinline

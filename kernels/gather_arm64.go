@@ -4,16 +4,8 @@ package kernels
 
 import "github.com/sluice-mt/sluice/internal/cpu"
 
-// gatherPanels fills whole panels by assembly, the rest in Go.
-func gatherPanels(w *Int8Matrix, t *Int8Rows, ids []int32) {
-	whole := 0
-	if cpu.Active() != cpu.Generic && w.steps > 0 {
-		for ; whole+int8Panel <= len(ids); whole += int8Panel {
-			gatherPanel(w, t, ids[whole:], whole)
-		}
-	}
-	gatherColumns(w, t, ids[whole:], whole)
-}
+// gathersPanels says whether there is assembly for a table.
+func gathersPanels(*Int8Rows) bool { return cpu.Active() != cpu.Generic }
 
 //go:noinline
 func gatherPanel(w *Int8Matrix, t *Int8Rows, ids []int32, first int) {

@@ -15,7 +15,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "driver.h"
 #include "fiber.h"

@@ -172,49 +172,38 @@ func (f *Func) ShiftRight(d, n V, by int) {
 	f.word(0x4f000400|uint32(64-by)<<16|uint32(n)<<5|uint32(d), "sshr v%d.4s, v%d.4s, #%d", d, n, by)
 }
 
+// ofHalf writes an instruction that is for the lower half of a register, or for the upper one, where its text is another and bit 30 is set.
+func (f *Func) ofHalf(code uint32, upper bool, lower, higher string, d, n V) {
+	text := lower
+	if upper {
+		code, text = code|1<<30, higher
+	}
+	f.word(code|uint32(n)<<5|uint32(d), text, d, n)
+}
+
 // WidenBytes writes the lower eight signed bytes of n, or the upper ones, to the words of d.
 func (f *Func) WidenBytes(d, n V, upper bool) {
-	if upper {
-		f.word(0x4f08a400|uint32(n)<<5|uint32(d), "sxtl2 v%d.8h, v%d.16b", d, n)
-		return
-	}
-	f.word(0x0f08a400|uint32(n)<<5|uint32(d), "sxtl v%d.8h, v%d.8b", d, n)
+	f.ofHalf(0x0f08a400, upper, "sxtl v%d.8h, v%d.8b", "sxtl2 v%d.8h, v%d.16b", d, n)
 }
 
 // WidenWords writes the lower four signed words of n, or the upper ones, to the lanes of d.
 func (f *Func) WidenWords(d, n V, upper bool) {
-	if upper {
-		f.word(0x4f10a400|uint32(n)<<5|uint32(d), "sxtl2 v%d.4s, v%d.8h", d, n)
-		return
-	}
-	f.word(0x0f10a400|uint32(n)<<5|uint32(d), "sxtl v%d.4s, v%d.4h", d, n)
+	f.ofHalf(0x0f10a400, upper, "sxtl v%d.4s, v%d.4h", "sxtl2 v%d.4s, v%d.8h", d, n)
 }
 
 // WidenHalves writes the lower four words of n, or the upper ones, to the upper halves of the lanes of d. The lower halves are zero.
 func (f *Func) WidenHalves(d, n V, upper bool) {
-	if upper {
-		f.word(0x6e613800|uint32(n)<<5|uint32(d), "shll2 v%d.4s, v%d.8h, #16", d, n)
-		return
-	}
-	f.word(0x2e613800|uint32(n)<<5|uint32(d), "shll v%d.4s, v%d.4h, #16", d, n)
+	f.ofHalf(0x2e613800, upper, "shll v%d.4s, v%d.4h, #16", "shll2 v%d.4s, v%d.8h, #16", d, n)
 }
 
 // NarrowWords writes the lower halves of four lanes to the lower half of d, or to the upper one.
 func (f *Func) NarrowWords(d, n V, upper bool) {
-	if upper {
-		f.word(0x4e612800|uint32(n)<<5|uint32(d), "xtn2 v%d.8h, v%d.4s", d, n)
-		return
-	}
-	f.word(0x0e612800|uint32(n)<<5|uint32(d), "xtn v%d.4h, v%d.4s", d, n)
+	f.ofHalf(0x0e612800, upper, "xtn v%d.4h, v%d.4s", "xtn2 v%d.8h, v%d.4s", d, n)
 }
 
 // NarrowBytes writes the lower halves of eight words to the lower half of d, or to the upper one.
 func (f *Func) NarrowBytes(d, n V, upper bool) {
-	if upper {
-		f.word(0x4e212800|uint32(n)<<5|uint32(d), "xtn2 v%d.16b, v%d.8h", d, n)
-		return
-	}
-	f.word(0x0e212800|uint32(n)<<5|uint32(d), "xtn v%d.8b, v%d.8h", d, n)
+	f.ofHalf(0x0e212800, upper, "xtn v%d.8b, v%d.8h", "xtn2 v%d.16b, v%d.8h", d, n)
 }
 
 // Load loads 16 bytes, Store stores them, at a multiple of 16 bytes from a register.
